@@ -128,8 +128,8 @@ pub(crate) enum Answer {
     Nothing,
     /// Status 200 with a body of another media type, such as a log.
     Stream(&'static str, Body),
-    /// A switch to another protocol.
-    Upgrade(Response<Body>),
+    /// A response as it is: a switch to another protocol, or what a proxied service answers.
+    Response(Response<Body>),
 }
 
 /// Shared state of the server.

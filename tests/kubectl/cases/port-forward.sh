@@ -10,7 +10,7 @@ k wait --for=condition=Available deployment/shop --timeout=30s >/dev/null
 forward() {
     k port-forward "$1" ":$2" >"$work/forward.log" 2>&1 &
     forwarder=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         port=$(sed -nE 's/^Forwarding from 127.0.0.1:([0-9]+) .*/\1/p' "$work/forward.log")
         [ -n "$port" ] && return
         sleep 0.1

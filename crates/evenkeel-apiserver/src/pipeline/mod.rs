@@ -42,7 +42,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Uri};
 
 use crate::api::Api;
 use crate::auth::Authenticated;
@@ -64,6 +64,7 @@ struct Incoming<'a> {
     /// User of the connection.
     peer: Option<&'a Arc<User>>,
     method: &'a Method,
+    uri: &'a Uri,
     path: &'a str,
     query: &'a Query,
     /// Whether the path says that it is a watch, in the old way.
@@ -118,11 +119,22 @@ where
     let info = RequestInfo::new(method, path, query);
     let labels = OnceLock::new();
     let upgrade = head.extensions.get::<Upgrade>();
-    let incoming =
-        Incoming { api, peer, method, path, query, is_watch_path, info, headers, upgrade, labels };
+    let incoming = Incoming {
+        api,
+        peer,
+        method,
+        uri: &head.uri,
+        path,
+        query,
+        is_watch_path,
+        info,
+        headers,
+        upgrade,
+        labels,
+    };
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
-    let handled = AssertUnwindSafe(handle(&incoming, head.uri.path(), body.as_mut()));
+    let handled = AssertUnwindSafe(handle(&incoming, body.as_mut()));
     let handled = handled.catch_unwind().await;
     // After a panic the state of the body is unknown.
     let is_body_whole = handled.is_ok();
@@ -153,17 +165,13 @@ where
 }
 
 /// Runs the stages within the request's deadline.
-async fn handle<B>(
-    incoming: &Incoming<'_>,
-    raw_path: &str,
-    body: Pin<&mut B>,
-) -> Result<Answered, StatusError>
+async fn handle<B>(incoming: &Incoming<'_>, body: Pin<&mut B>) -> Result<Answered, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     headers::check(incoming.headers)?;
-    path::check(raw_path)?;
+    path::check(incoming.uri.path())?;
     let deadline = deadline::of(&incoming.info, incoming.query)?;
     let staged = stages(incoming, deadline, body);
     match deadline {
@@ -236,6 +244,7 @@ where
             api,
             target,
             method,
+            uri: incoming.uri,
             headers,
             query,
             is_watch_path,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use http::header::USER_AGENT;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Uri};
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -28,6 +28,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) target: Target<'a>,
     /// HTTP method of the request.
     pub(crate) method: &'a Method,
+    /// Path and query as the client sent them.
+    pub(crate) uri: &'a Uri,
     /// Headers of the request.
     pub(crate) headers: &'a HeaderMap,
     /// Query parameters of the URL.

@@ -13,7 +13,8 @@
 //! | `deletecollection` | `delete::collection` |
 //! | subresource `scale` | `get::part`, `scale::settle` |
 //! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
-//! | `CONNECT`: subresources `exec`, `attach` | `connect/exec.rs`, `../streaming/mod.rs` |
+//! | `CONNECT`: subresources `exec`, `attach`, `portforward` | `connect/exec.rs`, `connect/port_forward.rs`, `../streaming/mod.rs` |
+//! | `CONNECT`: subresource `proxy`, by any method | `connect/proxy/mod.rs` |
 //! | TokenReview, SelfSubjectReview, SubjectAccessReview and similar reviews | `connect/reviews.rs` |
 //! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
@@ -77,6 +78,12 @@ where
     B::Error: std::fmt::Display,
 {
     let target = &request.target;
+    if connect::is_proxy(&request) {
+        check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
+        let body = crate::request::body::read(body).await?;
+        let answered = connect::serve(&request, &body).await?;
+        return answered.ok_or_else(StatusError::method_not_allowed);
+    }
     let one = !target.name.is_empty();
     let resource = request.resource();
     let is_custom = resource.custom.is_some();

@@ -161,6 +161,8 @@ attacks! {
     ];
     proxies: [
         proxies_to_the_machine_itself,
+        services_that_ask_for_credentials,
+        services_that_lie,
         aggregated_servers_that_redirect,
         kubelets_that_redirect,
         proxies_by_names_that_are_urls,

@@ -133,6 +133,60 @@ pub(crate) async fn proxies_by_names_that_are_urls(target: &Target) {
     }
 }
 
+/// A pod with an address, and the path of its ports.
+async fn pod_with_ports(target: &Target) -> String {
+    let namespace = target.namespace("proxied").await;
+    let admin = target.admin();
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n9", "containers": [{"name": "c", "image": "i"}]}});
+    admin.make(&pods, pod).await;
+    let status = json!({"status": {"podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}]}});
+    admin.patch(&format!("{pods}/p/status"), MERGE, &status).await.is(200, "");
+    format!("{pods}/p")
+}
+
+/// A service gets the client's bytes after an upgrade, and never what says to the server who the client is.
+pub(crate) async fn services_that_ask_for_credentials(target: &Target) {
+    if target.is_upstream() {
+        // There is no pod behind the address.
+        return;
+    }
+    let path = pod_with_ports(target).await;
+    let admin = target.admin();
+    let (answer, mut stream) = admin.upgrade(&format!("{path}:81/proxy/a?b"), "x").await;
+    assert_eq!(answer.code, 101, "{}", answer.head());
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("what the service was asked"));
+    }
+    let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
+    assert!(head.starts_with("get /a?b http/1.1\r\n"), "{head}");
+    for name in ["authorization", "impersonate-", "x-remote-"] {
+        assert!(!head.contains(name), "{head}");
+    }
+    stream.write_all(b"hello").await.expect("it is written");
+    let mut hello = [0; 5];
+    stream.read_exact(&mut hello).await.expect("it comes back");
+    assert_eq!(&hello, b"hello");
+}
+
+/// Services whose answers are none, or that switch protocols unasked.
+pub(crate) async fn services_that_lie(target: &Target) {
+    if target.is_upstream() {
+        return;
+    }
+    let path = pod_with_ports(target).await;
+    let admin = target.admin();
+    // It sends back what it gets, which is no answer.
+    for path in [format!("{path}/proxy/"), format!("{path}:80/proxy/x")] {
+        admin.get(&path).await.is(503, "error trying to reach service: ");
+    }
+    let (answer, _) = admin.upgrade(&format!("{path}:80/proxy/"), "x").await;
+    assert_eq!(answer.code, 503, "{}", answer.head());
+    let answer = admin.get(&format!("{path}:81/proxy/")).await;
+    assert!(answer.code >= 500, "{}", answer.head());
+}
+
 /// Answers each request with these bytes.
 struct Hook {
     config: Value,

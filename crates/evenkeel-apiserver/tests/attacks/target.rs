@@ -89,11 +89,24 @@ impl Kubelet for Copies {
 
     fn connect(&self, _: PodRef<'_>, port: u16) -> Option<PodConnection> {
         let (stream, server) = tokio::io::duplex(1024);
-        let copies = async {
+        // Port 81 speaks another protocol once it is asked to, and tells what it was asked.
+        let switches = port == 81;
+        let copies = async move {
             let (mut reader, mut writer) = tokio::io::split(server);
+            if switches {
+                let mut head = Vec::new();
+                while let Ok(byte) = reader.read_u8().await {
+                    head.push(byte);
+                    if head.ends_with(b"\r\n\r\n") {
+                        break;
+                    }
+                }
+                let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n";
+                let _ = writer.write_all(&[&answer[..], &head].concat()).await;
+            }
             let _ = tokio::io::copy(&mut reader, &mut writer).await;
         };
-        (port == 80).then(|| PodConnection { stream, server: Box::pin(copies) })
+        (port == 80 || switches).then(|| PodConnection { stream, server: Box::pin(copies) })
     }
 
     fn connect_node(&self, _: &str) -> Option<PodConnection> {

@@ -19,6 +19,7 @@ mod limits;
 mod noderestriction;
 mod nodes;
 mod owner_references;
+mod proxy;
 mod server;
 mod services;
 mod settings;

@@ -223,7 +223,7 @@ impl Reads<'_> {
     }
 
     async fn open(&mut self, id: u32, fin: bool, headers: Headers) -> Result<(), Gone> {
-        if id % 2 == 0 || id <= self.last {
+        if id.is_multiple_of(2) || id <= self.last {
             return self.reply(Frame::Reset { stream: id, status: PROTOCOL_ERROR }).await;
         }
         self.last = id;

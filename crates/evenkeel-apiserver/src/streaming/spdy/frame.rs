@@ -41,7 +41,7 @@ pub(crate) enum Frame {
 }
 
 /// A data frame whose payload is still to come.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Payload {
     stream: u32,
     fin: bool,

@@ -76,7 +76,7 @@ pub(super) fn serve(
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     });
-    Ok(Answer::Upgrade(response))
+    Ok(Answer::Response(response))
 }
 
 /// The error of a command that does not start.

@@ -23,8 +23,7 @@ use super::{meta, namespace, respond, stages};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{Mutating, policy, webhook};
 use crate::api::{Answer, Call};
-use crate::request::RequestContext;
-use crate::request::WriteOptions;
+use crate::request::{Query, RequestContext, WriteOptions};
 use crate::resource::{ResourceType, is_connection};
 use crate::response::Body;
 use crate::response::answer;
@@ -33,6 +32,12 @@ use evenkeel_apimachinery::status::StatusError;
 /// Whether requests of a method have a body that is read.
 pub(super) fn takes_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Returns whether a request is for a proxy, which takes any method.
+pub(super) fn is_proxy(request: &RequestContext<'_>) -> bool {
+    let target = &request.target;
+    !target.name.is_empty() && target.subresource == "proxy" && connects(&target.resource, "proxy")
 }
 
 /// Returns whether a sub-resource is served by [`connect`].
@@ -55,9 +60,6 @@ async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
         ("/pods", "log") => log::pod(call).await,
-        ("/pods", _) => proxy::pod(call),
-        ("/nodes", "proxy") => proxy::node(call),
-        ("/services", "proxy") => proxy::service(call),
         _ => return None,
     })
 }
@@ -87,7 +89,7 @@ async fn admit(
 /// Serves it, unless it is a plain verb after all.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
-    body: &Bytes,
+    raw: &Bytes,
 ) -> Result<Option<Response<Body>>, StatusError> {
     let resource = request.resource();
     let (plural, part) = (resource.plural(), request.target.subresource);
@@ -98,11 +100,14 @@ pub(super) async fn serve(
     if !review && !binding && !token && !connects(resource, part) {
         return Ok(None);
     }
-    let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
+    // The parameters of a connection are not the server's: a proxied service has its own.
+    let none = Query::parse(None);
+    let query = if is_connection(part) { &none } else { request.query };
+    let options = WriteOptions::parse(query, request.user_agent(), "CreateOptions", false)?;
     let mut body = if is_connection(part) {
         options::of(request)
     } else if posted {
-        stages::decode(request, body, &options)?
+        stages::decode(request, raw, &options)?
     } else {
         Value::Null
     };
@@ -125,6 +130,8 @@ pub(super) async fn serve(
         exec::serve(request, &write.context(request.target.name), &body)?
     } else if matches!((&*resource.resource_prefix, part), ("/pods", "portforward")) {
         port_forward::serve(request, &write.context(request.target.name))?
+    } else if part == "proxy" {
+        proxy::serve(request, &write.context(request.target.name), &body, raw).await?
     } else {
         let pods = if binding { request.api.table.get("v1", "pods") } else { None };
         let name = meta::text(&body, "name").to_owned();
@@ -148,7 +155,7 @@ pub(super) async fn serve(
         Answer::Stream(content_type, body) => {
             answer(StatusCode::OK, HeaderValue::from_static(content_type), body)
         }
-        Answer::Upgrade(response) => response,
+        Answer::Response(response) => response,
     };
     Ok(Some(response))
 }

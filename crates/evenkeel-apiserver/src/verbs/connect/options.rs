@@ -10,14 +10,15 @@ use crate::request::{Query, RequestContext};
 /// Upstream: `NewConnectOptions`, `getRequestOptions`.
 pub(super) fn of(request: &RequestContext<'_>) -> Value {
     let kind = request.kind();
-    let mut options = fields(request.target.subresource, request.query);
+    let path = super::proxy::behind_proxy(request.uri.path());
+    let mut options = fields(request.target.subresource, request.query, &path);
     options["kind"] = Value::from(&*kind.kind);
     options["apiVersion"] = Value::from(kind.api_version());
     options
 }
 
-/// The fields that are not empty, and the command, which is never left out.
-fn fields(subresource: &str, query: &Query) -> Value {
+/// The fields that are not empty, and the command, which is never left out. `path` is that of a proxy.
+fn fields(subresource: &str, query: &Query, path: &str) -> Value {
     let streams = || {
         json!({
             "stdin": query.flag("stdin"), "stdout": query.flag("stdout"),
@@ -31,7 +32,7 @@ fn fields(subresource: &str, query: &Query) -> Value {
             let ports = query.all("ports").filter_map(|port| port.parse::<i32>().ok());
             json!({ "ports": ports.collect::<Vec<i32>>() })
         }
-        _ => json!({ "path": query.get("path") }),
+        _ => json!({ "path": path }),
     };
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !is_blank(value) && *value != false);
@@ -57,9 +58,9 @@ mod tests {
             ("exec", "", json!({"command": []})),
             ("attach", "stderr&command=x", json!({"stderr": true})),
             ("portforward", "ports=80&ports=443&ports=x", json!({"ports": [80, 443]})),
-            ("proxy", "path=/a", json!({"path": "/a"})),
+            ("proxy", "path=/b", json!({"path": "/a"})),
         ] {
-            assert_eq!(fields(subresource, &Query::parse(Some(query))), expected, "{query}");
+            assert_eq!(fields(subresource, &Query::parse(Some(query)), "/a"), expected, "{query}");
         }
     }
 }

@@ -54,5 +54,5 @@ pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<An
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     });
-    Ok(Answer::Upgrade(response))
+    Ok(Answer::Response(response))
 }

@@ -1,0 +1,84 @@
+//! The answer of a proxied service, as the client gets it.
+
+use std::io::Read as _;
+
+use bytes::{Bytes, BytesMut};
+use evenkeel_apimachinery::headers::text;
+use evenkeel_apimachinery::status::StatusError;
+use flate2::Compression;
+use futures::StreamExt as _;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use super::links::Links;
+use super::{headers, html};
+use crate::response::Body;
+
+/// A page of HTML whose links are rewritten; a larger one stays as it is.
+const MAX_PAGE: usize = 8 * 1024 * 1024;
+
+/// Makes the client's answer of a service's.
+///
+/// Upstream: `Transport.RoundTrip`.
+pub(super) async fn respond(
+    response: Response<Incoming>,
+    links: &Links,
+) -> Result<Response<Body>, StatusError> {
+    let (mut head, body) = response.into_parts();
+    headers::remove_connection(&mut head.headers);
+    headers::remove_origins(&mut head.headers);
+    if let Some(link) = head.headers.get(LOCATION).and_then(|link| link.to_str().ok()) {
+        if let Some(link) = links.rewrite(link) {
+            let link = HeaderValue::try_from(link).map_err(StatusError::internal)?;
+            head.headers.insert(LOCATION, link);
+        }
+        return Ok(Response::from_parts(head, Body::stream(pieces(body))));
+    }
+    let media_type = text(&head.headers, CONTENT_TYPE).split(';').next();
+    let encoding = text(&head.headers, CONTENT_ENCODING);
+    let is_page = media_type.is_some_and(|media_type| media_type.trim() == "text/html");
+    if !is_page || !matches!(encoding, "" | "gzip") {
+        return Ok(Response::from_parts(head, Body::stream(pieces(body))));
+    }
+    let mut pieces = Box::pin(pieces(body));
+    let mut page = BytesMut::new();
+    while page.len() <= MAX_PAGE {
+        let Some(piece) = pieces.next().await else {
+            let rewritten = rewritten(&page, encoding == "gzip", links);
+            let page = rewritten.unwrap_or_else(|| page.freeze());
+            head.headers.remove(CONTENT_LENGTH);
+            return Ok(Response::from_parts(head, Body::whole(page)));
+        };
+        page.extend_from_slice(&piece);
+    }
+    let begun = futures::stream::iter([page.freeze()]);
+    Ok(Response::from_parts(head, Body::stream(begun.chain(pieces))))
+}
+
+/// The pieces of a service's answer. One that breaks off ends there.
+fn pieces(body: Incoming) -> impl futures::Stream<Item = Bytes> + Send {
+    let pieces = body.into_data_stream();
+    pieces
+        .take_while(|piece| std::future::ready(piece.is_ok()))
+        .filter_map(async |piece| piece.ok())
+}
+
+/// Rewrites the links of a page; `None` if it stays as it is.
+fn rewritten(page: &[u8], is_compressed: bool, links: &Links) -> Option<Bytes> {
+    let link = |link: &str| links.rewrite(link);
+    if !is_compressed {
+        return Some(html::rewrite(page, &link).into());
+    }
+    let mut plain = Vec::new();
+    let limit = MAX_PAGE as u64 + 1;
+    flate2::read::GzDecoder::new(page).take(limit).read_to_end(&mut plain).ok()?;
+    if plain.len() > MAX_PAGE {
+        return None;
+    }
+    let plain = html::rewrite(&plain, &link);
+    let mut page = Vec::new();
+    flate2::read::GzEncoder::new(&*plain, Compression::fast()).read_to_end(&mut page).ok()?;
+    Some(page.into())
+}

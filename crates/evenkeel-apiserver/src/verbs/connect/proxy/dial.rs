@@ -1,0 +1,154 @@
+//! Connections to what is proxied: to a simulated server in this process, or over the network.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_apimachinery::status::StatusError;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::location::{Location, Owner, is_global_unicast, unreachable_service};
+use crate::api::Api;
+use crate::kubelet::{PodConnection, PodRef};
+
+/// How long a connection over the network may take.
+///
+/// Upstream: the dialer of `http.DefaultTransport`.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A stream of bytes.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection to a service.
+pub(super) struct Link {
+    pub(super) stream: Box<dyn Stream>,
+    /// The work of a simulated server, to be polled beside the stream.
+    pub(super) server: BoxFuture<'static, ()>,
+}
+
+/// Connects to a service. Where the nodes are simulated, so are all of its ports.
+pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusError> {
+    let port = location.port_number()?;
+    match api.kubelets.get() {
+        Some(kubelet) => {
+            let connection = match &location.owner {
+                Owner::Pod(namespace, name) => kubelet.connect(PodRef { namespace, name }, port),
+                Owner::Node(name) => kubelet.connect_node(name).filter(|_| is_kubelet(location)),
+            };
+            let Some(PodConnection { stream, server }) = connection else {
+                return Err(unreachable_service(&refused(location, port)));
+            };
+            // Simulated kubelets are trusted without a certificate, as they are part of this process.
+            if location.is_https && matches!(location.owner, Owner::Pod(..)) {
+                let why = "http: server gave HTTP response to HTTPS client";
+                return Err(unreachable_service(why));
+            }
+            Ok(Link { stream: Box::new(stream), server })
+        }
+        None => {
+            let dialed = tokio::time::timeout(DIAL_TIMEOUT, over_network(location, port)).await;
+            let timed_out = |_| Err(format!("dial tcp {}: i/o timeout", location.authority()));
+            let stream =
+                dialed.unwrap_or_else(timed_out).map_err(|why| unreachable_service(&why))?;
+            Ok(Link { stream, server: std::future::ready(()).boxed() })
+        }
+    }
+}
+
+/// Whether a node's port is its kubelet's: no other program runs on a simulated node.
+fn is_kubelet(location: &Location) -> bool {
+    location.is_https && matches!(location.owner, Owner::Node(_))
+}
+
+fn refused(location: &Location, port: u16) -> String {
+    let address = crate::https::join_host_port(&location.host, port);
+    format!("dial tcp {address}: connect: connection refused")
+}
+
+async fn over_network(location: &Location, port: u16) -> Result<Box<dyn Stream>, String> {
+    let host = &*location.host;
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found: Vec<SocketAddr> = found.map_err(|error| error.to_string())?.collect();
+    // What is checked is what is connected to: a name may have another address the next time.
+    if found.is_empty() || !found.iter().all(|address| is_global_unicast(address.ip())) {
+        return Err("address not allowed".to_owned());
+    }
+    let stream = TcpStream::connect(&*found).await.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::ConnectionRefused {
+            refused(location, port)
+        } else {
+            format!("dial tcp {}: {error}", location.authority())
+        }
+    })?;
+    if !location.is_https {
+        return Ok(Box::new(stream));
+    }
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(Arc::new(client_config()?));
+    let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    Ok(Box::new(stream))
+}
+
+/// Upstream: `ProxyTransport` of the API server, with `InsecureSkipVerify`: nobody says which authority signs the certificates of
+/// services.
+fn client_config() -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    Ok(config.with_no_client_auth())
+}
+
+/// Accepts each certificate whose key signs the handshake.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,168 @@
+//! Headers of proxied requests and of their answers.
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Request};
+
+use evenkeel_apimachinery::headers::text;
+
+/// Headers of a connection, which end with it.
+///
+/// Upstream: `hopHeaders` of Go's `httputil`.
+const OF_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Headers of answers that would let pages of other origins use the credentials of the API server.
+///
+/// Upstream: `removeCORSHeaders`.
+const OF_ORIGINS: [&str; 4] = [
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+];
+
+/// The sub-protocol of WebSocket that is a bearer token.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Removes what belongs to the connection.
+pub(super) fn remove_connection(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// Removes what tells the server who the user is: it is nobody else's.
+///
+/// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove what they have read.
+pub(super) fn remove_credentials(headers: &mut HeaderMap) {
+    let of_user = |name: &HeaderName| {
+        let name = name.as_str();
+        *name == AUTHORIZATION
+            || name.starts_with("impersonate-")
+            || matches!(name, "x-remote-user" | "x-remote-uid" | "x-remote-group")
+            || name.starts_with("x-remote-extra-")
+    };
+    let names: Vec<HeaderName> = headers.keys().filter(|name| of_user(name)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+    let protocols = text(headers, SEC_WEBSOCKET_PROTOCOL);
+    if protocols.contains(TOKEN_PROTOCOL) {
+        let others = protocols.split(',').map(str::trim);
+        let others: Vec<&str> = others.filter(|name| !name.starts_with(TOKEN_PROTOCOL)).collect();
+        match HeaderValue::try_from(others.join(",")) {
+            Ok(others) if !others.is_empty() => headers.insert(SEC_WEBSOCKET_PROTOCOL, others),
+            _ => headers.remove(SEC_WEBSOCKET_PROTOCOL),
+        };
+    }
+}
+
+/// Removes what answers may not say to a client of the API server.
+pub(super) fn remove_origins(headers: &mut HeaderMap) {
+    for name in OF_ORIGINS {
+        headers.remove(name);
+    }
+}
+
+/// Returns the headers of a request as the service gets them. `is_upgrade` keeps those that ask for another protocol.
+pub(super) fn of_request<T>(
+    client: &HeaderMap,
+    host: &str,
+    forwarded_uri: &str,
+    is_upgrade: bool,
+    request: &mut Request<T>,
+) {
+    let mut headers = client.clone();
+    remove_credentials(&mut headers);
+    let wanted = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
+    remove_connection(&mut headers);
+    if let Some(wanted) = wanted {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, wanted);
+    }
+    if let Ok(host) = HeaderValue::try_from(host) {
+        headers.insert(HOST, host);
+    }
+    if let Ok(uri) = HeaderValue::try_from(forwarded_uri) {
+        headers.insert(HeaderName::from_static("x-forwarded-uri"), uri);
+    }
+    *request.headers_mut() = headers;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let parsed = lines.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), value.parse::<HeaderValue>().expect("a value"))
+        });
+        parsed.collect()
+    }
+
+    #[test]
+    fn a_service_gets_no_credentials_and_nothing_of_the_connection() {
+        let client = headers(&[
+            ("accept", "text/html"),
+            ("authorization", "Bearer secret"),
+            ("connection", "Upgrade, X-Mine"),
+            ("cookie", "a=b"),
+            ("host", "localhost:6443"),
+            ("impersonate-user", "admin"),
+            ("impersonate-extra-scopes", "all"),
+            ("keep-alive", "300"),
+            ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0, chat"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("x-mine", "1"),
+            ("x-remote-user", "admin"),
+            ("x-remote-group", "system:masters"),
+            ("x-remote-extra-a", "b"),
+        ]);
+        for (is_upgrade, more) in
+            [(false, &[][..]), (true, &[("connection", "Upgrade"), ("upgrade", "websocket")])]
+        {
+            let mut request = Request::new(());
+            of_request(&client, "localhost:8001", "/p/a", is_upgrade, &mut request);
+            let kept = [
+                ("accept", "text/html"),
+                ("cookie", "a=b"),
+                ("host", "localhost:8001"),
+                ("sec-websocket-protocol", "chat"),
+                ("x-forwarded-uri", "/p/a"),
+            ];
+            assert_eq!(*request.headers(), headers(&[&kept[..], more].concat()));
+        }
+    }
+
+    #[test]
+    fn pages_of_other_origins_get_no_access() {
+        let mut answer = headers(&[
+            ("access-control-allow-origin", "*"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-max-age", "1"),
+        ]);
+        remove_origins(&mut answer);
+        assert_eq!(answer, headers(&[("access-control-max-age", "1")]));
+    }
+}

@@ -1,0 +1,311 @@
+//! Where a proxied request leads: a port of a pod, of a Service's endpoint, or of a node.
+
+use evenkeel_apimachinery::status::{StatusError, quote};
+use evenkeel_apimachinery::value::{get, int, list, text};
+use serde_json::Value;
+use std::net::IpAddr;
+
+use crate::api::Context;
+use crate::https::join_host_port;
+use crate::loopback;
+
+/// Whose port it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A pod, by namespace and name.
+    Pod(String, String),
+    /// A node, by name.
+    Node(String),
+}
+
+/// Where a proxied request leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) owner: Owner,
+    /// Whether the connection is encrypted.
+    pub(super) is_https: bool,
+    /// Address or host name.
+    pub(super) host: String,
+    /// Number of the port, as it was asked for; empty for the scheme's own.
+    pub(super) port: String,
+}
+
+impl Location {
+    /// Host and port as in a URL.
+    pub(super) fn authority(&self) -> String {
+        match &*self.port {
+            "" if self.host.contains(':') => format!("[{}]", self.host),
+            "" => self.host.clone(),
+            port => join_host_port(&self.host, port),
+        }
+    }
+
+    /// The port to connect to. Of the names that Go knows, those of HTTP have a number here.
+    pub(super) fn port_number(&self) -> Result<u16, StatusError> {
+        match &*self.port {
+            "" if self.is_https => Ok(443),
+            "https" => Ok(443),
+            "" | "http" => Ok(80),
+            port => port.parse().map_err(|_| {
+                unreachable_service(&format!("dial tcp: lookup tcp/{port}: unknown port"))
+            }),
+        }
+    }
+}
+
+/// The error of a request that did not reach its service.
+///
+/// Upstream: `Transport.RoundTrip` of `util/proxy`.
+pub(super) fn unreachable_service(why: &str) -> StatusError {
+    StatusError::unavailable(format!("error trying to reach service: {why}"))
+}
+
+/// Returns where a request for a pod's proxy leads.
+///
+/// Upstream: `ResourceLocation` of `registry/core/pod`.
+pub(super) fn pod(cx: &Context<'_>) -> Result<Location, StatusError> {
+    let Proxied { is_https, name, port } = proxied(cx.name, "pod")?;
+    let Some(pod) = cx.api.read(cx.resource, cx.namespace, name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, name));
+    };
+    let containers = list(&pod, "spec.containers").iter();
+    let first = containers.flat_map(|container| list(container, "ports")).next();
+    let first = first.and_then(|port| int(port, "containerPort")).map(|port| port.to_string());
+    let ip = text(&pod, "status.podIP");
+    if !ip.parse().is_ok_and(is_global_unicast) {
+        return Err(StatusError::bad_request("address not allowed"));
+    }
+    Ok(Location {
+        owner: Owner::Pod(cx.namespace.to_owned(), name.to_owned()),
+        is_https,
+        host: ip.to_owned(),
+        port: if port.is_empty() { first.unwrap_or_default() } else { port.to_owned() },
+    })
+}
+
+/// Upstream: `IsGlobalUnicast` of Go's `net`.
+pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !is_link_local
+}
+
+/// Returns where a request for a node's proxy leads: to its kubelet unless it names another port.
+///
+/// Upstream: `ResourceLocation` of `registry/core/node`.
+pub(super) fn node(cx: &Context<'_>) -> Result<Location, StatusError> {
+    let Proxied { is_https, name, port } = proxied(cx.name, "node")?;
+    let Some(node) = cx.api.read(cx.resource, "", name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, name));
+    };
+    let mut addresses = list(&node, "status.addresses").iter();
+    let address = addresses.find(|address| text(address, "type") == "InternalIP");
+    let address = address.map_or(name, |address| text(address, "address"));
+    if address.parse().is_ok_and(|ip| !is_global_unicast(ip)) {
+        return Err(StatusError::bad_request("address not allowed"));
+    }
+    let kubelet = int(&node, "status.daemonEndpoints.kubeletEndpoint.Port");
+    let kubelet = kubelet.filter(|port| *port != 0).unwrap_or(10250).to_string();
+    let is_kubelet = port.is_empty() || port == kubelet;
+    Ok(Location {
+        owner: Owner::Node(name.to_owned()),
+        is_https: is_https || is_kubelet,
+        host: address.to_owned(),
+        port: if is_kubelet { kubelet } else { port.to_owned() },
+    })
+}
+
+/// Returns where a request for a Service's proxy leads: to one of its endpoints that are ready.
+///
+/// Upstream: `REST.ResourceLocation` of `registry/core/service`, `RandomEndpoint`.
+pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
+    let Proxied { is_https, name, port } = proxied(cx.name, "service")?;
+    let mut port_name = port.to_owned();
+    if let Ok(number) = port.parse::<i64>() {
+        let Some(service) = cx.api.read(cx.resource, cx.namespace, name)? else {
+            return Err(StatusError::not_found(&cx.resource.name, name));
+        };
+        let mut ports = list(&service, "spec.ports").iter();
+        let Some(port) = ports.find(|port| int(port, "port") == Some(number)) else {
+            let why = format!("no service port {number} found for service {}", quote(name));
+            return Err(StatusError::unavailable(why));
+        };
+        text(port, "name").clone_into(&mut port_name);
+    }
+    let slices = loopback::all(cx.api, "discovery.k8s.io/v1", "endpointslices", cx.namespace);
+    let pods = |namespace: &str, name: &str| {
+        loopback::one(cx.api, "v1", "pods", namespace, name).ok().flatten()
+    };
+    let start = cx.api.random(rand::Rng::random::<u64>);
+    let endpoint = endpoint(&slices, (cx.namespace, name, &port_name), &pods, start);
+    let Some((owner, host, port)) = endpoint else {
+        let why = format!("no endpoints available for service {}", quote(name));
+        return Err(StatusError::unavailable(why));
+    };
+    Ok(Location { owner, is_https, host, port })
+}
+
+/// Chooses an endpoint of a Service: one that is ready, and a pod's. `service` is its namespace, its name and the name of the
+/// port; `start` is a random number.
+fn endpoint(
+    slices: &[Value],
+    (namespace, service, port_name): (&str, &str, &str),
+    pods: &dyn Fn(&str, &str) -> Option<Value>,
+    start: u64,
+) -> Option<(Owner, String, String)> {
+    let is_of_service = |slice: &&Value| {
+        let label = get(slice, "metadata.labels")
+            .and_then(|labels| labels.get("kubernetes.io/service-name"));
+        label.and_then(Value::as_str) == Some(service)
+    };
+    let mut slices: Vec<&Value> = slices.iter().filter(is_of_service).collect();
+    if !slices.is_empty() {
+        let by = usize::try_from(start % slices.len() as u64).unwrap_or_default();
+        slices.rotate_left(by);
+    }
+    slices.iter().find_map(|slice| {
+        let mut ports = list(slice, "ports").iter();
+        let port =
+            ports.find(|port| port.get("name").and_then(Value::as_str) == Some(port_name))?;
+        let port = int(port, "port")?.to_string();
+        let endpoints = list(slice, "endpoints");
+        let skip = usize::try_from(start.checked_rem(endpoints.len() as u64)?).ok()?;
+        let mut endpoints = endpoints.iter().cycle().skip(skip).take(endpoints.len());
+        endpoints.find_map(|endpoint| {
+            let ready = get(endpoint, "conditions.ready").and_then(Value::as_bool);
+            let (target, pod_name) =
+                (text(endpoint, "targetRef.namespace"), text(endpoint, "targetRef.name"));
+            let ip = list(endpoint, "addresses").first()?.as_str()?;
+            if ready == Some(false) || target != namespace || pod_name.is_empty() {
+                return None;
+            }
+            let pod = pods(namespace, pod_name)?;
+            // The address must be the pod's own: whoever writes endpoints must not make the server call others.
+            let is_own = list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip);
+            let is_allowed = is_own && ip.parse().is_ok_and(is_global_unicast);
+            is_allowed.then(|| {
+                let owner = Owner::Pod(namespace.to_owned(), pod_name.to_owned());
+                (owner, ip.to_owned(), port.clone())
+            })
+        })
+    })
+}
+
+/// What a proxy is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Proxied<'a> {
+    is_https: bool,
+    name: &'a str,
+    /// Name or number; empty for the first one.
+    port: &'a str,
+}
+
+/// Parses what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+///
+/// Upstream: `SplitSchemeNamePort`.
+fn proxied<'a>(id: &'a str, kind: &str) -> Result<Proxied<'a>, StatusError> {
+    let parts: Vec<&str> = id.split(':').collect();
+    match *parts.as_slice() {
+        [name] if !name.is_empty() => Ok(Proxied { is_https: false, name, port: "" }),
+        [name, port] if !name.is_empty() => Ok(Proxied { is_https: false, name, port }),
+        [scheme @ ("" | "http" | "https"), name, port] if !name.is_empty() => {
+            Ok(Proxied { is_https: scheme == "https", name, port })
+        }
+        _ => Err(StatusError::bad_request(format!("invalid {kind} request {}", quote(id)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_proxied_name_may_have_a_scheme_and_a_port() {
+        for (id, name) in [
+            ("a", Some((false, "a", ""))),
+            ("a:", Some((false, "a", ""))),
+            ("a:80", Some((false, "a", "80"))),
+            (":a:http", Some((false, "a", "http"))),
+            ("http:a:80", Some((false, "a", "80"))),
+            ("https:a:", Some((true, "a", ""))),
+            ("", None),
+            (":", None),
+            (":80", None),
+            ("https::", None),
+            ("ftp:a:21", None),
+            ("http:a:80:80", None),
+            ("[::1]:80", None),
+        ] {
+            let refusal = StatusError::bad_request(format!("invalid pod request {id:?}"));
+            let expected = name.map(|(is_https, name, port)| Proxied { is_https, name, port });
+            assert_eq!(proxied(id, "pod"), expected.ok_or(refusal), "{id}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_the_machine_and_its_link_are_refused() {
+        for (ip, allowed) in [
+            ("10.0.0.1", true),
+            ("8.8.8.8", true),
+            ("fd00::1", true),
+            ("127.0.0.1", false),
+            ("169.254.169.254", false),
+            ("0.0.0.0", false),
+            ("255.255.255.255", false),
+            ("224.0.0.1", false),
+            ("::1", false),
+            ("fe80::1", false),
+            ("::ffff:127.0.0.1", false),
+        ] {
+            assert_eq!(is_global_unicast(ip.parse().expect("an address")), allowed, "{ip}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_ready_and_a_pods_own() {
+        let slice = |service: &str, endpoints: Value| {
+            json!({"metadata": {"labels": {"kubernetes.io/service-name": service}},
+                "ports": [{"name": "web", "port": 80}, {"name": "", "port": 81}, {"port": 82}], "endpoints": endpoints})
+        };
+        let endpoint_of = |pod: &str, ip: &str, ready: Value| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": {"namespace": "ns", "name": pod}});
+        let pods = |_: &str, name: &str| {
+            let ip = match name {
+                "a" => "10.0.0.1",
+                "b" => "10.0.0.2",
+                "local" => "127.0.0.1",
+                _ => return None,
+            };
+            Some(json!({"status": {"podIPs": [{"ip": ip}]}}))
+        };
+        let slices = [
+            slice("other", json!([endpoint_of("a", "10.0.0.1", json!(true))])),
+            slice(
+                "s",
+                json!([
+                    endpoint_of("b", "10.0.0.2", json!(false)),
+                    endpoint_of("b", "10.9.9.9", json!(true)),
+                    endpoint_of("gone", "10.0.0.3", json!(true)),
+                    endpoint_of("local", "127.0.0.1", json!(true)),
+                    {"addresses": ["10.0.0.4"]},
+                    endpoint_of("a", "10.0.0.1", Value::Null),
+                ]),
+            ),
+        ];
+        for start in 0..12 {
+            let found = |port| endpoint(&slices, ("ns", "s", port), &pods, start);
+            let a = |port: &str| {
+                let owner = Owner::Pod("ns".to_owned(), "a".to_owned());
+                Some((owner, "10.0.0.1".to_owned(), port.to_owned()))
+            };
+            assert_eq!((found("web"), found("")), (a("80"), a("81")));
+            assert_eq!(found("none"), None);
+            assert_eq!(endpoint(&slices, ("other", "s", "web"), &pods, start), None);
+        }
+        assert_eq!(endpoint(&[], ("ns", "s", ""), &pods, 5), None);
+    }
+}

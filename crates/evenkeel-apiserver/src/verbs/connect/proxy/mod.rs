@@ -1,0 +1,91 @@
+//! The sub-resource `proxy` of pods, Services and nodes: requests that a server of theirs answers.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `[SCHEME:]NAME[:PORT]` | `location::pod`, `location::service`, `location::node` |
+//! | The path behind `proxy`, with a trailing slash where the client's has one | `path::behind_proxy` |
+//! | Without a path, clients are redirected to one | `redirect` |
+//! | Headers: credentials and those of the connection stay here, `X-Forwarded-Uri` | `headers::of_request` |
+//! | `Location` and links in HTML lead through the proxy | `links::Links`, `html::rewrite` |
+//! | Upgrades to other protocols | `upgrade::serve` |
+//! | Only addresses of pods and nodes, never of the machine itself or of its link | `location::is_global_unicast`, `dial::dial` |
+//!
+//! Upstream: `ProxyREST`, `UpgradeAwareHandler` and `Transport` of `util/proxy`.
+
+mod answer;
+mod dial;
+mod exchange;
+mod headers;
+mod html;
+mod links;
+mod location;
+mod path;
+mod upgrade;
+
+use bytes::Bytes;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::text;
+use http::header::LOCATION;
+use http::{HeaderValue, Method, Response, StatusCode, Uri};
+use http_body_util::Full;
+use serde_json::Value;
+
+use crate::api::{Answer, Context};
+use crate::request::RequestContext;
+use crate::response::Body;
+use answer::respond;
+use dial::Link;
+use exchange::{Exchange, send};
+use location::unreachable_service;
+
+pub(super) use path::behind_proxy;
+
+/// Serves a request for a proxy. `options` are those of the connection, which admission has seen.
+///
+/// Upstream: `ProxyREST.Connect`, `UpgradeAwareHandler.ServeHTTP`.
+pub(super) async fn serve(
+    request: &RequestContext<'_>,
+    cx: &Context<'_>,
+    options: &Value,
+    body: &Bytes,
+) -> Result<Answer, StatusError> {
+    let location = match &*cx.resource.resource_prefix {
+        "/nodes" => location::node(cx)?,
+        "/services" => location::service(cx)?,
+        _ => location::pod(cx)?,
+    };
+    let behind = text(options, "path");
+    let exchange = Exchange::new(request, location, behind)?;
+    if upgrade::is_wanted(request.headers) {
+        return upgrade::serve(request, cx, exchange).await.map(Answer::Response);
+    }
+    let reads = matches!(*request.method, Method::GET | Method::HEAD);
+    if behind.is_empty() && reads {
+        return redirect(request.uri).map(Answer::Response);
+    }
+    let Link { stream, server } = dial::dial(cx.api, &exchange.location).await?;
+    let slot = cx.api.connections.take(&cx.user.name)?;
+    let outgoing = exchange.request(request, false, Full::new(body.clone()))?;
+    let (response, driver) = send(stream, server, outgoing).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(unreachable_service("the service switched protocols unasked"));
+    }
+    cx.api.tasks.spawn_stream(async move {
+        let _held = slot;
+        driver.await;
+    });
+    respond(response, &exchange.links).await.map(Answer::Response)
+}
+
+/// Redirects a client to the path that ends with a slash, so that relative links lead below it.
+///
+/// Upstream: `proxyRedirectsforRootPath`.
+fn redirect(uri: &Uri) -> Result<Response<Body>, StatusError> {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let location = format!("{}/{query}", uri.path());
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let location = HeaderValue::try_from(location).map_err(StatusError::internal)?;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
