@@ -27,6 +27,9 @@ use object::downcast;
 use std::{any::Any, marker::PhantomData, sync::Arc, time::Duration};
 use store::Selection;
 
+/// Function that calls back with each index key of an object.
+type IndexKeys<V> = fn(&V, &mut dyn FnMut(&str));
+
 /// Change of a cached object, as event handlers receive it.
 #[doc(alias = "ResourceEventHandler")]
 #[derive(Debug)]
@@ -167,7 +170,7 @@ impl<V: View> Cache<V> {
     /// Declares an index. `keys` calls back with each key of an object and may repeat keys. If the name is
     /// already declared, returns that index, which keeps its own `keys`.
     #[doc(alias = "AddIndexers")]
-    pub fn index(&self, name: &'static str, keys: fn(&V, &mut dyn FnMut(&str))) -> Index<V> {
+    pub fn index(&self, name: &'static str, keys: IndexKeys<V>) -> Index<V> {
         let keys = move |object: &dyn Object, key: &mut dyn FnMut(&str)| {
             if let Some(object) = (object as &dyn Any).downcast_ref() {
                 keys(object, key);

@@ -47,6 +47,8 @@ impl CacheEvent<dyn Object> {
     }
 }
 
+type Decode = fn(&[u8], Encoding) -> Result<Arc<dyn Object>, DecodeError>;
+
 /// View of the objects in one cache: how a reflector requests and decodes them.
 pub(super) struct ObjectType {
     /// Type of the view.
@@ -55,7 +57,7 @@ pub(super) struct ObjectType {
     pub(super) accept: &'static str,
     /// `Accept` header for a list.
     pub(super) accept_list: &'static str,
-    decode: fn(&[u8], Encoding) -> Result<Arc<dyn Object>, DecodeError>,
+    decode: Decode,
 }
 
 impl ObjectType {
