@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::api::Api;
+use crate::audit::RequestAudit;
 use crate::bootstrap;
 use crate::flow;
 use crate::loopback;
@@ -149,8 +150,8 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
             if !is_own(name) {
                 let user = User::authenticated("system:apiserver", ["system:masters"]);
                 let options = DeleteOptions::default();
-                let warnings = Warnings::default();
-                let admission = Admission::new(&row, name, &warnings, &options)?;
+                let (warnings, audit) = (Warnings::default(), RequestAudit::default());
+                let admission = Admission::new(&row, name, &warnings, &audit, &options)?;
                 let deletion = Deletion {
                     api,
                     stored: &row,

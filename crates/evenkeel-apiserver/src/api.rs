@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
+use crate::audit::{Auditor, RequestAudit};
 use crate::auth::impersonation::LastModes;
 use crate::auth::{Attributes, Authenticator, Authorizer};
 use crate::budget::Budget;
@@ -53,6 +54,8 @@ pub(crate) struct Context<'a> {
     pub(crate) subresource: &'a str,
     /// Budget for the cost of the request's CEL expressions.
     pub(crate) budget: &'a Budget,
+    /// Takes annotations for the request's audit event.
+    pub(crate) audit: &'a RequestAudit,
     /// Whether the request is a dry run, which stores nothing.
     pub(crate) dry_run: bool,
     /// Options of the request.
@@ -146,6 +149,8 @@ pub(crate) struct Api {
     pub(crate) authorizer: Authorizer,
     /// Mode that last allowed each user to impersonate.
     pub(crate) impersonation_modes: LastModes,
+    /// Policy of audit events, and where they go; `None` without auditing.
+    pub(crate) auditor: Option<Arc<Auditor>>,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// Custom resources that are served.

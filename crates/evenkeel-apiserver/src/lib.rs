@@ -3,6 +3,7 @@
 mod admission;
 mod apf_controller;
 mod api;
+mod audit;
 mod auth;
 mod bootstrap;
 mod budget;
@@ -39,6 +40,7 @@ mod tracking;
 mod verbs;
 mod webhook;
 
+pub use audit::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookOptions};
 pub use auth::User;
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};

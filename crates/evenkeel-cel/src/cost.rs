@@ -231,6 +231,7 @@ impl Call<'_, '_> {
                 let count = flat_length(&self.args[0], depth, limit);
                 depth.saturating_mul(length).saturating_add(LIST_CALL).max(copies(count))
             }
+            "unwrapOpt" | "optional.unwrap" => copies(length).max(1),
             "join" => tenth(self.joined().saturating_mul(2)),
             "sets.contains" | "sets.intersects" | "sets.equivalent" => {
                 let other = self.length(1).unwrap_or(0);

@@ -100,6 +100,9 @@ const MEASURING: [&str; 4] = [
 const ADMISSION_SHELL: [&str; 3] =
     ["admission/mutating.rs", "admission/webhook.rs", "policy/compiled.rs"];
 
+/// Auditing that writes, sends or collects: the event of a request in progress, the log's thread, the webhook's task.
+const AUDIT_SHELL: [&str; 3] = ["audit/mod.rs", "audit/log.rs", "audit/webhook.rs"];
+
 /// The one write that is no part of a request's transaction: IPAddresses of Services that have none.
 const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];
 
@@ -121,6 +124,7 @@ const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 /// and an attempt only that which asks extenders.
 const DECIDING: [(&str, &[&str]); 12] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
+    ("crates/evenkeel-apiserver/src/audit", &AUDIT_SHELL),
     ("crates/evenkeel-apiserver/src/auth", &AUTH_SHELL),
     ("crates/evenkeel-apiserver/src/flow", &FLOW_SHELL),
     ("crates/evenkeel-apiserver/src/registry", &REGISTRY_SHELL),

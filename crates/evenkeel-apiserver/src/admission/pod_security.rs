@@ -1,6 +1,7 @@
 //! PodSecurity: enforces the standard of a pod's namespace (KEP-2579, `pod-security-admission/policy`).
 
 use crate::api::Context;
+use crate::audit;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::Value;
@@ -33,10 +34,12 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     let namespace = namespace(cx);
     let (level, version) = wanted(&namespace, "enforce");
     let found = check(level, version, &pod["metadata"], &pod["spec"]);
+    let (level, version) = (level.name(), shown(version));
+    cx.audit.annotate(ENFORCED, format!("{level}:{version}"));
+    annotate_violations(cx, &namespace, &pod["metadata"], &pod["spec"]);
     if found.is_empty() {
         return Ok(());
     }
-    let (level, version) = (level.name(), shown(version));
     let why = format!("violates PodSecurity \"{level}:{version}\": {}", message(&found));
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
@@ -50,13 +53,36 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     if old.and_then(|old| pod_of(cx, old)).is_some_and(|(_, before)| before == spec) {
         return Vec::new();
     }
-    let (level, version) = wanted(&namespace(cx), "warn");
+    let namespace = namespace(cx);
+    if cx.resource.kind() != "Pod" {
+        annotate_violations(cx, &namespace, metadata, spec);
+    }
+    let (level, version) = wanted(&namespace, "warn");
     let found = check(level, version, metadata, spec);
     if found.is_empty() {
         return Vec::new();
     }
     let (level, version) = (level.name(), shown(version));
     vec![format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found))]
+}
+
+/// Annotation of a request's audit event: the standard that its pod has to meet.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Annotation of a request's audit event: how its pod violates the `audit` level of its namespace.
+const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+
+/// Annotates the request's audit event if a pod violates the `audit` level of its namespace.
+fn annotate_violations(cx: &Context<'_>, namespace: &Value, metadata: &Value, spec: &Value) {
+    if !cx.audit.wants(audit::Level::Metadata) {
+        return;
+    }
+    let (level, version) = wanted(namespace, "audit");
+    let found = check(level, version, metadata, spec);
+    if !found.is_empty() {
+        let (level, version) = (level.name(), shown(version));
+        let why = format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found));
+        cx.audit.annotate(VIOLATIONS, why);
+    }
 }
 
 fn pod_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {

@@ -37,6 +37,11 @@ impl<K: Ord> Reinvocation<K> {
         }
     }
 
+    /// Returns the number of the pass, from 0.
+    pub(super) fn round(&self) -> u8 {
+        self.pass.saturating_sub(1)
+    }
+
     /// Returns whether this pass calls a policy or a webhook. The second pass calls none for the first time.
     pub(super) fn calls(&self, key: &K) -> bool {
         self.pass == 1 || self.reinvoked.contains(key)

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, described, is_exempt};
@@ -12,10 +13,11 @@ use super::policy::Matched;
 use super::reinvocation::Reinvocation;
 use super::{mutated, policy};
 use crate::api::Context;
+use crate::audit::Level;
 use crate::webhook::post;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::{StatusError, quote};
-use evenkeel_apimachinery::value::{flag, get, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
 const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
@@ -36,19 +38,36 @@ enum No {
     Failed(String),
 }
 
+/// Webhook with the name of its configuration.
+struct Hook {
+    configuration: String,
+    webhook: Value,
+}
+
+impl Hook {
+    fn name(&self) -> &str {
+        text(&self.webhook, "name")
+    }
+}
+
 /// Returns the webhooks of all configurations, in upstream's order.
-fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
+fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Hook> {
     if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
         return Vec::new();
     }
     let configurations =
         cx.api.store.all(resource_prefix).into_iter().filter_map(|e| e.decode().ok());
-    configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
+    let hooks = |configuration: Value| {
+        let name = text(&configuration, "metadata.name").to_owned();
+        let hook = |webhook: &Value| Hook { configuration: name.clone(), webhook: webhook.clone() };
+        list(&configuration, "webhooks").iter().map(hook).collect::<Vec<_>>()
+    };
+    configurations.flat_map(hooks).collect()
 }
 
 /// Mutating webhooks of one request, which run in up to two passes.
 pub(super) struct Mutating {
-    webhooks: Vec<Value>,
+    webhooks: Vec<Hook>,
     /// Identifies a webhook by its index.
     passes: Reinvocation<usize>,
 }
@@ -77,14 +96,18 @@ impl Mutating {
     ) -> Result<bool, StatusError> {
         let mut changed = false;
         self.passes.begin(object);
-        for (at, webhook) in self.webhooks.iter().enumerate() {
+        let round = self.passes.round();
+        for (at, hook) in self.webhooks.iter().enumerate() {
             if !self.passes.calls(&at) {
                 continue;
             }
-            let Some(by_this) = change(cx, operation, webhook, object, old, warnings).await? else {
+            let place = Place { prefix: MUTATION, round, at };
+            let changed_by = change(cx, operation, hook, &place, object, old, warnings).await?;
+            let Some(by_this) = changed_by else {
                 continue;
             };
-            self.passes.record(at, text(webhook, "reinvocationPolicy") == "IfNeeded", by_this);
+            let if_needed = text(&hook.webhook, "reinvocationPolicy") == "IfNeeded";
+            self.passes.record(at, if_needed, by_this);
             changed |= by_this;
         }
         self.passes.end(object);
@@ -96,20 +119,28 @@ impl Mutating {
 async fn change(
     cx: &Context<'_>,
     operation: Operation,
-    webhook: &Value,
+    hook: &Hook,
+    place: &Place,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<bool>, StatusError> {
+    let webhook = &hook.webhook;
     let null = Value::Null;
     let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
     let Some(matched) = is_called(&request, webhook)? else { return Ok(None) };
     let converted = request.converted(matched.version(&request));
     let converted = converted.as_ref().map(|converted| converted.attributes(&request));
     let seen = converted.as_ref().unwrap_or(&request);
-    let answer = call(seen, webhook, warnings).await?;
-    let Some(operations) = answer.and_then(|answer| answer.patch) else { return Ok(Some(false)) };
-    let mut new = patched(text(webhook, "name"), seen.object, &operations)?;
+    let answer = call(seen, webhook, place, warnings).await;
+    let Ok(Some(Answer { patch: Some(patch), .. })) = &answer else {
+        annotate_mutation(cx, hook, place, false);
+        return answer.map(|_| Some(false));
+    };
+    let mut new = patched(hook.name(), seen.object, patch)
+        .inspect_err(|_| annotate_mutation(cx, hook, place, false))?;
+    annotate_mutation(cx, hook, place, new != *seen.object);
+    annotate_patch(cx, hook, place, patch);
     if converted.is_some() {
         cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
     }
@@ -125,17 +156,22 @@ pub(crate) async fn admit_delete(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    for webhook in all(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
-        let Some(matched) = is_called(request, &webhook)? else { continue };
+    let hooks = all(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING);
+    for (at, hook) in hooks.iter().enumerate() {
+        let webhook = &hook.webhook;
+        let place = Place { prefix: MUTATION, round: 0, at };
+        let Some(matched) = is_called(request, webhook)? else { continue };
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
         let seen = converted.as_ref().unwrap_or(request);
-        let Some(answer) = call(seen, &webhook, warnings).await? else { continue };
+        let answer = call(seen, webhook, &place, warnings).await;
+        annotate_mutation(request.cx, hook, &place, false);
+        let Some(answer) = answer? else { continue };
         let patches = |patch: &Value| patch.as_array().is_none_or(|list| !list.is_empty());
         if answer.patch.as_ref().is_some_and(patches) {
             return Err(StatusError::internal(format!(
                 "admission webhook {} attempted to modify the object, which is not supported for this operation",
-                quote(text(&webhook, "name"))
+                quote(hook.name())
             )));
         }
     }
@@ -167,18 +203,19 @@ pub(crate) async fn validate(
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
     let mut called = Vec::new();
-    for webhook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
-        if let Some(matched) = is_called(request, &webhook)? {
-            called.push((webhook, matched));
+    for hook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
+        if let Some(matched) = is_called(request, &hook.webhook)? {
+            called.push((hook, matched));
         }
     }
-    let calls = called.iter().enumerate().map(|(at, (webhook, matched))| {
+    let calls = called.iter().enumerate().map(|(at, (hook, matched))| {
         let asked = async move {
+            let place = Place { prefix: "validating.webhook.admission.k8s.io/", round: 0, at };
             let mut warnings = Vec::new();
             let converted = request.converted(matched.version(request));
             let converted = converted.as_ref().map(|converted| converted.attributes(request));
             let seen = converted.as_ref().unwrap_or(request);
-            let answer = call(seen, webhook, &mut warnings).await;
+            let answer = call(seen, &hook.webhook, &place, &mut warnings).await;
             (at, answer.map(drop), warnings)
         };
         asked.boxed()
@@ -209,6 +246,7 @@ fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched
 async fn call(
     request: &Attributes<'_>,
     webhook: &Value,
+    place: &Place,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Answer>, StatusError> {
     let cx = request.cx;
@@ -233,17 +271,77 @@ async fn call(
     let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
     let answered = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
     let answered = answered.map_err(|why| No::Failed(format!("failed to call webhook: {why}")));
-    match answered.and_then(|answer| read(name, &uid, &answer)) {
+    let review = answered.as_ref().ok().cloned();
+    let read = answered.and_then(|answer| read(name, &uid, &answer));
+    if let (Some(review), Ok(_) | Err(No::Denied(_))) = (&review, &read) {
+        let all = object(review, "response.auditAnnotations").into_iter().flatten();
+        for (key, value) in all.filter_map(|(key, value)| Some((key, value.as_str()?))) {
+            cx.audit.annotate(format!("{name}/{key}"), value);
+        }
+    }
+    match read {
         Ok(answer) => {
             warnings.extend(answer.warnings.iter().cloned());
             Ok(Some(answer))
         }
         Err(No::Denied(error)) => Err(*error),
         Err(No::Failed(why)) if open => {
+            cx.audit.annotate(format!("failed-open.{}", place.key()), name);
             tracing::warn!(webhook = name, error = why, "a webhook failed and is passed over");
             Ok(None)
         }
         Err(No::Failed(why)) => Err(failed(why)),
+    }
+}
+
+/// Prefix of annotations about mutations.
+const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
+
+/// Place of a webhook among the others, in annotations of the request's audit event.
+struct Place {
+    prefix: &'static str,
+    round: u8,
+    at: usize,
+}
+
+impl Place {
+    fn key(&self) -> String {
+        format!("{}round_{}_index_{}", self.prefix, self.round, self.at)
+    }
+}
+
+/// Upstream: `MutationAuditAnnotation`, `PatchAuditAnnotation`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotation<'a> {
+    configuration: &'a str,
+    webhook: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mutated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'a str>,
+}
+
+/// Annotates whether a webhook changed the object.
+fn annotate_mutation(cx: &Context<'_>, hook: &Hook, place: &Place, mutated: bool) {
+    if cx.audit.wants(Level::Metadata) {
+        let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
+        let (mutated, patch, patch_type) = (Some(mutated), None, None);
+        let value = Annotation { configuration, webhook, mutated, patch, patch_type };
+        cx.audit.annotate(place.key(), serde_json::to_string(&value).unwrap_or_default());
+    }
+}
+
+/// Annotates the patch of a webhook, which is a part of the request's object.
+fn annotate_patch(cx: &Context<'_>, hook: &Hook, place: &Place, patch: &Value) {
+    if cx.audit.wants(Level::Request) {
+        let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
+        let (mutated, patch, patch_type) = (None, Some(patch), Some("JSONPatch"));
+        let value = Annotation { configuration, webhook, mutated, patch, patch_type };
+        let key = Place { prefix: "patch.webhook.admission.k8s.io/", ..*place }.key();
+        cx.audit.annotate(key, serde_json::to_string(&value).unwrap_or_default());
     }
 }
 

@@ -1,10 +1,16 @@
 //! Authorization stage: decides whether the user may make the request.
 
 use crate::api::Api;
-use crate::auth::{Attributes, FieldRequirements, permit};
+use crate::audit::{Level, RequestAudit};
+use crate::auth::{Attributes, FieldRequirements, forbidden, permit};
 use crate::request::RequestInfo;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
+
+/// Annotation of a request's audit event: `allow` or `forbid`.
+const DECISION: &str = "authorization.k8s.io/decision";
+/// Annotation of a request's audit event with the reason of the decision.
+const REASON: &str = "authorization.k8s.io/reason";
 
 /// Refuses requests that the user may not make. All users may read the server's health.
 ///
@@ -13,11 +19,31 @@ pub(super) fn authorize(
     api: &Api,
     user: &User,
     attributes: &Attributes<'_>,
+    audit: &RequestAudit,
 ) -> Result<(), StatusError> {
     if matches!(attributes.path, Some("/healthz" | "/livez" | "/readyz")) {
+        allowed(audit, String::new());
         return Ok(());
     }
-    permit(&api.authorizer, &api.store, user, attributes)
+    if !audit.wants(Level::Metadata) {
+        return permit(&api.authorizer, &api.store, user, attributes);
+    }
+    match api.authorizer.authorize_with_reason(&api.store, user, attributes) {
+        Ok(reason) => {
+            allowed(audit, reason);
+            Ok(())
+        }
+        Err(reason) => {
+            audit.annotate(DECISION, "forbid");
+            audit.annotate(REASON, reason.as_str());
+            Err(forbidden(user, attributes, &reason))
+        }
+    }
+}
+
+fn allowed(audit: &RequestAudit, reason: String) {
+    audit.annotate(DECISION, "allow");
+    audit.annotate(REASON, reason);
 }
 
 /// Returns a request's attributes for authorization.

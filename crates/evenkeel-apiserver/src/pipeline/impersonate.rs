@@ -16,6 +16,7 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
+use crate::audit::RequestAudit;
 use crate::auth::impersonation::Mode;
 use crate::auth::{Attributes, forbidden, permit, serviceaccount};
 use evenkeel_apimachinery::headers;
@@ -40,6 +41,7 @@ pub(super) fn impersonate(
     user: Arc<User>,
     headers: &HeaderMap,
     attributes: &Attributes<'_>,
+    audit: &RequestAudit,
 ) -> Result<Arc<User>, StatusError> {
     let impersonated = requested(headers)?;
     if impersonated.name.is_empty() {
@@ -63,7 +65,10 @@ pub(super) fn impersonate(
                 if last != Some(mode) {
                     api.impersonation_modes.set(&user.name, mode);
                 }
-                return Ok(Arc::new(become_user(impersonated, mode)));
+                let constraint = mode.name().map(|name| format!("impersonate:{name}"));
+                let user = become_user(impersonated, mode);
+                audit.impersonate(&user, constraint.as_deref());
+                return Ok(Arc::new(user));
             }
             Err(error) => refusal = refusal.or(Some(error)),
         }

@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `WithPanicRecovery` | `recover::recover` |
-//! | `WithAuditInit` | `audit::audit` |
+//! | `WithAuditInit`, `WithAudit`, `WithFailedAuthenticationAudit` | `audit::id`, `../audit/mod.rs` |
 //! | `WithCacheControl` | `serve` |
 //! | `WithRequestInfo` | `../request/info.rs` |
 //! | `WithRequestDeadline`, `WithTimeoutForNonLongRunningRequests` | `deadline::of`, `handle` |
@@ -45,16 +45,19 @@ use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 
 use crate::api::Api;
+use crate::audit::RequestAudit;
 use crate::auth::Authenticated;
 use crate::flow::{self, Admission, Permit, RequestDigest};
 use crate::metrics::Labels;
-use crate::request::{self, Query, RequestContext, RequestInfo, Upgrade, Warnings};
+use crate::request::{self, Query, RemoteAddress, RequestContext, RequestInfo, Upgrade, Warnings};
 use crate::resource::{Path, parse_path};
 use crate::response::{Body, compress, refusal, warn};
 use crate::verbs;
+use audit::Audited;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
+use evenkeel_tasks::panic_text;
 
 pub(crate) use authenticate::Anonymous;
 
@@ -72,6 +75,7 @@ struct Incoming<'a> {
     info: RequestInfo<'a>,
     headers: &'a HeaderMap,
     upgrade: Option<&'a Upgrade>,
+    audited: Audited<'a>,
     /// What metrics say of it, once that is known. Only what is served is counted, under names of the server's own: paths are
     /// the clients' to choose.
     labels: OnceLock<Labels>,
@@ -119,6 +123,17 @@ where
     let info = RequestInfo::new(method, path, query);
     let labels = OnceLock::new();
     let upgrade = head.extensions.get::<Upgrade>();
+    let audit_id = audit::id(api, headers);
+    let audited = Audited {
+        audit: RequestAudit::new(api.auditor.as_ref()),
+        id: &audit_id,
+        uri: head.uri.path_and_query().map_or("", |uri| uri.as_str()),
+        headers,
+        remote: head.extensions.get::<RemoteAddress>().map(|remote| remote.0),
+        at: api.clock.now(),
+        info: info.clone(),
+        path,
+    };
     let incoming = Incoming {
         api,
         peer,
@@ -130,22 +145,34 @@ where
         info,
         headers,
         upgrade,
+        audited,
         labels,
     };
+    let abandoned = incoming.audited.audit.guard();
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
     let handled = AssertUnwindSafe(handle(&incoming, body.as_mut()));
     let handled = handled.catch_unwind().await;
     // After a panic the state of the body is unknown.
     let is_body_whole = handled.is_ok();
+    if let Err(panic) = &handled {
+        incoming.audited.audit.panicked(panic_text(&**panic)).await;
+    }
     let handled = handled.unwrap_or_else(|panic| Err(recover::recover(&*panic, method, path)));
     let Answered { mut response, permit } =
         handled.unwrap_or_else(|error| refusal(&error, headers, &query.0).into());
     if is_body_whole && !headers.contains_key(EXPECT) {
         request::body::discard(&api.tasks, body);
     }
+    let is_long_running = incoming.is_long_running();
+    incoming
+        .audited
+        .audit
+        .respond(&mut response, incoming.audited.has_object(), is_long_running)
+        .await;
+    abandoned.answered();
     compress::apply(headers, &mut response);
-    audit::audit(api, headers, response.headers_mut());
+    audit::audit(audit_id.clone(), response.headers_mut());
     // Cacheable responses (discovery, OpenAPI) have set their own header.
     response
         .headers_mut()
@@ -154,7 +181,7 @@ where
     if *method == Method::HEAD {
         *response.body_mut() = Body::empty();
     }
-    if !incoming.is_long_running() && !response.body().is_short() {
+    if !is_long_running && !response.body().is_short() {
         let labels = incoming.labels();
         seats::hold_until_written(api, (permit, in_flight), labels, &mut response);
     }
@@ -172,7 +199,8 @@ where
 {
     headers::check(incoming.headers)?;
     path::check(incoming.uri.path())?;
-    let deadline = deadline::of(&incoming.info, incoming.query)?;
+    let deadline =
+        deadline::of(&incoming.info, incoming.query).inspect_err(|_| incoming.audited.refuse())?;
     let staged = stages(incoming, deadline, body);
     match deadline {
         None => staged.await,
@@ -197,10 +225,14 @@ where
     let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels, .. } =
         *incoming;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;
-    let Some(user) = user else { return Ok(authenticate::unauthorized(headers, query).into()) };
+    let Some(user) = user else {
+        incoming.audited.refuse();
+        return Ok(authenticate::unauthorized(headers, query).into());
+    };
+    incoming.audited.receive(&user).await?;
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
-    let user = impersonate::impersonate(api, user, headers, &attributes)?;
+    let user = impersonate::impersonate(api, user, headers, &attributes, &incoming.audited.audit)?;
     let rows = api.table.rows();
     let parsed = parse_path(path, &rows);
     let digest = RequestDigest { user: &user, info, path, query };
@@ -223,7 +255,7 @@ where
     let watch = if info.verb == "watch" { api.flows.register_watch(info) } else { None };
     let warnings = Warnings::default();
     let answered = async {
-        authorize::authorize(api, &user, &attributes)?;
+        authorize::authorize(api, &user, &attributes, &incoming.audited.audit)?;
         let target = match parsed {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
@@ -237,6 +269,7 @@ where
             }
         };
         let _ = labels.set(instrument::of_resource(&target, info.verb, method, headers, query));
+        incoming.audited.deprecation(&target.resource);
         let now = api.clock.now();
         let (user, warnings) = (&*user, &warnings);
         let is_watch_path = incoming.is_watch_path;
@@ -251,6 +284,7 @@ where
             user,
             now,
             warnings,
+            audit: &incoming.audited.audit,
             upgrade,
             format: OnceLock::new(),
         };

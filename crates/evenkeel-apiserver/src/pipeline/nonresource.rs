@@ -48,6 +48,9 @@ pub(super) fn serve(
         "/metrics" => {
             let mut text = api.metrics.render(&api.table, &api.store);
             api.flows.render(&mut text);
+            if let Some(auditor) = &api.auditor {
+                auditor.render(&mut text);
+            }
             metrics(text)
         }
         "/metrics/slis" => metrics(api.metrics.render_checks()),

@@ -1,5 +1,6 @@
 //! Context of a request for a resource, which each verb's handler receives.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use http::header::USER_AGENT;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use super::query::Query;
 use super::warnings::Warnings;
 use crate::api::Api;
+use crate::audit::RequestAudit;
 use crate::output::Format;
 use crate::resource::{GroupVersionKind, ResourceType, Target};
 use evenkeel_apimachinery::headers;
@@ -42,11 +44,17 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) now: Timestamp,
     /// Warnings for the client. Successful responses and errors contain them.
     pub(crate) warnings: &'a Warnings,
+    /// Audit event of the request.
+    pub(crate) audit: &'a RequestAudit,
     /// Upgrade of the connection to another protocol; `None` if the connection cannot be upgraded.
     pub(crate) upgrade: Option<&'a Upgrade>,
     /// Negotiated format of the response, once it is known.
     pub(crate) format: OnceLock<Format>,
 }
+
+/// IP address that a connection comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RemoteAddress(pub(crate) IpAddr);
 
 /// Connection that can be upgraded to another protocol after the response.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ mod info;
 pub(crate) mod query;
 mod warnings;
 
-pub(crate) use context::{RequestContext, Upgrade};
+pub(crate) use context::{RemoteAddress, RequestContext, Upgrade};
 pub(crate) use info::RequestInfo;
 pub(crate) use query::{Query, WriteOptions};
 pub(crate) use warnings::Warnings;

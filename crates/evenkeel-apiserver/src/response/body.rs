@@ -16,8 +16,8 @@ const MAX_FRAME_BYTES: usize = 128 * 1024;
 /// Body of a response. It is complete, or the server produces pieces while it sends them.
 pub struct Body {
     inner: Inner,
-    /// Guard that drops with the body.
-    held: Option<Box<dyn Send>>,
+    /// Guards that drop with the body.
+    held: Vec<Box<dyn Send>>,
     /// Guard that drops when the body is written, or at its deadline.
     unwritten: Option<Unwritten>,
 }
@@ -51,7 +51,7 @@ impl Body {
 
     /// Holds a guard until the body is sent or dropped.
     pub(crate) fn hold(&mut self, guard: impl Send + 'static) {
-        self.held = Some(Box::new(guard));
+        self.held.push(Box::new(guard));
     }
 
     /// Returns whether the body fits in one frame, which the server can send even if the client does not read.
@@ -75,7 +75,7 @@ impl Body {
 
 impl From<Inner> for Body {
     fn from(inner: Inner) -> Self {
-        Self { inner, held: None, unwritten: None }
+        Self { inner, held: Vec::new(), unwritten: None }
     }
 }
 
@@ -133,6 +133,26 @@ impl http_body::Body for Body {
 }
 
 impl Body {
+    /// Returns the bytes of a complete body, and leaves them in it.
+    pub(crate) fn peek(&self) -> Option<Bytes> {
+        match &self.inner {
+            Inner::Whole(bytes) => bytes.clone(),
+            Inner::Pieces(_) | Inner::Stream(_) => None,
+        }
+    }
+
+    /// Completes a body of pieces, and returns its bytes like [`peek`](Self::peek).
+    pub(crate) fn gather(&mut self) -> Option<Bytes> {
+        if let Inner::Pieces(pieces) = &mut self.inner {
+            let mut all = Vec::new();
+            for piece in pieces.by_ref() {
+                all.extend_from_slice(&piece);
+            }
+            self.inner = Inner::Whole(Some(all.into()));
+        }
+        self.peek()
+    }
+
     /// Returns the bytes of a complete body.
     pub(crate) fn into_whole(self) -> Option<Bytes> {
         match self.inner {

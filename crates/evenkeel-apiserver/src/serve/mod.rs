@@ -27,6 +27,7 @@ use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::apf_controller;
 use crate::api::Api;
+use crate::audit::{AuditOptions, Auditor};
 use crate::auth::impersonation::LastModes;
 use crate::auth::{Authorizer, StaticTokens};
 use crate::bootstrap::{self, ServiceNetwork};
@@ -95,6 +96,7 @@ pub struct Builder {
     flow: flow::Options,
     connections: ConnectionLimits,
     event_ttl: Duration,
+    audit: Option<AuditOptions>,
 }
 
 /// Default advertised address: one for documentation, because Endpoints may not have a loopback address.
@@ -226,6 +228,12 @@ impl Builder {
         self
     }
 
+    /// Writes audit events of requests (`--audit-policy-file`). Default: none.
+    pub fn audit(mut self, options: AuditOptions) -> Self {
+        self.audit = Some(options);
+        self
+    }
+
     /// Builds the server: opens the store and creates missing bootstrap objects.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
@@ -272,6 +280,9 @@ impl Builder {
             .authentication
             .build(static_tokens, pki.account_key(), self.advertised)
             .map_err(|(setting, why)| BuildError::Setting(setting, why))?;
+        let auditor = self.audit.map(|options| Auditor::open(options, self.clock.clone()));
+        let auditor =
+            auditor.transpose().map_err(|(setting, why)| BuildError::Setting(setting, why))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
@@ -281,6 +292,7 @@ impl Builder {
             authenticator,
             authorizer,
             impersonation_modes: LastModes::default(),
+            auditor: auditor.map(Arc::new),
             metrics: Metrics::default(),
             served: Served::default(),
             plugins,
@@ -321,6 +333,12 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
         let weak = Arc::downgrade(api);
         let controller = move || apf_controller::run(weak.clone(), changes.clone());
         api.tasks.spawn("API priority and fairness", controller);
+    }
+    if let Some(sender) = api.auditor.as_ref().and_then(|auditor| auditor.sender()) {
+        api.tasks.spawn("audit webhook", move || {
+            let sender = sender.clone();
+            async move { sender.run().await }
+        });
     }
     if !event_ttl.is_zero() {
         let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
@@ -388,6 +406,7 @@ impl Server {
             flow: flow::Options::default(),
             connections: ConnectionLimits::default(),
             event_ttl: event_ttl::DEFAULT_TTL,
+            audit: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Server as a tower service.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use crate::api::Api;
 use crate::auth::refused_peer;
 use crate::pipeline;
-use crate::request::Upgrade;
+use crate::request::{RemoteAddress, Upgrade};
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
@@ -29,6 +30,8 @@ pub struct Service {
     on_anonymous: Option<Arc<Notify>>,
     /// Changes to true when the listener of the connection stops.
     stopped: Option<watch::Receiver<bool>>,
+    /// Address that the connection comes from.
+    remote: Option<RemoteAddress>,
 }
 
 /// Peer of a connection.
@@ -49,12 +52,18 @@ impl Peer {
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Peer>) -> Self {
-        Self { api, peer, on_anonymous: None, stopped: None }
+        Self { api, peer, on_anonymous: None, stopped: None, remote: None }
     }
 
     /// Returns the service of a connection that can be upgraded, until its listener stops.
     pub(super) fn upgradable(mut self, stopped: watch::Receiver<bool>) -> Self {
         self.stopped = Some(stopped);
+        self
+    }
+
+    /// Names the address that the connection comes from.
+    pub(super) fn with_remote(mut self, remote: IpAddr) -> Self {
+        self.remote = Some(RemoteAddress(remote));
         self
     }
 
@@ -79,7 +88,10 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Self { api, peer, on_anonymous, stopped } = self.clone();
+        let Self { api, peer, on_anonymous, stopped, remote } = self.clone();
+        if let Some(remote) = remote {
+            request.extensions_mut().insert(remote);
+        }
         let connection = request.extensions_mut().remove::<OnUpgrade>();
         if let (Some(connection), Some(stopped)) = (connection, stopped) {
             request.extensions_mut().insert(Upgrade { connection, stopped });

@@ -155,10 +155,11 @@ async fn connection(
     acceptor: Option<TlsAcceptor>,
     stopped: watch::Receiver<bool>,
 ) {
-    let Accepted { stream, slot: _slot, .. } = accepted;
+    let Accepted { stream, peer: remote, slot: _slot } = accepted;
+    let remote = remote.ip();
     let Some(acceptor) = acceptor else {
         if let Some(protocol) = Protocol::detect(&stream).await {
-            http(Service::new(api, None), stream, protocol, stopped).await;
+            http(Service::new(api, None).with_remote(remote), stream, protocol, stopped).await;
         }
         return;
     };
@@ -167,7 +168,7 @@ async fn connection(
             let session = stream.get_ref().1;
             let peer = session.peer_certificates().and_then(|chain| peer(chain, api.clock.now()));
             let protocol = Protocol::negotiated(session.alpn_protocol());
-            http(Service::new(api, peer), stream, protocol, stopped).await;
+            http(Service::new(api, peer).with_remote(remote), stream, protocol, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),

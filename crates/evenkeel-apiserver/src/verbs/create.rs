@@ -19,8 +19,9 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     request.format()?;
     let mut object = stages::decode(request, body, &options)?;
-    place(request, &mut object)?;
     let mut write = Write::new(request, options);
+    write.log_request_object(&object);
+    place(request, &mut object)?;
     let written = write.create(object, Creates::Post).await?;
     stages::encode(&write, &written)
 }

@@ -25,6 +25,7 @@ use super::{list, meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
 use crate::api::{Api, Options};
+use crate::audit::{Level, RequestAudit};
 use crate::budget::Budget;
 use crate::custom::codec;
 use crate::registry;
@@ -67,6 +68,8 @@ pub(crate) struct Admission<'a> {
     name: &'a str,
     /// Collector of the warnings from policies and webhooks.
     warnings: &'a Warnings,
+    /// Takes annotations for the request's audit event.
+    audit: &'a RequestAudit,
     /// `DeleteOptions` of the request, with kind and version.
     options: Value,
 }
@@ -77,13 +80,15 @@ impl<'a> Admission<'a> {
         requested: &'a ResourceType,
         name: &'a str,
         warnings: &'a Warnings,
+        audit: &'a RequestAudit,
         options: &DeleteOptions,
     ) -> Result<Self, StatusError> {
-        Ok(Self { requested, name, warnings, options: options.to_value()? })
+        Ok(Self { requested, name, warnings, audit, options: options.to_value()? })
     }
 
     fn of(request: &'a RequestContext<'_>, options: &DeleteOptions) -> Result<Self, StatusError> {
-        Self::new(request.resource(), request.target.name, request.warnings, options)
+        let RequestContext { target, warnings, audit, .. } = request;
+        Self::new(request.resource(), target.name, warnings, audit, options)
     }
 }
 
@@ -94,6 +99,7 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, StatusError> {
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
+    log_options(request, body, &options)?;
     request.format()?;
     namespace::admit_delete(request)?;
     let stored = request.api.table.stored_version(request.resource());
@@ -109,6 +115,21 @@ pub(super) async fn serve(
     };
     let deleted = delete(&deletion, &key).await?;
     answer_deleted(request, &stored, deleted, orphans_refused).await
+}
+
+/// Records the options in a request's body for its audit event.
+fn log_options(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+    options: &DeleteOptions,
+) -> Result<(), StatusError> {
+    if !body.is_empty() && request.audit.wants(Level::Metadata) {
+        let mut object = options.to_value()?;
+        // Upstream encodes options of a body in this version.
+        object["apiVersion"] = "meta.k8s.io/__internal".into();
+        request.audit.request_object(&object);
+    }
+    Ok(())
 }
 
 /// Adds a warning if a deletion orphans a Job's pods by default.
@@ -285,6 +306,7 @@ async fn admitted(
         request_group: &admission.requested.gvk.group,
         subresource: "",
         budget: &Budget::default(),
+        audit: admission.audit,
         dry_run: options.is_dry_run(),
         options: Options::Delete(&admission.options),
         has_status: stored.subresource("status").is_some(),
@@ -442,6 +464,7 @@ pub(super) async fn collection(
 ) -> Result<Response<Body>, StatusError> {
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
+    log_options(request, body, &options)?;
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     warn_of_orphans(request, &stored, &options);

@@ -31,6 +31,8 @@ pub(super) async fn serve(
         form == PatchType::Apply,
     )?;
     request.format()?;
+    // The patch of an apply is YAML, of which JSON is a part.
+    request.audit.request_patch(|| evenkeel_apimachinery::decode::file(body).ok());
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, form, body).await {

@@ -22,9 +22,10 @@ pub(super) async fn serve(
     request.format()?;
     let resource = request.resource();
     let mut object = stages::decode(request, body, &options)?;
+    let mut write = Write::new(request, options);
+    write.log_request_object(&object);
     create::place(request, &mut object)?;
     check_name(request, &object)?;
-    let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
             Ok(written) => return stages::encode(&write, &written),

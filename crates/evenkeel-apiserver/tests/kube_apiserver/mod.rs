@@ -25,6 +25,11 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// Starts them from a folder of programs. The server is ready some seconds later.
     pub(crate) fn start(binaries: &Path) -> Self {
+        Self::start_with(binaries, &[])
+    }
+
+    /// Starts them with further flags of the server.
+    pub(crate) fn start_with(binaries: &Path, flags: &[String]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |file: &str| folder.path().join(file).display().to_string();
         let write = |file: &str, text: &str| std::fs::write(at(file), text).expect("written");
@@ -86,6 +91,7 @@ impl Upstream {
                 .spawn()
                 .unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
         };
+        let server = [&server[..], flags].concat();
         let running = vec![start("etcd", &etcd), start("kube-apiserver", &server)];
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self { address, ca, ca_key: issuer.key().serialize_pem(), running, _folder: folder }

@@ -268,6 +268,7 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
             "optional.of" | "optional.ofNonZeroValue" => {
                 Type::Optional(Box::new(first.cloned().unwrap_or(Type::Dyn)))
             }
+            "optional.unwrap" => Type::List(Box::new(present(first))),
             "optional.none" => Type::Optional(Box::new(Type::Dyn)),
             "sign" => {
                 return Some(
@@ -314,6 +315,7 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
         "isSorted" => on(list, Type::Bool),
         "sum" | "min" | "max" => on(list, inner()),
         "sort" | "distinct" | "slice" | "flatten" => on(list, target.clone()),
+        "unwrapOpt" => on(list, Type::List(Box::new(present(Some(target))))),
         "first" | "last" => on(list, Type::Optional(Box::new(inner()))),
         "hasValue" => on(matches!(target, Type::Optional(_)), Type::Bool),
         "value" | "orValue" => on(matches!(target, Type::Optional(_)), inner()),
@@ -360,6 +362,17 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
         "allowed" | "errored" => on(is_library(target, &[DECISION]), Type::Bool),
         "reason" | "error" => on(is_library(target, &[DECISION]), Type::Str),
         _ => None,
+    }
+}
+
+/// Returns the type of the values in a list of optional elements.
+fn present<'a>(list: Option<&Type<'a>>) -> Type<'a> {
+    match list {
+        Some(Type::List(element)) => match &**element {
+            Type::Optional(value) => (**value).clone(),
+            _ => Type::Dyn,
+        },
+        _ => Type::Dyn,
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             .map(Val::Time),
         ("optional.of", [value]) => Ok(Val::some(value.clone())),
         ("optional.none", []) => Ok(Val::Optional(None)),
+        ("optional.unwrap", [list]) if list.list_len().is_some() => super::lists::unwrap(list),
         ("optional.ofNonZeroValue", [value]) => {
             Ok(if is_zero(value) { Val::Optional(None) } else { Val::some(value.clone()) })
         }

@@ -5,6 +5,21 @@ use std::cmp::Ordering;
 use super::Outcome;
 use crate::value::Val;
 
+/// Returns the values of a list's optional elements, without those that are absent.
+///
+/// Upstream: `optUnwrap` of cel-go's `cel`.
+pub(super) fn unwrap<'a>(list: &Val<'a>) -> Outcome<'a> {
+    let mut present = Vec::new();
+    for item in list.elements() {
+        match item {
+            Val::Optional(Some(value)) => present.push((*value).clone()),
+            Val::Optional(None) => {}
+            other => return Err(format!("value {} is not optional", other.shown())),
+        }
+    }
+    Ok(Val::list(present))
+}
+
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let (target, rest) = args.split_first()?;
     let items = target.items()?;
@@ -13,6 +28,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             items.windows(2).all(|pair| pair[0].compare(&pair[1]) != Some(Ordering::Greater)),
         )),
         ("sum", []) => sum(&items),
+        ("unwrapOpt", []) => unwrap(target),
         ("min", []) => extreme(items, Ordering::Less, "min"),
         ("max", []) => extreme(items, Ordering::Greater, "max"),
         ("indexOf", [item]) => place(items.iter().position(|i| i.equals(item))),
@@ -233,6 +249,10 @@ mod tests {
                 "[3, 1, 2].sort() == [3, 1, 2].sortBy(x, x) && [3, 1, 2].sortBy(x, -x)[0] == 3",
                 "true",
             ),
+            ("optional.unwrap([optional.of(1), optional.none(), optional.of(2)])", "[1,2]"),
+            ("[optional.none()].unwrapOpt()", "[]"),
+            ("[optional.of('a')].unwrapOpt() + ['b']", r#"["a","b"]"#),
+            ("[1].unwrapOpt()", "error: value 1 is not optional"),
             ("[3, 'a'].sort()", "error: list elements must have the same type"),
             ("[[1], [2]].sort()", "error: list elements must be comparable"),
             ("[1.0, 0.0 / 0.0, -1.0].sort().slice(0, 2)", "[-1.0,1.0]"),

@@ -1,5 +1,6 @@
 //! `evenkeel apiserver`: only the embedded API server, with kube-apiserver's flags.
 
+mod audit;
 pub(crate) mod etcd;
 mod options;
 
@@ -105,6 +106,9 @@ async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
     if let Some([chain, key]) = &options.certificate {
         let chain = server::read("tls-cert-file", chain)?;
         builder = builder.certificate(chain, server::read("tls-private-key-file", key)?);
+    }
+    if let Some(audit) = &options.audit {
+        builder = builder.audit(audit.options()?);
     }
     builder.build().await.context("the API server cannot start")
 }

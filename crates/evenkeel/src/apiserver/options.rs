@@ -1,5 +1,6 @@
 //! Options of the embedded API server, from kube-apiserver's flags.
 
+use super::audit::{self, AuditFlags};
 use crate::server::ServerArgs;
 use evenkeel_component::{
     command_line,
@@ -14,10 +15,7 @@ use std::{
 };
 
 /// Flags that are refused, each with the reason, because users rely on their effect.
-const REFUSED: [(&str, &str); 10] = [
-    ("audit-policy-file", "there is no audit log"),
-    ("audit-log-path", "there is no audit log"),
-    ("audit-webhook-config-file", "there is no audit log"),
+const REFUSED: [(&str, &str); 7] = [
     ("authorization-config", "authorizers are set by --authorization-mode"),
     ("authorization-policy-file", "there is no ABAC"),
     ("authorization-webhook-config-file", "there are no authorization webhooks"),
@@ -65,6 +63,7 @@ pub(super) struct Options {
     pub(super) in_flight: [usize; 2],
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
+    pub(super) audit: Option<AuditFlags>,
     pub(super) logging: LoggingOptions,
     pub(super) given: ParsedFlags,
     /// Warnings to log at the start.
@@ -113,6 +112,7 @@ impl Options {
             ],
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
+            audit: audit::flags(&read),
             logging: LoggingOptions::from_flags(&read, &gates),
             given: read.given().clone(),
             warnings: Vec::new(),
@@ -251,7 +251,17 @@ mod tests {
             .map(|flag| format!("--{flag} is accepted, but has no effect here"));
         assert_eq!(warnings, expected);
         for (arguments, why) in [
-            (&["--audit-policy-file=a"] as &[_], "there is no audit log"),
+            (&["--oidc-issuer-url=a"] as &[_], "issuers are set by --authentication-config"),
+            (
+                &["--audit-log-path=a", "--audit-log-mode=never"],
+                "invalid audit log mode never, allowed modes are",
+            ),
+            (
+                &["--audit-log-path=a", "--audit-log-maxsize=-1"],
+                "--audit-log-maxsize -1 can't be a negative number",
+            ),
+            (&["--audit-log-format=legacy"], "--audit-log-format must be json"),
+            (&["--audit-webhook-truncate-enabled"], "events are not truncated"),
             (&["--tls-min-version=VersionTLS13"], "--tls-min-version must be VersionTLS12"),
             (&["--tls-cert-file=a"], "must be set together"),
             (&["--secure-port=70000"], "--secure-port 70000 must be between"),

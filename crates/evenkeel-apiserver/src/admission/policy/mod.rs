@@ -2,6 +2,7 @@
 //!
 //! A policy is compiled at its first use, and again after it changed.
 
+mod audit;
 mod authorizer;
 mod check;
 pub(crate) mod compiled;
@@ -140,7 +141,7 @@ pub(crate) fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    let mut denied: Vec<Denied> = Vec::new();
+    let (mut denied, mut failures): (Vec<Denied>, _) = (Vec::new(), audit::Failures::default());
     let authorizer = RequestAuthorizer::new(request.cx);
     for (policy, bindings) in bound(request.cx, VALIDATING, 0) {
         let constraints = &policy.document["spec"]["matchConstraints"];
@@ -148,13 +149,22 @@ pub(crate) fn validate(
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
         let seen = converted.as_ref().unwrap_or(request);
+        let mut annotations = audit::Annotations::default();
         for binding in &bindings {
             if !matching::is_bound(request, binding) {
                 continue;
             }
             let found = validate::validate(seen, &policy, binding, &authorizer);
+            annotations.add(&found.annotations);
+            failures.add(&policy.name, binding, &found.failures);
             sort_out(&policy, binding, found, &mut denied, warnings);
         }
+        for (key, value) in annotations.published(&policy.name) {
+            request.cx.audit.annotate(key, value);
+        }
+    }
+    if let Some((key, value)) = failures.published() {
+        request.cx.audit.annotate(key, value);
     }
     refuse(request.cx, &denied)
 }

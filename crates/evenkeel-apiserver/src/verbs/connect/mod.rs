@@ -112,6 +112,11 @@ pub(super) async fn serve(
         Value::Null
     };
     let write = Write::new(request, options);
+    if token {
+        token::log(request, &body);
+    } else if posted && !is_connection(part) {
+        request.audit.request_object(&body);
+    }
     if is_connection(part) {
         admit(&write, request.target.name, Operation::Connect, &mut body).await?;
     } else if posted {

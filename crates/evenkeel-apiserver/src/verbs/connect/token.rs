@@ -24,6 +24,20 @@ const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
 /// Upstream: `WarnOnlyBoundTokenExpirationSeconds`, `ExpirationExtensionSeconds`.
 const EXTENDED: (i64, i64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 
+/// Records a TokenRequest for the request's audit event, with its defaults.
+pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
+    let mut logged = token_request.clone();
+    if logged["spec"]["expirationSeconds"].is_null() {
+        logged["spec"]["expirationSeconds"] = Value::from(LIFE.2);
+    }
+    request.audit.request_object(&logged);
+}
+
+/// Annotation of a request's audit event: the ID of the issued token.
+const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
+/// Annotation of a request's audit event: the request is for another service account of this name.
+const UID_MISMATCH: &str = "authentication.k8s.io/token-request-uid-mismatch";
+
 /// Signs a token.
 ///
 /// Upstream: `TokenREST.Create`.
@@ -59,6 +73,7 @@ pub(super) fn serve(
         let why = format!(
             "the UID in the token request ({given}) does not match the UID of the service account ({uid})"
         );
+        request.audit.annotate(UID_MISMATCH, why.as_str());
         return Err(StatusError::conflict(&requests, name, why));
     }
     let requested =
@@ -87,6 +102,7 @@ pub(super) fn serve(
         seconds: if is_extended { EXTENDED.1 } else { requested },
         warn_after: is_extended.then_some(requested),
     };
+    request.audit.annotate(ISSUED, format!("JTI={}", claims.id));
     let token = issuer.sign(&claims);
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
     let until = seconds(saturating_add(request.now, SignedDuration::from_secs(requested)));

@@ -1,0 +1,312 @@
+//! Audit log: a thread that writes events to a file or to the standard output, one JSON document a line.
+//!
+//! Upstream: `plugin/pkg/audit/log`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::options::{AuditLogOptions, AuditMode};
+use super::rotation;
+use crate::clock::Clock;
+
+/// Maximum time that a request waits for its event to be written. After it, requests do not wait until a write succeeds.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Mode of a log file: read and write access for the owner only.
+const MODE: u32 = 0o600;
+
+/// Event to write, with the request that waits for it.
+struct Line {
+    bytes: Vec<u8>,
+    written: Option<oneshot::Sender<bool>>,
+}
+
+/// The log's thread, and its queue.
+pub(super) struct Log {
+    queue: Option<mpsc::Sender<Line>>,
+    thread: Option<JoinHandle<()>>,
+    mode: AuditMode,
+    state: Arc<LogState>,
+}
+
+#[derive(Default)]
+struct LogState {
+    /// Whether writes take too long, so that no request waits.
+    is_stalled: AtomicBool,
+    /// Number of events that were not written.
+    failed: AtomicU64,
+}
+
+impl Log {
+    /// Opens the log, and starts its thread.
+    pub(super) fn start(options: AuditLogOptions, clock: Clock) -> io::Result<Self> {
+        let (queue, lines) = mpsc::channel(options.buffer_size.max(1));
+        let (mode, state) = (options.mode, Arc::new(LogState::default()));
+        let output = Output::open(options, clock)?;
+        let its = state.clone();
+        let thread = std::thread::Builder::new().name("audit log".to_owned());
+        let thread = thread.spawn(move || run(lines, output, &its))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread), mode, state })
+    }
+
+    /// Writes an event. Waits for it unless the mode is `batch`, for a bounded time. Returns whether the request may go
+    /// on.
+    pub(super) async fn process(&self, bytes: Vec<u8>) -> bool {
+        if self.mode == AuditMode::Batch {
+            self.enqueue(bytes);
+            return true;
+        }
+        let is_written = self.write(bytes).await;
+        is_written || self.mode != AuditMode::BlockingStrict
+    }
+
+    async fn write(&self, bytes: Vec<u8>) -> bool {
+        if self.state.is_stalled.load(Ordering::Relaxed) {
+            self.enqueue(bytes);
+            return false;
+        }
+        let Some(queue) = &self.queue else { return false };
+        let (written, is_written) = oneshot::channel();
+        let write = async {
+            let line = Line { bytes, written: Some(written) };
+            queue.send(line).await.is_ok() && is_written.await.unwrap_or(false)
+        };
+        match tokio::time::timeout(MAX_WAIT, write).await {
+            Ok(is_written) => is_written,
+            Err(_) => {
+                tracing::error!(
+                    "the audit log takes too long to write; requests do not wait for it"
+                );
+                self.state.is_stalled.store(true, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    /// Queues an event without waiting; drops it if the queue is full.
+    pub(super) fn enqueue(&self, bytes: Vec<u8>) {
+        let Some(queue) = &self.queue else { return };
+        if queue.try_send(Line { bytes, written: None }).is_err() {
+            self.state.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of events that were not written.
+    pub(super) fn n_failed(&self) -> u64 {
+        self.state.failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The thread ends when it has written what is queued.
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut lines: mpsc::Receiver<Line>, mut output: Output, state: &LogState) {
+    while let Some(Line { bytes, written }) = lines.blocking_recv() {
+        let result = output.write(&bytes);
+        match &result {
+            Ok(()) => state.is_stalled.store(false, Ordering::Relaxed),
+            Err(error) => {
+                if state.failed.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::error!(%error, "an audit event cannot be written");
+                }
+            }
+        }
+        if let Some(written) = written {
+            // A request that no longer waits is as good.
+            let _ = written.send(result.is_ok());
+        }
+    }
+}
+
+/// Where lines go.
+enum Output {
+    Stdout,
+    File(LogFile),
+}
+
+impl Output {
+    fn open(options: AuditLogOptions, clock: Clock) -> io::Result<Self> {
+        Ok(match options.path.clone() {
+            None => Self::Stdout,
+            Some(path) => Self::File(LogFile::open(path, options, clock)?),
+        })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(line)?;
+                out.flush()
+            }
+            Self::File(file) => file.write(line),
+        }
+    }
+}
+
+/// Log file that is replaced when it is full.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    options: AuditLogOptions,
+    clock: Clock,
+}
+
+impl LogFile {
+    fn open(path: PathBuf, options: AuditLogOptions, clock: Clock) -> io::Result<Self> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = append(&path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path, file, size, options, clock })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let (length, max) = (line.len() as u64, self.options.max_size);
+        if max > 0 && length > max {
+            let why = format!("write length {length} exceeds maximum file size {max}");
+            return Err(io::Error::other(why));
+        }
+        if max > 0 && self.size > 0 && self.size + length > max {
+            self.rotate()?;
+        }
+        self.file.write_all(line)?;
+        self.size += length;
+        Ok(())
+    }
+
+    /// Renames the full file, opens a new one, and removes old ones.
+    fn rotate(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        std::fs::rename(&self.path, rotation::backup(&self.path, now))?;
+        self.file = append(&self.path)?;
+        self.size = 0;
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let entries = folder.read_dir()?.filter_map(Result::ok);
+        let names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let AuditLogOptions { max_age, max_backups, .. } = self.options;
+        for name in rotation::removed(&self.path, &names, now, max_age, max_backups) {
+            if let Err(error) = std::fs::remove_file(folder.join(name)) {
+                tracing::warn!(%error, name, "an old audit log cannot be removed");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(MODE).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::AtomicI64;
+
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// A clock that is a second later at each reading.
+    fn ticking() -> Clock {
+        let second = AtomicI64::new(1_767_225_600);
+        Clock::new(move || {
+            Timestamp::from_second(second.fetch_add(1, Ordering::Relaxed)).expect("a time")
+        })
+    }
+
+    fn options(path: &Path, mode: AuditMode) -> AuditLogOptions {
+        AuditLogOptions { path: Some(path.to_owned()), mode, ..AuditLogOptions::default() }
+    }
+
+    #[tokio::test]
+    async fn events_are_lines_of_a_private_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("logs/audit.log");
+        for mode in [AuditMode::Batch, AuditMode::Blocking, AuditMode::BlockingStrict] {
+            let log = Log::start(options(&path, mode), ticking()).expect("a log");
+            assert!(log.process(b"one\n".to_vec()).await);
+            log.enqueue(b"two\n".to_vec());
+            drop(log);
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("a log"), "one\ntwo\n".repeat(3));
+        let mode = path.metadata().expect("a log").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_full_file_is_replaced_and_old_ones_are_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.log");
+        let limited =
+            AuditLogOptions { max_size: 10, max_backups: 2, ..options(&path, AuditMode::Blocking) };
+        let log = Log::start(limited, ticking()).expect("a log");
+        for at in 0..9 {
+            assert!(log.process(format!("{at}234\n").into_bytes()).await);
+        }
+        assert_eq!(log.n_failed(), 0);
+        log.process(b"longer than the whole file".to_vec()).await;
+        assert_eq!(log.n_failed(), 1);
+        drop(log);
+        let mut texts: Vec<String> = folder
+            .path()
+            .read_dir()
+            .expect("a folder")
+            .map(|entry| std::fs::read_to_string(entry.expect("a file").path()).expect("a log"))
+            .collect();
+        texts.sort();
+        assert_eq!(texts, ["4234\n5234\n", "6234\n7234\n", "8234\n"]);
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_written_refuses_only_strictly() {
+        for (mode, goes_on) in [
+            (AuditMode::Batch, true),
+            (AuditMode::Blocking, true),
+            (AuditMode::BlockingStrict, false),
+        ] {
+            let path = Path::new("/dev/full");
+            let log = Log::start(options(path, mode), ticking()).expect("a log");
+            assert_eq!(log.process(b"lost\n".to_vec()).await, goes_on, "{mode:?}");
+        }
+    }
+
+    /// A queue that nobody empties takes no more than its size, and requests wait once only.
+    #[tokio::test(start_paused = true)]
+    async fn a_stalled_log_stops_no_request() {
+        let (queue, _lines) = mpsc::channel(2);
+        let (mode, state) = (AuditMode::Blocking, Arc::new(LogState::default()));
+        let log = Log { queue: Some(queue), thread: None, mode, state };
+        for _ in 0..5 {
+            assert!(log.process(b"late\n".to_vec()).await);
+        }
+        assert_eq!(log.n_failed(), 3);
+        let strict = AuditMode::BlockingStrict;
+        let log =
+            Log { mode: strict, queue: log.queue.clone(), thread: None, state: log.state.clone() };
+        assert!(!log.process(b"late\n".to_vec()).await);
+    }
+}

@@ -1,0 +1,99 @@
+//! Options of auditing, as the API server's flags set them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of auditing: the policy, and where events go.
+#[derive(Debug, Clone)]
+pub struct AuditOptions {
+    /// Text of the policy (`--audit-policy-file`), YAML or JSON.
+    pub policy: String,
+    /// Log of events; `None` without one.
+    pub log: Option<AuditLogOptions>,
+    /// Webhook that receives events; `None` without one.
+    pub webhook: Option<AuditWebhookOptions>,
+}
+
+/// How requests wait for their events (`--audit-log-mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditMode {
+    /// Requests do not wait. Events that find the buffer full are dropped.
+    Batch,
+    /// Requests wait until their events are written, for a bounded time. A failed write has no effect on them.
+    Blocking,
+    /// As `Blocking`, and a request fails if its first event cannot be written.
+    BlockingStrict,
+}
+
+impl std::str::FromStr for AuditMode {
+    type Err = String;
+
+    fn from_str(mode: &str) -> Result<Self, String> {
+        match mode {
+            "batch" => Ok(Self::Batch),
+            "blocking" => Ok(Self::Blocking),
+            "blocking-strict" => Ok(Self::BlockingStrict),
+            _ => Err(format!(
+                "invalid audit log mode {mode}, allowed modes are \"batch,blocking,blocking-strict\""
+            )),
+        }
+    }
+}
+
+/// Options of the audit log (`--audit-log-…`).
+#[derive(Debug, Clone)]
+pub struct AuditLogOptions {
+    /// File of the log; `None` for the standard output.
+    pub path: Option<PathBuf>,
+    /// Maximum age of old files in days; 0 for no limit.
+    pub max_age: u32,
+    /// Maximum number of old files; 0 for no limit.
+    pub max_backups: usize,
+    /// Size in bytes at which the file is replaced; 0 for no limit.
+    pub max_size: u64,
+    /// How requests wait for their events.
+    pub mode: AuditMode,
+    /// Number of events that wait to be written.
+    pub buffer_size: usize,
+}
+
+impl Default for AuditLogOptions {
+    fn default() -> Self {
+        Self {
+            path: None,
+            max_age: 366,
+            max_backups: 100,
+            max_size: 100 * 1024 * 1024,
+            mode: AuditMode::Blocking,
+            buffer_size: 10_000,
+        }
+    }
+}
+
+/// Options of the audit webhook (`--audit-webhook-…`). Events are sent in batches, and dropped when the buffer is full.
+#[derive(Debug, Clone)]
+pub struct AuditWebhookOptions {
+    /// Text of a kubeconfig file with the webhook's URL, authority and token.
+    pub kubeconfig: String,
+    /// Number of events that wait to be sent.
+    pub buffer_size: usize,
+    /// Maximum number of events in a batch.
+    pub max_batch_size: usize,
+    /// Maximum time that an event waits for others of its batch.
+    pub max_batch_wait: Duration,
+    /// Time before a failed batch is sent again. It grows with each attempt.
+    pub initial_backoff: Duration,
+}
+
+impl AuditWebhookOptions {
+    /// Returns the default options of a webhook.
+    pub fn of(kubeconfig: String) -> Self {
+        Self {
+            kubeconfig,
+            buffer_size: 10_000,
+            max_batch_size: 400,
+            max_batch_wait: Duration::from_secs(30),
+            initial_backoff: Duration::from_secs(10),
+        }
+    }
+}

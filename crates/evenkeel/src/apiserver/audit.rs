@@ -1,0 +1,107 @@
+//! Options of auditing, from kube-apiserver's flags.
+
+use crate::server;
+use anyhow::Result;
+use evenkeel_apiserver::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookOptions};
+use evenkeel_component::flags::Reader;
+use std::{path::PathBuf, time::Duration};
+
+/// Flags that set something which auditing relies on and that this server has not, with the only value that it takes.
+const FIXED: [(&str, &str); 5] = [
+    ("audit-log-format", "json"),
+    ("audit-log-version", "audit.k8s.io/v1"),
+    ("audit-webhook-version", "audit.k8s.io/v1"),
+    ("audit-webhook-mode", "batch"),
+    ("audit-log-compress", "false"),
+];
+
+/// Flags that are refused: without their effect, events would be larger than their users rely on.
+const TRUNCATION: [&str; 2] = ["audit-log-truncate-enabled", "audit-webhook-truncate-enabled"];
+
+/// Validated options of auditing. The files are read when the server starts.
+#[derive(Debug)]
+pub(super) struct AuditFlags {
+    policy: PathBuf,
+    log: Option<AuditLogOptions>,
+    webhook: Option<(PathBuf, WebhookFlags)>,
+}
+
+#[derive(Debug)]
+struct WebhookFlags {
+    buffer_size: usize,
+    max_batch_size: usize,
+    max_batch_wait: Duration,
+    initial_backoff: Duration,
+}
+
+/// Reads the flags; `None` without a policy, as then no events are recorded.
+pub(super) fn flags(read: &Reader) -> Option<AuditFlags> {
+    for (flag, only) in FIXED {
+        let given = match flag {
+            "audit-log-compress" => read.bool(flag).to_string(),
+            flag => read.text(flag),
+        };
+        if given != only {
+            read.refuse(flag, format!("--{flag} must be {only} in this server"));
+        }
+    }
+    for flag in TRUNCATION {
+        if read.bool(flag) {
+            read.refuse(flag, format!("--{flag} is not in this server: events are not truncated"));
+        }
+    }
+    let log = read.path("audit-log-path").map(|path| log(read, &path));
+    let webhook = read.path("audit-webhook-config-file").map(PathBuf::from);
+    let webhook = webhook.map(|path| (path, webhook_flags(read)));
+    let policy = read.path("audit-policy-file").map(PathBuf::from)?;
+    Some(AuditFlags { policy, log, webhook })
+}
+
+fn log(read: &Reader, path: &str) -> AuditLogOptions {
+    let number = |flag: &str| {
+        let number = read.int(flag);
+        u32::try_from(number).unwrap_or_else(|_| {
+            read.refuse(flag, format!("--{flag} {number} can't be a negative number"));
+            0
+        })
+    };
+    let mode = read.text("audit-log-mode").parse().unwrap_or_else(|why: String| {
+        read.refuse("audit-log-mode", why);
+        AuditMode::Blocking
+    });
+    AuditLogOptions {
+        path: (path != "-").then(|| path.into()),
+        max_age: number("audit-log-maxage"),
+        max_backups: number("audit-log-maxbackup") as usize,
+        max_size: u64::from(number("audit-log-maxsize")) * 1024 * 1024,
+        mode,
+        buffer_size: read.positive("audit-log-batch-buffer-size"),
+    }
+}
+
+fn webhook_flags(read: &Reader) -> WebhookFlags {
+    WebhookFlags {
+        buffer_size: read.positive("audit-webhook-batch-buffer-size"),
+        max_batch_size: read.positive("audit-webhook-batch-max-size"),
+        max_batch_wait: read.duration("audit-webhook-batch-max-wait"),
+        initial_backoff: read.duration("audit-webhook-initial-backoff"),
+    }
+}
+
+impl AuditFlags {
+    /// Reads the files.
+    pub(super) fn options(&self) -> Result<AuditOptions> {
+        let policy = server::read("audit-policy-file", &self.policy)?;
+        let webhook = self.webhook.as_ref().map(|(path, flags)| {
+            let kubeconfig = server::read("audit-webhook-config-file", path)?;
+            Ok::<_, anyhow::Error>(AuditWebhookOptions {
+                kubeconfig,
+                buffer_size: flags.buffer_size,
+                max_batch_size: flags.max_batch_size,
+                max_batch_wait: flags.max_batch_wait,
+                initial_backoff: flags.initial_backoff,
+            })
+        });
+        Ok(AuditOptions { policy, log: self.log.clone(), webhook: webhook.transpose()? })
+    }
+}
