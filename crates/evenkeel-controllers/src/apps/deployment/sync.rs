@@ -96,7 +96,7 @@ impl<'a> DeploymentSync<'a> {
     }
 
     /// Scales a set, and updates its annotations if the size changes. Returns whether it changes. Upstream:
-    /// `scaleReplicaSetAndRecordEvent`.
+    /// `scaleReplicaSet` without `forceUpdate`.
     pub(crate) fn scale_replica_set(&mut self, index: usize, replicas: i32) -> bool {
         let is_resized = self.sets[index].replicas != replicas;
         if is_resized {
@@ -105,7 +105,7 @@ impl<'a> DeploymentSync<'a> {
         is_resized
     }
 
-    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet`.
+    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with `forceUpdate`.
     pub(crate) fn scale_and_annotate(&mut self, index: usize, replicas: i32) {
         let set = &mut self.sets[index];
         let is_resized = set.replicas != replicas;
