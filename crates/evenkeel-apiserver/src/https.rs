@@ -23,7 +23,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Returns the address of a URL's server. The default port is 443.
-    pub(crate) fn of(authority: &Authority) -> Self {
+    pub(crate) fn from_authority(authority: &Authority) -> Self {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(443);
         let address = join_host_port(&host, port);
@@ -101,7 +101,7 @@ mod tests {
             ("10.0.0.1", "10.0.0.1", "10.0.0.1:443"),
             ("[2001:db8::1]:8443", "2001:db8::1", "[2001:db8::1]:8443"),
         ] {
-            let parsed = Address::of(&authority.parse().expect("an authority"));
+            let parsed = Address::from_authority(&authority.parse().expect("an authority"));
             assert_eq!((&*parsed.host, &*parsed.address), (host, address));
         }
         assert_eq!(join_host_port("2001:db8::1", 443), "[2001:db8::1]:443");

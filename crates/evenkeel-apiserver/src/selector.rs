@@ -1,4 +1,5 @@
-//! Label and field selectors of queries. They match the selection attributes that the store keeps for each object.
+//! Label and field selectors of queries. They match the attributes that the store keeps for each object, except
+//! `selectableFields` of custom resources, which are read from the object.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -48,20 +49,20 @@ pub(crate) struct ParsedSelectors {
 impl ParsedSelectors {
     /// Parses the selectors of a query.
     pub(crate) fn parse(query: &Query) -> Result<Self, StatusError> {
-        Self::of_texts(query.get("labelSelector"), query.get("fieldSelector"))
+        Self::from_strings(query.get("labelSelector"), query.get("fieldSelector"))
     }
 
-    fn of_texts(labels: &str, fields: &str) -> Result<Self, StatusError> {
-        let refuse = |error: SelectorError| StatusError::bad_request(error.to_string());
-        let labels = Selector::parse(labels).map_err(refuse)?;
-        Ok(Self { labels, fields: FieldSelector::parse(fields).map_err(refuse)? })
+    fn from_strings(labels: &str, fields: &str) -> Result<Self, StatusError> {
+        let bad_request = |error: SelectorError| StatusError::bad_request(error.to_string());
+        let labels = Selector::parse(labels).map_err(bad_request)?;
+        Ok(Self { labels, fields: FieldSelector::parse(fields).map_err(bad_request)? })
     }
 
-    /// Resolves the field names for a resource.
+    /// Resolves the field labels for a resource.
     ///
     /// # Errors
-    /// 400 for a field that the resource lacks.
-    pub(crate) fn of(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
+    /// 400 if a field is not a supported field label of the resource.
+    pub(crate) fn resolve(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
         // Upstream sorts the terms, so that the error names the first invalid field in this order.
         let mut terms: Vec<_> = self.fields.terms().iter().collect();
         terms.sort_by(|a, b| a.field.cmp(&b.field));
@@ -80,7 +81,7 @@ impl Selectors {
         labels: &str,
         fields: &str,
     ) -> Result<Self, StatusError> {
-        ParsedSelectors::of_texts(labels, fields)?.of(resource)
+        ParsedSelectors::from_strings(labels, fields)?.resolve(resource)
     }
 
     /// Adds the requirement `metadata.name=NAME`. Returns a 400 if there are field requirements, but none of them is
@@ -106,20 +107,18 @@ impl Selectors {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    /// Returns the narrowest scope of a collection that contains all selected objects of a namespace, or of all
-    /// namespaces if it is empty.
+    /// Returns a scope that contains every selected object: the object if the name is known, else the first indexed
+    /// field's value in all namespaces, else `namespace` (empty: all).
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
-        let exact = |wanted: fn(&Field) -> bool| {
-            let mut terms = self.fields.iter().filter(|r| r.equal && wanted(&r.field));
-            terms.next()
-        };
-        if let Some(name) = exact(|field| matches!(field, Field::Name))
+        let first_equal =
+            |matches: fn(&Field) -> bool| self.fields.iter().find(|r| r.equal && matches(&r.field));
+        if let Some(name) = first_equal(|field| matches!(field, Field::Name))
             && (!resource.namespaced || !namespace.is_empty())
         {
             return Scope::Object(key(resource, namespace, &name.value).into());
         }
         if let Some(FieldRequirement { field: Field::Indexed(index), value, .. }) =
-            exact(|field| matches!(field, Field::Indexed(_)))
+            first_equal(|field| matches!(field, Field::Indexed(_)))
         {
             return Scope::Field(*index, (**value).into());
         }
@@ -159,6 +158,9 @@ fn text_in(entry: &Entry, path: &JsonPath) -> String {
     }
 }
 
+/// Resolves a field label.
+///
+/// Upstream: `ConvertFieldLabel`.
 fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     let custom = resource.custom.as_ref().map_or(&[][..], |custom| &custom.selectable);
     if let Some((_, path)) = custom.iter().find(|(name, _)| **name == *path) {
@@ -167,7 +169,8 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     let selectable = resource.strategy.selectable_fields(resource.group());
     match path {
         "metadata.name" => Ok(Field::Name),
-        // A cluster-scoped kind supports it only if it has no selectable fields of its own.
+        // For cluster-scoped kinds, only built-in ones without own selectable fields accept it: they have the default
+        // field label conversion function.
         "metadata.namespace"
             if resource.namespaced || resource.custom.is_none() && selectable.is_empty() =>
         {
@@ -175,20 +178,29 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
         }
         _ => match selectable.iter().position(|name| *name == path) {
             Some(index) => Ok(Field::Indexed(index)),
-            // As in upstream, the message depends on the kind's conversion function.
-            None if resource.custom.is_some() => {
-                Err(StatusError::bad_request(format!("field label not supported: {path}")))
-            }
-            None if selectable.is_empty() => Err(StatusError::bad_request(format!(
-                "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-                quote(path)
-            ))),
-            None if resource.kind() == "Job" => Err(StatusError::bad_request(format!(
-                "field label {} not supported for Job",
-                quote(path)
-            ))),
-            None => Err(StatusError::bad_request(format!("field label not supported: {path}"))),
+            None => Err(StatusError::bad_request(unsupported_label(resource, path))),
         },
+    }
+}
+
+/// Returns the message for an unsupported field label. As upstream, it depends on the kind's field label conversion
+/// function.
+fn unsupported_label(resource: &ResourceType, path: &str) -> String {
+    let is_default = resource.custom.is_none()
+        && resource.strategy.selectable_fields(resource.group()).is_empty();
+    match resource.kind() {
+        _ if is_default => format!(
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            quote(path)
+        ),
+        "Job" if resource.group() == "batch" => {
+            format!("field label {} not supported for Job", quote(path))
+        }
+        kind @ "ResourceSlice" if resource.group() == "resource.k8s.io" => {
+            let (group, version) = (resource.group(), resource.version());
+            format!("field label not supported for {group}/{version}, Kind={kind}: {path}")
+        }
+        _ => format!("field label not supported: {path}"),
     }
 }
 
@@ -247,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_selectors_and_unknown_fields_are_refused() {
+    fn invalid_selectors_and_unknown_fields_are_rejected() {
         let table = Table::builtin();
         let resource = table.get("v1", "configmaps").expect("configmaps are there");
         for labels in
@@ -257,6 +269,29 @@ mod tests {
         }
         for fields in ["metadata.name", "metadata.name>a", "=x", "data.k=v"] {
             assert!(Selectors::parse(&resource, "", fields).is_err(), "{fields}");
+        }
+    }
+
+    #[test]
+    fn message_for_an_unsupported_field_label_depends_on_the_kind() {
+        let table = Table::builtin();
+        for (api_version, resource, message) in [
+            (
+                "v1",
+                "configmaps",
+                "\"x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            ),
+            ("v1", "pods", "field label not supported: x"),
+            ("batch/v1", "jobs", "field label \"x\" not supported for Job"),
+            (
+                "resource.k8s.io/v1",
+                "resourceslices",
+                "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: x",
+            ),
+        ] {
+            let resource = table.get(api_version, resource).expect("a built-in resource");
+            let error = Selectors::parse(&resource, "", "x=y").expect_err("unsupported");
+            assert_eq!((error.code().as_u16(), error.message()), (400, message));
         }
     }
 }

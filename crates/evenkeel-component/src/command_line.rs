@@ -1,7 +1,7 @@
 //! Command line of a program, and its exit code.
 
 use crate::{
-    flags::{About, Flags, Invocation, ParsedFlags, Problems},
+    flags::{About, Flags, InvalidFlags, Invocation, ParsedFlags},
     logging::Log,
     version,
     worker::Worker,
@@ -30,11 +30,11 @@ impl CommandLine {
     ) -> Result<ParsedFlags, ExitCode> {
         let name = self.about.name;
         match self.flags.parse(name, arguments) {
-            Ok(Invocation::Run(given)) => {
-                if let Some(version) = given.text("version").filter(|text| text.starts_with('v')) {
+            Ok(Invocation::Run(parsed)) => {
+                if let Some(version) = parsed.text("version").filter(|text| text.starts_with('v')) {
                     version::report(&version);
                 }
-                Ok(given)
+                Ok(parsed)
             }
             Ok(Invocation::Help) => {
                 let columns = terminal_size::terminal_size().map(|(width, _)| width.0.into());
@@ -44,7 +44,7 @@ impl CommandLine {
                 let text = if raw { version::raw() } else { version::short() };
                 Err(print(&format!("{text}\n")))
             }
-            Err(error) => Err(refuse(&format!("{error}\nSee '{name} --help' for usage."))),
+            Err(error) => Err(report_error(&format!("{error}\nSee '{name} --help' for usage."))),
         }
     }
 
@@ -60,33 +60,33 @@ impl CommandLine {
 }
 
 /// Prints invalid options to standard error, because the log has not started yet. Returns the exit code.
-pub fn refused(problems: Problems) -> ExitCode {
-    refuse(&format!("{:#}", Error::from(problems)))
+pub fn report_invalid_flags(invalid: InvalidFlags) -> ExitCode {
+    report_error(&format!("{:#}", Error::from(invalid)))
 }
 
 /// Returns warnings about flags on the command line that are deprecated or have no effect.
-pub fn warnings(given: &ParsedFlags, unread: &[&str]) -> Vec<String> {
-    let retired: BTreeMap<&str, &str> = given.retired().collect();
-    let unread = unread.iter().filter(|flag| !retired.contains_key(*flag));
+pub fn warnings(parsed: &ParsedFlags, unimplemented: &[&str]) -> Vec<String> {
+    let retired: BTreeMap<&str, &str> = parsed.retired().collect();
+    let unimplemented = unimplemented.iter().filter(|flag| !retired.contains_key(*flag));
     let deprecated =
-        given.retired().map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}"));
+        parsed.retired().map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}"));
     deprecated
-        .chain(unread.map(|flag| format!("--{flag} is accepted, but has no effect here")))
+        .chain(unimplemented.map(|flag| format!("--{flag} is accepted, but has no effect here")))
         .collect()
 }
 
 /// Returns the content of `/flagz`: the value of each flag by its name, as pflag prints it.
-pub fn flagz(given: &ParsedFlags) -> BTreeMap<String, String> {
-    let flags = given.flags().iter();
-    flags.filter_map(|flag| Some((flag.name.to_owned(), given.text(flag.name)?))).collect()
+pub fn flagz(parsed: &ParsedFlags) -> BTreeMap<String, String> {
+    let flags = parsed.flags().iter();
+    flags.filter_map(|flag| Some((flag.name.to_owned(), parsed.text(flag.name)?))).collect()
 }
 
 /// Logs the warnings. At a verbosity above 0, also logs all flags.
 ///
 /// Upstream: `PrintFlags`.
-pub fn log_flags(given: &ParsedFlags, warnings: &[String], log: &Log) {
+pub fn log_flags(parsed: &ParsedFlags, warnings: &[String], log: &Log) {
     if log.verbosity() > 0 {
-        for (name, value) in flagz(given) {
+        for (name, value) in flagz(parsed) {
             tracing::info!("FLAG: --{name}={value:?}");
         }
     }
@@ -120,7 +120,7 @@ fn print(text: &str) -> ExitCode {
 }
 
 #[expect(clippy::print_stderr, reason = "the log has not started yet")]
-fn refuse(text: &str) -> ExitCode {
+fn report_error(text: &str) -> ExitCode {
     eprintln!("Error: {text}");
     ExitCode::FAILURE
 }

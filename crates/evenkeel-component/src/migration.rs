@@ -58,13 +58,13 @@ impl Migration {
     /// Reads `--enable-leader-migration` and `--leader-migration-config` for `program`.
     pub fn from_flags(read: &Reader, program: &str) -> Option<Self> {
         const CONFIG: &str = "leader-migration-config";
-        let path = read.path(CONFIG);
+        let path = read.non_empty_text(CONFIG);
         if !read.bool("enable-leader-migration") {
             return None;
         }
         let Some(path) = path else { return Some(Self::standard()) };
         let found = Self::read(&path, program);
-        found.map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
+        found.map_err(|error| read.record_invalid(CONFIG, format!("{error:#}"))).ok()
     }
 
     /// Returns upstream's default: the controllers that migrated to the cloud-controller-manager.

@@ -12,7 +12,7 @@ use crate::{
     metrics::{self, Exposition, RunningControllers},
     migration::Migration,
     options::{ClientOptions, MetricsOptions, ServingOptions},
-    serving::{self, Checks, Described, Pages},
+    serving::{self, Checks, ComponentInfo, Pages},
     version,
 };
 use anyhow::Result;
@@ -34,7 +34,7 @@ pub struct Parts<'a> {
     /// Name of the program, with which its user agents begin.
     pub name: &'static str,
     /// Parsed command line.
-    pub given: &'a ParsedFlags,
+    pub parsed_flags: &'a ParsedFlags,
     /// Log of the program. `/debug/flags/v` changes its verbosity.
     pub log: &'a Log,
     /// Options of the connection to the API server.
@@ -208,14 +208,14 @@ fn run_lease_candidate(
 fn pages(parts: &Parts<'_>, manager: &Manager, clock: &Clock) -> Pages {
     let (gates, log) = (parts.gates, parts.log.clone());
     Pages {
-        described: Described {
+        component: ComponentInfo {
             version: version::reported().trim_start_matches('v').to_owned(),
             emulated: gates.versions().emulated.to_string(),
             started: clock.now(),
             clock: clock.clone(),
         },
         configz: parts.configz.clone(),
-        flagz: gates.enabled("ComponentFlagz").then(|| command_line::flagz(parts.given)),
+        flagz: gates.enabled("ComponentFlagz").then(|| command_line::flagz(parts.parsed_flags)),
         statusz: gates.enabled("ComponentStatusz"),
         profiling: parts.profiling,
         set_verbosity: Some(Arc::new(move |verbosity| log.set_verbosity(verbosity))),

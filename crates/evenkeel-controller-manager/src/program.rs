@@ -54,12 +54,12 @@ fn start(arguments: Vec<String>) -> ExitCode {
 
 /// Runs the controllers until the process ends.
 async fn run(options: Options, log: &Log) -> Result<()> {
-    command_line::log_flags(&options.given, &options.warnings, log);
+    command_line::log_flags(&options.parsed_flags, &options.warnings, log);
     let chosen = controllers::enabled_descriptors(&options);
     let election = options.leader.elect.then(|| election(&options)).transpose()?;
     let process = Process::open(Parts {
         name: NAME,
-        given: &options.given,
+        parsed_flags: &options.parsed_flags,
         log,
         client: &options.client,
         gates: &options.gates,

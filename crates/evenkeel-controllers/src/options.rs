@@ -22,11 +22,12 @@ pub trait Flags {
     fn positive(&self, flag: &str) -> usize;
     /// Whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;
-    /// Rejects the value of a flag, so that the program does not start; `problem` is the error and names the flag.
-    fn refuse(&self, flag: &str, problem: String);
+    /// Records that a flag's value is invalid, so that the program does not start. `message` is the error and names the
+    /// flag.
+    fn record_invalid(&self, flag: &str, message: String);
 
     /// Returns a string flag, `None` if empty.
-    fn path(&self, flag: &str) -> Option<String> {
+    fn non_empty_text(&self, flag: &str) -> Option<String> {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
 }

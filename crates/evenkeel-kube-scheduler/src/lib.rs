@@ -86,17 +86,17 @@ pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> 
 /// Runs the program. It is not generic, so that it compiles with this crate instead of each program that calls
 /// [`main`].
 fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
-    let given = match command_line().read(arguments) {
-        Ok(given) => given,
+    let parsed = match command_line().read(arguments) {
+        Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let options = match Options::check(given) {
+    let options = match Options::check(parsed) {
         Ok(options) => options,
-        Err(problems) => return command_line::refused(problems),
+        Err(invalid) => return command_line::report_invalid_flags(invalid),
     };
     let log = logging::start(&options.logging);
     command_line::run(&log, Worker::Eager, async {
-        command_line::log_flags(&options.given, &options.warnings, &log);
+        command_line::log_flags(&options.parsed_flags, &options.warnings, &log);
         let config = options.configuration()?;
         let profiles = profiles::build(&config, plugins, &options.gates)?;
         if log_or_write_config(&options, &config, &log)? {
@@ -164,7 +164,7 @@ async fn run(
     let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let process = Process::open(Parts {
         name: NAME,
-        given: &options.given,
+        parsed_flags: &options.parsed_flags,
         log,
         client: &options.client(config),
         gates: &options.gates,

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, ParsedFlags, Problems, Reader},
+    flags::{Flags, InvalidFlags, ParsedFlags, Reader},
     options::{
         ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
     },
@@ -38,7 +38,7 @@ pub(super) struct Options {
     pub(super) serving: ServingOptions,
     pub(super) pod_max_in_unschedulable_pods: Duration,
     pub(super) gates: Arc<FeatureGates>,
-    pub(super) given: ParsedFlags,
+    pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at start.
     pub(super) warnings: Vec<String>,
 }
@@ -48,44 +48,44 @@ impl Options {
     ///
     /// # Errors
     /// Returns the errors of all invalid flags.
-    pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
-        let read = Reader::new(given);
+    pub(super) fn check(parsed: ParsedFlags) -> Result<Self, InvalidFlags> {
+        let read = Reader::new(parsed);
         let (gates, mut warnings) = FeatureGates::resolve(
             &read.list("emulated-version"),
             &read.list("min-compatibility-version"),
             &read.map("feature-gates"),
         )
-        .settle(&read);
+        .record_errors(&read);
         warnings.extend(inert_plugin_warnings(&gates));
         let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
-            file: read.path("config"),
-            write_to: read.path("write-config-to"),
+            file: read.non_empty_text("config"),
+            write_to: read.non_empty_text("write-config-to"),
             default_configuration: default_configuration(&read, &gates),
             leader: leader(&read),
-            master: read.path("master"),
+            master: read.non_empty_text("master"),
             logging: LoggingOptions::from_flags(&read, &gates),
             metrics: MetricsOptions::from_flags(&read),
             serving,
             pod_max_in_unschedulable_pods: read.duration("pod-max-in-unschedulable-pods-duration"),
             gates,
-            given: read.given().clone(),
+            parsed_flags: read.parsed().clone(),
             warnings,
         };
-        let unread = read.unread();
+        let unimplemented = read.unimplemented_flags();
         read.done()?;
         let mut options = options;
-        options.warnings.extend(command_line::warnings(&options.given, &unread));
+        options.warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         options.warnings.extend(options.ignored_flags());
         Ok(options)
     }
 
-    /// Returns warnings about the given flags that have no effect together with `--config`.
+    /// Returns warnings about flags on the command line that have no effect together with `--config`.
     fn ignored_flags(&self) -> Vec<String> {
         let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
-        let given = self.given.names().filter(with_file);
-        given.map(|flag| format!("--{flag} is not used beside --config")).collect()
+        let ignored = self.parsed_flags.names().filter(with_file);
+        ignored.map(|flag| format!("--{flag} is not used beside --config")).collect()
     }
 
     /// Returns the validated configuration from the file and the flags.
@@ -102,8 +102,8 @@ impl Options {
             }
             None => self.default_configuration.clone(),
         };
-        for (flag, given) in &self.leader {
-            override_leader_election(&mut config.leader_election, flag, given);
+        for (flag, values) in &self.leader {
+            override_leader_election(&mut config.leader_election, flag, values);
         }
         config.validate(&self.gates)?;
         config.ignore_extender_resources();
@@ -159,7 +159,8 @@ fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the default configuration, changed by the deprecated flags. It reads all of them, so none counts as unread.
+/// Returns the default configuration, changed by the deprecated flags. It reads all of them, so none counts as
+/// unimplemented.
 fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
     let mut config = KubeSchedulerConfiguration::defaults(gates);
     config.enable_profiling = Some(read.bool("profiling"));
@@ -185,23 +186,23 @@ fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
         resource_name: read.text("leader-elect-resource-name"),
         resource_namespace: read.text("leader-elect-resource-namespace"),
     };
-    let given = read.given().names().filter(|name| name.starts_with("leader-elect"));
-    given.map(|name| (name, all.clone())).collect()
+    let set_flags = read.parsed().names().filter(|name| name.starts_with("leader-elect"));
+    set_flags.map(|name| (name, all.clone())).collect()
 }
 
 /// Overrides the field of the configuration that corresponds to a leader election flag.
 fn override_leader_election(
     to: &mut LeaderElectionConfiguration,
     flag: &str,
-    given: &LeaderElectionConfiguration,
+    values: &LeaderElectionConfiguration,
 ) {
     match flag {
-        "leader-elect" => to.leader_elect = given.leader_elect,
-        "leader-elect-lease-duration" => to.lease_duration = given.lease_duration,
-        "leader-elect-renew-deadline" => to.renew_deadline = given.renew_deadline,
-        "leader-elect-retry-period" => to.retry_period = given.retry_period,
-        "leader-elect-resource-lock" => to.resource_lock.clone_from(&given.resource_lock),
-        "leader-elect-resource-name" => to.resource_name.clone_from(&given.resource_name),
-        _ => to.resource_namespace.clone_from(&given.resource_namespace),
+        "leader-elect" => to.leader_elect = values.leader_elect,
+        "leader-elect-lease-duration" => to.lease_duration = values.lease_duration,
+        "leader-elect-renew-deadline" => to.renew_deadline = values.renew_deadline,
+        "leader-elect-retry-period" => to.retry_period = values.retry_period,
+        "leader-elect-resource-lock" => to.resource_lock.clone_from(&values.resource_lock),
+        "leader-elect-resource-name" => to.resource_name.clone_from(&values.resource_name),
+        _ => to.resource_namespace.clone_from(&values.resource_namespace),
     }
 }

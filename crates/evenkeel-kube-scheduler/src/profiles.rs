@@ -127,7 +127,7 @@ impl<'a> ProfileBuilder<'a> {
 
     /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1.
     fn weight(&self, name: &str) -> i64 {
-        let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.of(point).enabled);
+        let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.at_point(point).enabled);
         let configured = score.iter().chain(all).find(|plugin| plugin.name == name);
         configured.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
     }
@@ -144,7 +144,7 @@ impl<'a> ProfileBuilder<'a> {
 
     /// Checks the plugins that an extension point's list enables: they exist, implement it and are not repeated.
     fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
-        let enabled = &self.lists.of(field).enabled;
+        let enabled = &self.lists.at_point(field).enabled;
         for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
@@ -164,10 +164,10 @@ impl<'a> ProfileBuilder<'a> {
     ///
     /// Upstream: `expandMultiPointPlugins`.
     fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
-        let set = self.lists.of(field);
+        let set = self.lists.at_point(field);
         let named: Vec<&str> = set.enabled.iter().map(|plugin| &*plugin.name).collect();
         let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);
-        let all = &self.lists.of("multiPoint").enabled;
+        let all = &self.lists.at_point("multiPoint").enabled;
         if is_disabled("*") || all.is_empty() {
             return Ok(named);
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(parsed) => Options::check(parsed).map_err(|invalid| invalid.to_string()),
         other => panic!("not to run: {other:?}"),
     }
 }
@@ -99,12 +99,12 @@ fn the_program_starts_with_each_gate_that_upstream_starts_with() {
     let mut rejected = Vec::new();
     for gates in each.chain(several.map(str::to_owned)) {
         let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
-        let problems = FeatureGates::resolve(&[], &[], &pairs).problems;
+        let errors = FeatureGates::resolve(&[], &[], &pairs).errors;
         match started(&[&format!("--feature-gates={gates}")]) {
-            Ok(_) => assert_eq!(problems, [""; 0], "{gates}"),
+            Ok(_) => assert_eq!(errors, [""; 0], "{gates}"),
             Err(error) => {
-                let same = problems.iter().all(|why| error.contains(why));
-                assert!(same && !problems.is_empty(), "{gates}: {error}");
+                let same = errors.iter().all(|why| error.contains(why));
+                assert!(same && !errors.is_empty(), "{gates}: {error}");
                 rejected.push(gates);
             }
         }

@@ -23,9 +23,9 @@ pub(super) fn canonical(message: &str, value: &Value) -> String {
 }
 
 fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, object: &Value) {
-    let given = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let present = object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let mut fields: Vec<(&str, Cow<'_, Value>)> =
-        given.map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect();
+        present.map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect();
     if let Some(descriptor) = descriptor {
         add_required(descriptor, &mut fields);
     }

@@ -139,6 +139,10 @@ fn invalid_selector_does_not_invalidate_the_object() {
     let set: ReplicaSet = decode(&json!({"metadata": {"name": "r"}, "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}})).unwrap();
     assert!(set.spec.selector.error().unwrap().contains("Near"));
     assert!(!set.spec.selector.matches(&crate::StrMap::default()));
+}
+
+#[test]
+fn replication_controller_without_selector_selects_nothing() {
     let controller: ReplicationController =
         decode(&json!({"spec": {"selector": {"a": "b"}}})).unwrap();
     assert!(controller.spec.selector.matches(&[("a", "b")].into_iter().collect()));
@@ -148,7 +152,7 @@ fn invalid_selector_does_not_invalidate_the_object() {
 }
 
 #[test]
-fn list_items_and_watch_events_are_decoded() {
+fn invalid_list_item_does_not_fail_the_list() {
     let list = json!({"kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": 3}], "metadata": {"resourceVersion": "9", "continue": "c", "remainingItemCount": 4}});
     let text = list.to_string();
     let mut found = Vec::new();
@@ -162,7 +166,10 @@ fn list_items_and_watch_events_are_decoded() {
     );
     assert_eq!(&*found[0].as_ref().unwrap().meta.name, "a");
     assert!(found[1].is_err());
+}
 
+#[test]
+fn protobuf_list_items_are_decoded() {
     let list = json!({"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}}], "metadata": {"resourceVersion": "9"}});
     let bytes = Transcoder::encode("v1", "PodList", &list).unwrap();
     let mut names = Vec::new();
@@ -171,7 +178,10 @@ fn list_items_and_watch_events_are_decoded() {
     })
     .unwrap();
     assert_eq!((&*meta.resource_version, &*names[0]), ("9", "a"));
+}
 
+#[test]
+fn watch_event_object_is_decoded() {
     let event = crate::watch::Event::read(
         br#"{"type":"DELETED","object":{"metadata":{"name":"b"}}}"#,
         Encoding::Json,

@@ -71,7 +71,7 @@ impl Encryption {
                 }
                 let transformers = by_resource.entry(resource).or_default();
                 for provider in &rule.providers {
-                    transformers.extend(KeyTransformer::of(provider)?);
+                    transformers.extend(KeyTransformer::for_provider(provider)?);
                 }
             }
         }
@@ -81,7 +81,7 @@ impl Encryption {
     /// Returns the transformers of a resource: its own, or those of its group, or those of all resources.
     ///
     /// Upstream: `transformerFromOverrides`.
-    fn of(&self, resource_prefix: &str) -> &[KeyTransformer] {
+    fn transformers_for(&self, resource_prefix: &str) -> &[KeyTransformer] {
         let (group, resource) = resource_prefix.split_once('/').unwrap_or(("", resource_prefix));
         [(group, resource), (group, ANY), (ANY, ANY)]
             .iter()
@@ -96,7 +96,7 @@ fn of_group(group: &str, resource: &str) -> GroupResource {
 
 impl KeyTransformer {
     /// Creates a transformer for each key of a provider.
-    fn of(provider: &Provider) -> Result<Vec<Self>, String> {
+    fn for_provider(provider: &Provider) -> Result<Vec<Self>, String> {
         let Some((name, cipher_of, keys)) = provider.keys() else {
             return Ok(vec![Self { prefix: Vec::new(), cipher: None }]);
         };
@@ -123,7 +123,7 @@ impl Transformer for Encryption {
         value: Cow<'a, [u8]>,
     ) -> Result<Cow<'a, [u8]>, String> {
         let Some(KeyTransformer { prefix, cipher: Some(cipher) }) =
-            self.of(context.resource_prefix).first()
+            self.transformers_for(context.resource_prefix).first()
         else {
             return Ok(value);
         };
@@ -136,7 +136,7 @@ impl Transformer for Encryption {
         context: DataContext<'_>,
         stored: &'a [u8],
     ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
-        let transformers = self.of(context.resource_prefix);
+        let transformers = self.transformers_for(context.resource_prefix);
         if !stored.starts_with(ENCRYPTED) {
             let is_stale = transformers.first().is_some_and(|first| first.cipher.is_some());
             return Ok((Cow::Borrowed(stored), is_stale));

@@ -21,8 +21,8 @@ use super::backend::{Backend, BackendError, Extent, ReadRecord};
 use super::folder::{FileFailure, Folder, Watched};
 use super::layout::{COMPACTED, META, N_RECORDS, RECORDS};
 use super::migration;
+use super::overlay::OverlayBackend;
 use super::record::StoredRecord;
-use super::unchanged::Unchanged;
 
 /// Size of the database's cache. It is small because the store holds all objects in memory.
 const CACHE_BYTES: usize = 8 << 20;
@@ -132,7 +132,7 @@ pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool)
             let repaired_in_callback = Arc::clone(&repaired);
             let mut database = builder()
                 .set_repair_callback(move |_| repaired_in_callback.store(true, Ordering::Relaxed))
-                .create_with_backend(Unchanged::new(file).map_err(io)?)
+                .create_with_backend(OverlayBackend::new(file).map_err(io)?)
                 .map_err(|error| not_opened(error, None))?;
             let in_order = !repaired.load(Ordering::Relaxed);
             // A repair verifies every page.

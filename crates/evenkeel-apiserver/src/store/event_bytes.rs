@@ -17,7 +17,7 @@ pub(super) struct RingBytes {
 
 impl RingBytes {
     /// Creates the counters of a new ring.
-    pub(super) fn of(all: &HistoryBytes) -> Self {
+    pub(super) fn new(all: &HistoryBytes) -> Self {
         Self { own: AtomicUsize::new(0), all: all.0.clone() }
     }
 

@@ -92,7 +92,9 @@ impl Store {
         let pending = self.shared.pending();
         let mut entries = self.within(resource_prefix, namespace);
         let range = Range { namespace, ..Range::default() };
-        for (key, latest) in pending.of(resource_prefix).filter(|(key, _)| within(&range, key)) {
+        for (key, latest) in
+            pending.objects_of(resource_prefix).filter(|(key, _)| within(&range, key))
+        {
             let position = entries.binary_search_by(|entry| entry.key.cmp(key));
             match (position, latest) {
                 (Ok(index), Some(latest)) => entries[index] = latest.clone(),

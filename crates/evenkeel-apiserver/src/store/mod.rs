@@ -25,6 +25,7 @@ mod list;
 mod load;
 mod migration;
 mod open;
+mod overlay;
 mod pending;
 mod record;
 mod ring;
@@ -33,7 +34,6 @@ mod size;
 mod snapshot;
 mod state;
 mod transaction;
-mod unchanged;
 mod watchers;
 mod writer;
 

@@ -80,11 +80,11 @@ enum Found {
 
 impl Found {
     /// Returns the state of an object at this revision, or of an absent one.
-    fn of(revision: Option<u64>) -> Self {
+    fn at(revision: Option<u64>) -> Self {
         revision.map_or(Self::Absent, Self::Stored)
     }
 
-    fn is(self, expect: Expect) -> bool {
+    fn satisfies(self, expect: Expect) -> bool {
         match expect {
             Expect::Absent => self == Self::Absent,
             Expect::At(revision) => self == Self::Stored(revision),
@@ -160,7 +160,7 @@ impl Pending {
     }
 
     /// Returns the pending objects of a collection; `None` for deleted ones.
-    pub(super) fn of(
+    pub(super) fn objects_of(
         &self,
         resource_prefix: &str,
     ) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<Entry>>)> {
@@ -254,10 +254,11 @@ impl Pending {
                 None => op.expect != Expect::Absent,
             };
             let found = self.found(state, &ops[..index], op);
-            if !possible || !found.is(op.expect) {
+            if !possible || !found.satisfies(op.expect) {
                 let pending = self.latest(&op.resource_prefix, &op.key).filter(|_| {
                     let committed = state.get(&op.resource_prefix, &op.key);
-                    possible && Found::of(committed.map(|entry| entry.revision)).is(op.expect)
+                    possible
+                        && Found::at(committed.map(|entry| entry.revision)).satisfies(op.expect)
                 });
                 let pending = pending.map(|latest| latest.revision);
                 return Err((WriteError::Mismatch { op: index }, pending));
@@ -273,6 +274,6 @@ impl Pending {
         if let Some(earlier) = before.iter().rev().find(same) {
             return if earlier.object.is_some() { Found::Written } else { Found::Absent };
         }
-        Found::of(self.get(state, resource_prefix, key).map(|entry| entry.revision))
+        Found::at(self.get(state, resource_prefix, key).map(|entry| entry.revision))
     }
 }

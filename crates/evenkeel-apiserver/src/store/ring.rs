@@ -26,7 +26,7 @@ impl Drop for Ring {
 
 impl Ring {
     pub(super) fn new(floor: u64, all: &HistoryBytes) -> Self {
-        let ring_bytes = Arc::new(RingBytes::of(all));
+        let ring_bytes = Arc::new(RingBytes::new(all));
         Self { events: VecDeque::new(), ring_bytes, floor }
     }
 

@@ -185,7 +185,7 @@ impl<'a> ListOptions<'a> {
         let version_match = query.get("resourceVersionMatch");
         let token = query.get("continue");
         refuse("ListOptions", &validate_list_options(query))?;
-        let selectors = selectors.of(resource)?;
+        let selectors = selectors.resolve(resource)?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
             return Err(StatusError::bad_request(

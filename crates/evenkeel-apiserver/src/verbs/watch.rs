@@ -61,7 +61,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     query.number("limit")?;
     let selectors = ParsedSelectors::parse(query)?;
     let (initial, ended) = validate_watch_options(query, request.is_watch_path)?;
-    let mut selectors = selectors.of(resource)?;
+    let mut selectors = selectors.resolve(resource)?;
     if !request.target.name.is_empty() {
         selectors = selectors.named(request.target.name)?;
     }

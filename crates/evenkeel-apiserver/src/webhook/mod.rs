@@ -125,7 +125,7 @@ fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, St
     let authority = uri.authority().ok_or_else(|| format!("{url} names no host"))?;
     let path = format!("{}?timeout={seconds}s", clean(uri.path()));
     let url = format!("https://{authority}{path}");
-    let Address { host, address } = Address::of(authority);
+    let Address { host, address } = Address::from_authority(authority);
     Ok(WebhookUrl { url, host, authority: authority.to_string(), address, path })
 }
 

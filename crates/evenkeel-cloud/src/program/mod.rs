@@ -62,13 +62,13 @@ pub fn main(arguments: impl IntoIterator<Item = String>, providers: &ProviderReg
 /// Runs the program. It is not generic, so it is compiled with this crate and not again in each program that
 /// calls [`main`].
 fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
-    let given = match command_line().read(arguments) {
-        Ok(given) => given,
+    let parsed = match command_line().read(arguments) {
+        Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let options = match Options::check(given) {
+    let options = match Options::check(parsed) {
         Ok(options) => options,
-        Err(problems) => return command_line::refused(problems),
+        Err(invalid) => return command_line::report_invalid_flags(invalid),
     };
     let log = logging::start(&options.logging);
     command_line::run(&log, Worker::Frugal, async {
@@ -106,10 +106,10 @@ fn provider(providers: &ProviderRegistry, options: &Options) -> Result<Arc<dyn C
 }
 
 async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> Result<()> {
-    command_line::log_flags(&options.given, &options.warnings, log);
+    command_line::log_flags(&options.parsed_flags, &options.warnings, log);
     let process = Process::open(Parts {
         name: NAME,
-        given: &options.given,
+        parsed_flags: &options.parsed_flags,
         log,
         client: &options.client,
         gates: &options.gates,

@@ -5,7 +5,7 @@ use crate::{Descriptor, Options as CloudOptions, descriptors};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, ParsedFlags, Problems, Reader, duration},
+    flags::{Flags, InvalidFlags, ParsedFlags, Reader, duration},
     migration::Migration,
     options::{ClientOptions, LeaderElectionOptions, LoggingOptions, ServingOptions},
 };
@@ -41,7 +41,7 @@ pub(super) struct Options {
     pub(super) start_interval: Duration,
     pub(super) profiling: bool,
     pub(super) gates: Arc<FeatureGates>,
-    pub(super) given: ParsedFlags,
+    pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at the start.
     pub(super) warnings: Vec<String>,
 }
@@ -51,13 +51,13 @@ impl Options {
     ///
     /// # Errors
     /// Fails with all invalid values.
-    pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
-        let read = Reader::new(given);
+    pub(super) fn check(parsed: ParsedFlags) -> Result<Self, InvalidFlags> {
+        let read = Reader::new(parsed);
         let (gates, mut warnings) =
-            FeatureGates::resolve_generic(&read.map("feature-gates")).settle(&read);
+            FeatureGates::resolve_generic(&read.map("feature-gates")).record_errors(&read);
         let provider = read.text("cloud-provider");
         if provider.is_empty() {
-            read.refuse("cloud-provider", "--cloud-provider cannot be empty");
+            read.record_invalid("cloud-provider", "--cloud-provider cannot be empty");
         }
         let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
@@ -72,17 +72,19 @@ impl Options {
             cloud: cloud(&read, &gates),
             provider,
             provider_options: ProviderOptions {
-                config: read.path("cloud-config").map(Into::into),
-                pool: read.path("load-balancer-pool"),
+                config: read.non_empty_text("cloud-config").map(Into::into),
+                pool: read.non_empty_text("load-balancer-pool"),
             },
             allow_untagged: read.bool("allow-untagged-cloud"),
             start_interval: read.duration("controller-start-interval"),
             profiling: read.bool("profiling"),
-            given: read.given().clone(),
+            parsed_flags: read.parsed().clone(),
             gates,
             warnings,
         };
-        options.warnings.extend(command_line::warnings(&options.given, &read.unread()));
+        options
+            .warnings
+            .extend(command_line::warnings(&options.parsed_flags, &read.unimplemented_flags()));
         read.done()?;
         Ok(options)
     }
@@ -114,7 +116,7 @@ fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
     let updates = read.int("concurrent-node-status-updates");
     let updates = usize::try_from(updates).unwrap_or_else(|_| {
         let flag = "concurrent-node-status-updates";
-        read.refuse(flag, format!("{flag} cannot be a negative number"));
+        read.record_invalid(flag, format!("{flag} cannot be a negative number"));
         0
     });
     CloudOptions {
@@ -155,7 +157,7 @@ fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
         }
     }
     if !unknown.is_empty() {
-        read.refuse("controllers", unknown.join(", "));
+        read.record_invalid("controllers", unknown.join(", "));
     }
     let star = items.iter().any(|item| item == "*");
     let mut all = all;

@@ -7,7 +7,7 @@ use std::time::Duration;
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(parsed) => Options::check(parsed).map_err(|invalid| invalid.to_string()),
         other => panic!("not to run: {other:?}"),
     }
 }

@@ -111,12 +111,12 @@ impl Credentials {
             answer => answer,
         }
         .context("the server gives none")?;
-        let given: TokenRequest =
+        let token_request: TokenRequest =
             serde_json::from_slice(&answer).context("the server's answer cannot be read")?;
-        let mut token = HeaderValue::try_from(format!("Bearer {}", given.status.token))
+        let mut token = HeaderValue::try_from(format!("Bearer {}", token_request.status.token))
             .context("it is no token")?;
         token.set_sensitive(true);
-        let lifetime = given.status.expiration_timestamp.duration_since(self.clock.now());
+        let lifetime = token_request.status.expiration_timestamp.duration_since(self.clock.now());
         Ok((token, Duration::try_from(lifetime).unwrap_or(RETRY.1).max(RETRY.0)))
     }
 

@@ -2,11 +2,11 @@
 //! `--min-compatibility-version` (KEP-4330), validated with upstream's messages.
 
 mod generic;
-mod given;
+mod resolve;
 mod table;
 mod version;
 
-pub use given::Resolved;
+pub use resolve::Resolved;
 pub use table::Stage;
 pub use version::{BINARY, Version, Versions};
 

@@ -10,11 +10,11 @@ fn resolve(emulated: &[&str], least: &[&str], gates: &[&str]) -> Resolved {
     FeatureGates::resolve(&texts(emulated), &texts(least), &gates)
 }
 
-/// Checks that the flags resolve without problems, and that these gates have these values.
+/// Checks that the flags resolve without errors, and that these gates have these values.
 #[track_caller]
 fn on(gates: &[&str], want: &[(&str, bool)]) {
     let resolved = resolve(&[], &[], gates);
-    assert_eq!(resolved.problems, [""; 0], "{gates:?}");
+    assert_eq!(resolved.errors, [""; 0], "{gates:?}");
     for (name, on) in want {
         assert_eq!(resolved.gates.enabled(name), *on, "{gates:?}: {name}");
     }
@@ -49,13 +49,13 @@ fn gates_can_be_set_one_by_one_and_by_stage() {
 #[test]
 fn an_emulated_version_has_its_own_gates() {
     let old = resolve(&["1.35"], &[], &[]);
-    assert_eq!(old.problems, [""; 0]);
+    assert_eq!(old.errors, [""; 0]);
     assert_eq!(old.gates.versions().min_compatibility.to_string(), "1.34");
     let stage = |gates: &FeatureGates, name: &str| {
         gates.iter().find(|(gate, ..)| *gate == name).map(|(_, stage, _)| stage)
     };
     assert_eq!(stage(&old.gates, "CompositePodGroup"), Some(Stage::PreAlpha));
-    let error = &resolve(&["kube=1.35"], &[], &["CompositePodGroup=true"]).problems[0];
+    let error = &resolve(&["kube=1.35"], &[], &["CompositePodGroup=true"]).errors[0];
     assert_eq!(
         error,
         "cannot set feature gate CompositePodGroup to true, feature is PreAlpha at emulated version 1.35, \
@@ -107,12 +107,12 @@ fn invalid_gates_are_refused_with_upstreams_messages() {
         ),
     ] {
         assert_eq!(
-            resolve(emulated, least, gates).problems,
+            resolve(emulated, least, gates).errors,
             [want],
             "{emulated:?} {least:?} {gates:?}"
         );
     }
-    let both = resolve(&["1.30"], &[], &[]).problems;
+    let both = resolve(&["1.30"], &[], &[]).errors;
     assert_eq!(both.len(), 2, "{both:?}");
 }
 
@@ -158,7 +158,7 @@ fn stages_switch_their_own_gates_and_names_take_precedence() {
     ] {
         let special = flag.split('=').next().unwrap_or_default();
         let resolved = resolve(&[], &[], &[flag]);
-        assert_eq!(resolved.problems, [""; 0], "{flag}");
+        assert_eq!(resolved.errors, [""; 0], "{flag}");
         for (name, is) in of_stage(&resolved.gates, stage) {
             assert!(is == on || name.starts_with("All"), "{flag}: {name}");
         }
@@ -173,9 +173,9 @@ fn stages_switch_their_own_gates_and_names_take_precedence() {
         }
     }
     // All alpha gates without their beta gates: four depend on GenericWorkload.
-    let problems = resolve(&[], &[], &["AllAlpha=true"]).problems;
-    assert_eq!(problems.len(), 4, "{problems:?}");
-    assert!(problems.iter().all(|why| why.ends_with("that are disabled: [GenericWorkload]")));
+    let errors = resolve(&[], &[], &["AllAlpha=true"]).errors;
+    assert_eq!(errors.len(), 4, "{errors:?}");
+    assert!(errors.iter().all(|why| why.ends_with("that are disabled: [GenericWorkload]")));
     let names = ["AllAlpha=true", "WorkloadWithJob=false", "GenericWorkload=true"];
     for order in [names, [names[2], names[0], names[1]], [names[1], names[2], names[0]]] {
         on(&order, &[("WorkloadWithJob", false), ("CompositePodGroup", true)]);
@@ -188,10 +188,10 @@ fn each_gate_can_be_set_unless_it_is_locked_or_lacks_a_dependency() {
     for (name, stage, is_on) in gates.iter() {
         for on in [true, false] {
             let resolved = resolve(&[], &[], &[&format!("{name}={on}")]);
-            if resolved.problems.is_empty() {
+            if resolved.errors.is_empty() {
                 continue;
             }
-            let problem = resolved.problems.concat();
+            let problem = resolved.errors.concat();
             let locked = matches!(stage, Stage::Stable | Stage::Deprecated)
                 && on != is_on
                 && problem
@@ -211,7 +211,7 @@ fn each_gate_can_be_set_unless_it_is_locked_or_lacks_a_dependency() {
 fn stages_affect_the_gates_that_a_program_has() {
     let pair = |pair: &str| (String::new(), pair.to_owned());
     let resolved = FeatureGates::resolve_generic(&[pair("AllAlpha=true")]);
-    assert_eq!(resolved.problems, [""; 0]);
+    assert_eq!(resolved.errors, [""; 0]);
     assert!(resolved.gates.enabled("CloudControllerManagerWebhook"));
     assert!(!resolved.gates.enabled("WorkloadWithJob"));
     for (name, stage, _) in resolved.gates.iter() {

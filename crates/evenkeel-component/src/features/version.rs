@@ -55,37 +55,37 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Parses the values of the two flags. [`Versions::problems`] checks their ranges.
+    /// Parses the values of the two flags. [`Versions::errors`] checks their ranges.
     ///
     /// # Errors
     /// Fails if a value is not a version, or belongs to another component.
     pub(super) fn read(emulated: &[String], min_compatibility: &[String]) -> Result<Self, String> {
         let mut versions = Self::default();
-        if let Some(version) = of_kube(emulated)? {
+        if let Some(version) = kube_version(emulated)? {
             versions.emulated = version;
             versions.min_compatibility = version.before().max(OLDEST);
         }
-        if let Some(version) = of_kube(min_compatibility)? {
+        if let Some(version) = kube_version(min_compatibility)? {
             versions.min_compatibility = version;
         }
         Ok(versions)
     }
 
     /// Returns an error for each version that is out of range.
-    pub(super) fn problems(self) -> Vec<String> {
-        let mut problems = Vec::new();
+    pub(super) fn errors(self) -> Vec<String> {
+        let mut errors = Vec::new();
         let Self { emulated, min_compatibility } = self;
         if emulated > BINARY || emulated < OLDEST {
-            problems.push(format!(
+            errors.push(format!(
                 "emulation version {emulated} is not between [{OLDEST}, {BINARY}.0]"
             ));
         }
         if min_compatibility > emulated || min_compatibility < OLDEST {
-            problems.push(format!(
+            errors.push(format!(
                 "minCompatibilityVersion version {min_compatibility} is not between [{OLDEST}, {emulated}]"
             ));
         }
-        problems
+        errors
     }
 
     /// Returns the help texts of the two flags, with the values that they accept.
@@ -100,10 +100,10 @@ impl Versions {
     }
 }
 
-/// Returns the version given for this component, as `kube=1.36` or `1.36`.
-fn of_kube(given: &[String]) -> Result<Option<Version>, String> {
+/// Returns the version that is set for this component, as `kube=1.36` or `1.36`.
+fn kube_version(settings: &[String]) -> Result<Option<Version>, String> {
     let mut found: Option<Version> = None;
-    for text in given {
+    for text in settings {
         let (component, text) = text
             .split_once('=')
             .map_or(("kube", text.as_str()), |(name, text)| (name.trim(), text.trim()));

@@ -14,7 +14,7 @@ mod value;
 
 pub use help::About;
 pub use parse::{Invocation, ParsedFlags, UsageError};
-pub use reader::{Problems, Reader};
+pub use reader::{InvalidFlags, Reader};
 pub use shell::command;
 pub use value::{Type, Value};
 

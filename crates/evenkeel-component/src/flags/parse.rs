@@ -26,7 +26,7 @@ pub enum Invocation {
 #[derive(Debug, Clone)]
 pub struct ParsedFlags {
     flags: Flags,
-    given: BTreeMap<&'static str, Value>,
+    set_values: BTreeMap<&'static str, Value>,
 }
 
 impl Flags {
@@ -39,7 +39,7 @@ impl Flags {
         program: &str,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<Invocation, UsageError> {
-        let mut parser = Parser { flags: self, given: BTreeMap::new(), others: Vec::new() };
+        let mut parser = Parser { flags: self, set_values: BTreeMap::new(), others: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             if argument == "--" {
@@ -54,8 +54,8 @@ impl Flags {
                 _ => parser.others.push(argument),
             }
         }
-        let Parser { given, others, .. } = parser;
-        if given.get("help") == Some(&Value::Bool(true)) {
+        let Parser { set_values, others, .. } = parser;
+        if set_values.get("help") == Some(&Value::Bool(true)) {
             return Ok(Invocation::Help);
         }
         if !others.is_empty() {
@@ -65,12 +65,12 @@ impl Flags {
                 "{program:?} does not take any arguments, got [{others}]"
             )));
         }
-        match given.get("version") {
+        match set_values.get("version") {
             Some(Value::Text(version)) if version == "raw" => Ok(Invocation::Version { raw: true }),
             Some(Value::Text(version)) if version == "true" => {
                 Ok(Invocation::Version { raw: false })
             }
-            _ => Ok(Invocation::Run(ParsedFlags { flags: self.clone(), given })),
+            _ => Ok(Invocation::Run(ParsedFlags { flags: self.clone(), set_values })),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Flags {
 /// State of a parse.
 struct Parser<'a> {
     flags: &'a Flags,
-    given: BTreeMap<&'static str, Value>,
+    set_values: BTreeMap<&'static str, Value>,
     others: Vec<String>,
 }
 
@@ -144,14 +144,14 @@ impl Parser<'_> {
     }
 
     fn set(&mut self, flag: &Flag, text: &str) -> Result<(), UsageError> {
-        let value = flag.kind.read(self.given.remove(flag.name), text).map_err(|error| {
+        let value = flag.kind.read(self.set_values.remove(flag.name), text).map_err(|error| {
             let shown = match flag.short() {
                 Some(letter) => format!("-{letter}, --{}", flag.name),
                 None => format!("--{}", flag.name),
             };
             UsageError(format!("invalid argument {text:?} for {shown:?} flag: {error}"))
         })?;
-        self.given.insert(flag.name, value);
+        self.set_values.insert(flag.name, value);
         Ok(())
     }
 }
@@ -159,12 +159,12 @@ impl Parser<'_> {
 impl ParsedFlags {
     /// Returns the names of the flags on the command line.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.given.keys().copied()
+        self.set_values.keys().copied()
     }
 
-    /// Returns the value of a flag: the given one or the default. Returns `None` if the flag does not exist.
+    /// Returns the value of a flag: the set_values one or the default. Returns `None` if the flag does not exist.
     pub fn value(&self, name: &str) -> Option<Value> {
-        if let Some(value) = self.given.get(name) {
+        if let Some(value) = self.set_values.get(name) {
             return Some(value.clone());
         }
         let flag = self.flags.get(name)?;
@@ -184,8 +184,8 @@ impl ParsedFlags {
 
     /// Returns the deprecated flags on the command line, each with the reason.
     pub fn retired(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        let given = self.flags.iter().filter(|flag| self.given.contains_key(flag.name));
-        given.filter_map(|flag| Some((flag.name, flag.retired?)))
+        let set_values = self.flags.iter().filter(|flag| self.set_values.contains_key(flag.name));
+        set_values.filter_map(|flag| Some((flag.name, flag.retired?)))
     }
 }
 
@@ -206,18 +206,18 @@ mod tests {
         Flags::from_table(TABLE, "").parse("program", arguments).map_err(|error| error.to_string())
     }
 
-    fn given(arguments: &[&str]) -> ParsedFlags {
+    fn set_values(arguments: &[&str]) -> ParsedFlags {
         match read(arguments) {
-            Ok(Invocation::Run(given)) => given,
+            Ok(Invocation::Run(set_values)) => set_values,
             other => panic!("{arguments:?}: {other:?}"),
         }
     }
 
     #[track_caller]
     fn check(arguments: &[&str], name: &str, want: Value, printed: &str) {
-        let given = given(arguments);
-        assert_eq!(given.value(name), Some(want), "{arguments:?}");
-        assert_eq!(given.text(name).as_deref(), Some(printed), "{arguments:?}");
+        let set_values = set_values(arguments);
+        assert_eq!(set_values.value(name), Some(want), "{arguments:?}");
+        assert_eq!(set_values.text(name).as_deref(), Some(printed), "{arguments:?}");
     }
 
     #[test]

@@ -9,28 +9,29 @@ use std::{
     time::Duration,
 };
 
-/// Reader of typed flag values. It collects problems, so that [`Reader::done`] reports all of them together. A
-/// flag on the command line that no option reads is not implemented, see [`Reader::unread`].
+/// Reader of typed flag values. It collects invalid values, so that [`Reader::done`] reports all of them together. A
+/// flag on the command line that no option reads is not implemented, see [`Reader::unimplemented_flags`].
 #[derive(Debug)]
 pub struct Reader {
     parsed: ParsedFlags,
     read: RefCell<BTreeSet<String>>,
     unimplemented: RefCell<BTreeSet<&'static str>>,
-    problems: RefCell<Vec<(String, String)>>,
+    /// Invalid flags, each with its message.
+    invalid: RefCell<Vec<(String, String)>>,
 }
 
-/// All invalid values, formatted as upstream formats several errors.
+/// Messages about all flags with invalid values. Formatted like `utilerrors.Aggregate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems(Vec<String>);
+pub struct InvalidFlags(Vec<String>);
 
-impl Problems {
-    /// Returns the problems, one sentence each.
+impl InvalidFlags {
+    /// Returns the message for each invalid flag.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for InvalidFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [one] => f.write_str(one),
@@ -39,7 +40,7 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for InvalidFlags {}
 
 macro_rules! readers {
     ($($(#[$doc:meta])* $name:ident -> $type:ty: $pattern:pat => $value:expr, $default:expr;)*) => {
@@ -47,8 +48,12 @@ macro_rules! readers {
             $(#[$doc])*
             pub fn $name(&self, flag: &str) -> $type {
                 match self.value(flag) {
-                    $pattern => $value,
-                    _ => $default,
+                    Some($pattern) => $value,
+                    Some(_) => {
+                        self.record_wrong_type(flag, stringify!($name));
+                        $default
+                    }
+                    None => $default,
                 }
             }
         )*}
@@ -57,21 +62,19 @@ macro_rules! readers {
 
 readers! {
     /// Returns the value of a `bool` flag.
-    bool -> bool: Some(Value::Bool(value)) => value, false;
+    bool -> bool: Value::Bool(value) => value, false;
     /// Returns the value of an integer flag.
-    int -> i64: Some(Value::Int(value)) => value, 0;
+    int -> i64: Value::Int(value) => value, 0;
     /// Returns the value of a float flag.
-    float -> f64: Some(Value::Float(value)) => value, 0.0;
+    float -> f64: Value::Float(value) => value, 0.0;
     /// Returns the value of a duration flag.
-    duration -> Duration: Some(Value::Duration(value)) => value, Duration::ZERO;
+    duration -> Duration: Value::Duration(value) => value, Duration::ZERO;
     /// Returns the value of a list flag.
-    list -> Vec<String>: Some(Value::List(value)) => value, Vec::new();
+    list -> Vec<String>: Value::List(value) => value, Vec::new();
     /// Returns the pairs of a map flag.
-    map -> Vec<(String, String)>: Some(Value::Map(value)) => value, Vec::new();
-    /// Returns the value of an IP address flag.
-    ip -> IpAddr: Some(Value::Ip(value)) => value, IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    map -> Vec<(String, String)>: Value::Map(value) => value, Vec::new();
     /// Returns the value of a text flag.
-    text -> String: Some(Value::Text(value)) => value, String::new();
+    text -> String: Value::Text(value) => value, String::new();
 }
 
 impl Reader {
@@ -81,28 +84,48 @@ impl Reader {
             parsed,
             read: RefCell::default(),
             unimplemented: RefCell::default(),
-            problems: RefCell::default(),
+            invalid: RefCell::default(),
         }
     }
 
     /// Returns the parsed flags. Reading a flag through them does not mark it as read.
-    pub fn given(&self) -> &ParsedFlags {
+    pub fn parsed(&self) -> &ParsedFlags {
         &self.parsed
     }
 
     /// Returns the value of a flag, and marks the flag as read. A name that the flag table lacks is a programming
-    /// error. It is recorded as a problem, so that a test that reads all options fails.
+    /// error. It is recorded as an invalid flag, so that a test that reads all options fails.
     fn value(&self, flag: &str) -> Option<Value> {
         self.read.borrow_mut().insert(flag.to_owned());
         let value = self.parsed.value(flag);
         if value.is_none() {
-            self.refuse(flag, format!("there is no flag --{flag}"));
+            self.record_invalid(flag, format!("there is no flag --{flag}"));
         }
         value
     }
 
+    /// Records that an option reads a flag with a function for another type, which is a programming error.
+    fn record_wrong_type(&self, flag: &str, expected: &str) {
+        self.record_invalid(flag, format!("flag --{flag} is no {expected}"));
+    }
+
+    /// Returns the value of an IP address flag, or `0.0.0.0` if the flag is not given and has no default.
+    pub fn ip(&self, flag: &str) -> IpAddr {
+        const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        match self.value(flag) {
+            Some(Value::Ip(value)) => value,
+            // An absent default is the empty text.
+            Some(Value::Text(text)) if text.is_empty() => UNSPECIFIED,
+            Some(_) => {
+                self.record_wrong_type(flag, "ip");
+                UNSPECIFIED
+            }
+            None => UNSPECIFIED,
+        }
+    }
+
     /// Returns the value of a text flag, or `None` if it is empty.
-    pub fn path(&self, flag: &str) -> Option<String> {
+    pub fn non_empty_text(&self, flag: &str) -> Option<String> {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
 
@@ -112,17 +135,20 @@ impl Reader {
         match usize::try_from(value) {
             Ok(number) if number > 0 => number,
             _ => {
-                self.refuse(flag, format!("{flag} must be greater than 0, but got {value}"));
+                self.record_invalid(
+                    flag,
+                    format!("{flag} must be greater than 0, but got {value}"),
+                );
                 1
             }
         }
     }
 
-    /// Records that a flag's value is invalid. Only the first problem of a flag is reported.
-    pub fn refuse(&self, flag: &str, problem: impl Into<String>) {
-        let mut problems = self.problems.borrow_mut();
-        if !problems.iter().any(|(of, _)| of == flag) {
-            problems.push((flag.to_owned(), problem.into()));
+    /// Records that a flag's value is invalid. Only the first message about a flag is reported.
+    pub fn record_invalid(&self, flag: &str, message: impl Into<String>) {
+        let mut invalid = self.invalid.borrow_mut();
+        if !invalid.iter().any(|(recorded, _)| recorded == flag) {
+            invalid.push((flag.to_owned(), message.into()));
         }
     }
 
@@ -132,7 +158,7 @@ impl Reader {
     }
 
     /// Returns the flags on the command line that are not implemented.
-    pub fn unread(&self) -> Vec<&'static str> {
+    pub fn unimplemented_flags(&self) -> Vec<&'static str> {
         let (read, unimplemented) = (self.read.borrow(), self.unimplemented.borrow());
         let is_unimplemented =
             |name: &&'static str| !read.contains(*name) || unimplemented.contains(name);
@@ -146,12 +172,55 @@ impl Reader {
     /// Returns the parsed flags, if no value is invalid.
     ///
     /// # Errors
-    /// Fails if any value was refused.
-    pub fn done(self) -> Result<ParsedFlags, Problems> {
-        let problems = self.problems.into_inner();
-        if problems.is_empty() {
+    /// Fails if any value is invalid.
+    pub fn done(self) -> Result<ParsedFlags, InvalidFlags> {
+        let invalid = self.invalid.into_inner();
+        if invalid.is_empty() {
             return Ok(self.parsed);
         }
-        Err(Problems(problems.into_iter().map(|(_, problem)| problem).collect()))
+        Err(InvalidFlags(invalid.into_iter().map(|(_, message)| message).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Flags, Invocation};
+
+    const TABLE: &str = "section\tflag\ttype\tdefault\nMisc\tname\tstring\t\nMisc\taddress\tip\t\n";
+
+    fn reader(arguments: &[&str]) -> Reader {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        match Flags::from_table(TABLE, "").parse("test", arguments) {
+            Ok(Invocation::Run(parsed)) => Reader::new(parsed),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn reading_a_flag_as_another_type_is_an_error() {
+        let read = reader(&["--name=x"]);
+        assert!(!read.bool("name"));
+        assert_eq!(read.done().unwrap_err().to_string(), "flag --name is no bool");
+        let read = reader(&["--address=::1"]);
+        assert_eq!(read.text("address"), "");
+        assert_eq!(read.ip("name"), Ipv4Addr::UNSPECIFIED);
+        assert_eq!(read.done().unwrap_err().to_string(), "flag --address is no text");
+    }
+
+    #[test]
+    fn address_without_default_is_unspecified() {
+        let read = reader(&[]);
+        assert_eq!(read.ip("address"), Ipv4Addr::UNSPECIFIED);
+        assert!(read.done().is_ok());
+    }
+
+    #[test]
+    fn first_message_of_each_invalid_flag_is_reported() {
+        let read = reader(&[]);
+        read.record_invalid("name", "no name");
+        read.record_invalid("name", "no name either");
+        read.record_invalid("address", "no address");
+        assert_eq!(read.done().unwrap_err().to_string(), "[no name, no address]");
     }
 }

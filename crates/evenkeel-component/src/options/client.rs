@@ -42,13 +42,13 @@ impl ClientOptions {
             read.mark_unimplemented(&[CONTENT_TYPE]);
         }
         Self {
-            kubeconfig: read.path("kubeconfig"),
-            master: read.path("master"),
+            kubeconfig: read.non_empty_text("kubeconfig"),
+            master: read.non_empty_text("master"),
             json: Self::asks_for_json("", &content),
             own_credentials: read.bool("use-service-account-credentials"),
             qps: read.float("kube-api-qps") as f32,
             burst: u32::try_from(burst).unwrap_or_else(|_| {
-                read.refuse(
+                read.record_invalid(
                     "kube-api-burst",
                     format!("kube-api-burst must be non-negative, but got {burst}"),
                 );

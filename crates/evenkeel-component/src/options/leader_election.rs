@@ -40,14 +40,17 @@ impl LeaderElectionOptions {
             return leader;
         }
         if lock != "leases" {
-            read.refuse("leader-elect-resource-lock", "resourceLock value must be \"leases\"");
+            read.record_invalid(
+                "leader-elect-resource-lock",
+                "resourceLock value must be \"leases\"",
+            );
         }
         for (flag, field, value) in [
             ("leader-elect-resource-name", "resourceName", &leader.name),
             ("leader-elect-resource-namespace", "resourceNamespace", &leader.namespace),
         ] {
             if value.is_empty() {
-                read.refuse(flag, format!("{field}: Required value"));
+                read.record_invalid(flag, format!("{field}: Required value"));
             }
         }
         leader.validate_durations(read);
@@ -82,16 +85,16 @@ impl LeaderElectionOptions {
         ];
         for (flag, field, duration) in positive {
             if duration.is_zero() {
-                read.refuse(flag, format!("{field} must be greater than zero"));
+                read.record_invalid(flag, format!("{field} must be greater than zero"));
             }
         }
         if self.lease_duration <= self.renew_deadline {
             let rule = "leaseDuration must be greater than renewDeadline";
-            read.refuse("leader-elect-lease-duration", rule);
+            read.record_invalid("leader-elect-lease-duration", rule);
         }
         if self.renew_deadline <= self.retry_period.mul_f64(1.2) {
             let rule = "renewDeadline must be greater than retryPeriod*JitterFactor";
-            read.refuse("leader-elect-renew-deadline", rule);
+            read.record_invalid("leader-elect-renew-deadline", rule);
         }
     }
 }

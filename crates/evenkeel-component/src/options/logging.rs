@@ -42,20 +42,23 @@ impl LoggingOptions {
             let value = duration::print(flush);
             let rule =
                 format!("flushFrequency: Invalid value: {value:?}: Must be greater than zero");
-            read.refuse("log-flush-frequency", rule);
+            read.record_invalid("log-flush-frequency", rule);
         }
         let format = match read.text("logging-format").as_str() {
             "text" => Format::Text,
             "json" => Format::Json,
             other => {
                 let rule = format!("format: Invalid value: {other:?}: Unsupported log format");
-                read.refuse("logging-format", rule);
+                read.record_invalid("logging-format", rule);
                 Format::Text
             }
         };
         let by_file = by_file(&read.text("vmodule"));
         if !by_file.is_empty() && format == Format::Json {
-            read.refuse("vmodule", "vmodule: Forbidden: Only supported for text log format");
+            read.record_invalid(
+                "vmodule",
+                "vmodule: Forbidden: Only supported for text log format",
+            );
         }
         let [text, json] = ["text", "json"].map(|kind| streams(read, gates, kind));
         let (split, buffer) = if format == Format::Text { text } else { json };
@@ -76,7 +79,7 @@ fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
         {
             if on {
                 let rule = "Forbidden: Feature LoggingAlphaOptions is disabled";
-                read.refuse(flag, format!("options.{format}.{field}: {rule}"));
+                read.record_invalid(flag, format!("options.{format}.{field}: {rule}"));
             }
         }
     }

@@ -22,11 +22,11 @@ pub struct MetricsOptions {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Manifest {
-    Described {
+    Documented {
         #[serde(rename = "allowListMapping")]
         mapping: BTreeMap<String, String>,
     },
-    Read(BTreeMap<String, String>),
+    Plain(BTreeMap<String, String>),
 }
 
 impl MetricsOptions {
@@ -36,20 +36,20 @@ impl MetricsOptions {
         let version = read.text("show-hidden-metrics-for-version");
         if !version.is_empty() && version != before.to_string() {
             let flag = "show-hidden-metrics-for-version";
-            read.refuse(flag, format!(
+            read.record_invalid(flag, format!(
                 "metrics.showHiddenMetricsForVersion: Invalid value: {version:?}: must be omitted or have the value \
                  '{before}'; only the previous minor version is allowed"
             ));
         }
-        let given = read.map("allow-metric-labels");
-        if !given.is_empty() && read.path("allow-metric-labels-manifest").is_some() {
-            read.refuse(
+        let lists = read.map("allow-metric-labels");
+        if !lists.is_empty() && read.non_empty_text("allow-metric-labels-manifest").is_some() {
+            read.record_invalid(
                 "allow-metric-labels",
                 "metrics: Invalid value: cannot specify both allowListMapping and allowListMappingManifest",
             );
         }
         let mut allowed = manifest(read);
-        allowed.extend(allow_list("allow-metric-labels", "allowListMapping", read, given));
+        allowed.extend(allow_list("allow-metric-labels", "allowListMapping", read, lists));
         Self { show_hidden: !version.is_empty(), disabled: disabled(read), allowed }
     }
 }
@@ -58,7 +58,7 @@ fn disabled(read: &Reader) -> BTreeSet<String> {
     let flag = "disabled-metrics";
     let names = read.list(flag);
     for name in names.iter().filter(|name| !is_name(name, true)) {
-        read.refuse(flag, format!(
+        read.record_invalid(flag, format!(
             "metrics.disabledMetrics: Invalid value: {name:?}: must be fully qualified metric names matching \
              \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got {name:?}"
         ));
@@ -70,10 +70,10 @@ type Allowed = BTreeMap<(String, String), BTreeSet<String>>;
 
 fn manifest(read: &Reader) -> Allowed {
     let flag = "allow-metric-labels-manifest";
-    let Some(path) = read.path(flag) else { return Allowed::new() };
+    let Some(path) = read.non_empty_text(flag) else { return Allowed::new() };
     let invalid = |error: String| {
         let field = "metrics.allowListMappingManifest";
-        read.refuse(flag, format!("{field}: Invalid value: {path:?}: {error}"));
+        read.record_invalid(flag, format!("{field}: Invalid value: {path:?}: {error}"));
     };
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -83,7 +83,7 @@ fn manifest(read: &Reader) -> Allowed {
         }
     };
     match serde_saphyr::from_str::<Manifest>(&text) {
-        Ok(Manifest::Described { mapping } | Manifest::Read(mapping)) => {
+        Ok(Manifest::Documented { mapping } | Manifest::Plain(mapping)) => {
             allow_list(flag, "allowListMappingManifest", read, mapping.into_iter().collect())
         }
         Err(error) => {
@@ -102,7 +102,7 @@ fn allow_list(flag: &str, field: &str, read: &Reader, pairs: Vec<(String, String
                 let values = values.split(',').map(str::to_owned).collect();
                 allowed.insert((metric.to_owned(), label.to_owned()), values);
             }
-            _ => read.refuse(flag, format!(
+            _ => read.record_invalid(flag, format!(
                 "metrics.{field}: Invalid value: {key:?}: must have keys with format `metricName,labelName` where \
                  metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\""
             )),

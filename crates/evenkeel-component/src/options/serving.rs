@@ -79,17 +79,20 @@ impl ServingOptions {
         let port = read.int("secure-port");
         if port > 65535 {
             let rule = "must be between 1 and 65535, inclusive. It cannot be turned off with 0";
-            read.refuse("secure-port", format!("--secure-port {port} {rule}"));
+            read.record_invalid("secure-port", format!("--secure-port {port} {rule}"));
         } else if port < 0 {
             let rule = "must be between 0 and 65535, inclusive. 0 for turning off secure port";
-            read.refuse("secure-port", format!("--secure-port {port} {rule}"));
+            read.record_invalid("secure-port", format!("--secure-port {port} {rule}"));
         }
-        let certificate = match (read.path("tls-cert-file"), read.path("tls-private-key-file")) {
+        let certificate = match (
+            read.non_empty_text("tls-cert-file"),
+            read.non_empty_text("tls-private-key-file"),
+        ) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
                 let rule = "--tls-cert-file and --tls-private-key-file must be given together";
-                read.refuse("tls-cert-file", rule);
+                read.record_invalid("tls-cert-file", rule);
                 None
             }
         };
@@ -98,15 +101,15 @@ impl ServingOptions {
             address: read.ip("bind-address"),
             port: u16::try_from(port).unwrap_or_default(),
             certificate,
-            cert_dir: read.path("cert-dir"),
+            cert_dir: read.non_empty_text("cert-dir"),
             tls: TlsOptions::from_flags(read),
             http2: !read.bool("disable-http2-serving"),
             http2_streams: streams.filter(|streams| *streams > 0),
             share_address: read.bool("permit-address-sharing"),
             share_port: read.bool("permit-port-sharing"),
-            authentication_kubeconfig: read.path("authentication-kubeconfig"),
-            authorization_kubeconfig: read.path("authorization-kubeconfig"),
-            client_ca: read.path("client-ca-file"),
+            authentication_kubeconfig: read.non_empty_text("authentication-kubeconfig"),
+            authorization_kubeconfig: read.non_empty_text("authorization-kubeconfig"),
+            client_ca: read.non_empty_text("client-ca-file"),
             request_header: RequestHeader::from_flags(read, gates),
             skip_lookup: read.bool("authentication-skip-lookup"),
             tolerate_lookup_failure: read.bool("authentication-tolerate-lookup-failure"),
@@ -123,12 +126,12 @@ impl RequestHeader {
         let list = |flag: &str| {
             let list = read.list(flag);
             if list.iter().any(|item| item.trim().is_empty()) {
-                read.refuse(flag, format!("empty value in {flag:?}"));
+                read.record_invalid(flag, format!("empty value in {flag:?}"));
             }
             list
         };
         let header = Self {
-            client_ca: read.path("requestheader-client-ca-file"),
+            client_ca: read.non_empty_text("requestheader-client-ca-file"),
             username: list("requestheader-username-headers"),
             group: list("requestheader-group-headers"),
             extra_prefix: list("requestheader-extra-headers-prefix"),
@@ -138,9 +141,9 @@ impl RequestHeader {
         let uid = "requestheader-uid-headers";
         let standard = header.uid.iter().any(|name| name.eq_ignore_ascii_case("X-Remote-Uid"));
         if !header.uid.is_empty() && !gates.enabled("RemoteRequestHeaderUID") {
-            read.refuse(uid, "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled");
+            read.record_invalid(uid, "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled");
         } else if !header.uid.is_empty() && !standard {
-            read.refuse(
+            read.record_invalid(
                 uid,
                 "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
             );

@@ -77,7 +77,7 @@ impl TlsOptions {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::Tls12,
             "VersionTLS13" => TlsVersion::Tls13,
             other => {
-                read.refuse("tls-min-version", format!("unknown tls version {other:?}"));
+                read.record_invalid("tls-min-version", format!("unknown tls version {other:?}"));
                 TlsVersion::default()
             }
         };
@@ -107,7 +107,7 @@ fn known(read: &Reader, cipher: &str) -> Option<&'static str> {
     let known = PREFERRED.iter().chain(&INSECURE).find(|known| **known == cipher).copied();
     if known.is_none() {
         let rule = format!("Cipher suite {cipher} not supported or doesn't exist");
-        read.refuse("tls-cipher-suites", rule);
+        read.record_invalid("tls-cipher-suites", rule);
     }
     known
 }

@@ -146,12 +146,12 @@ fn is_proxy(
 
 /// Returns the user in the front proxy's headers.
 fn user_from_headers(header_names: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
-    let given = |name: &String| {
+    let first_value = |name: &String| {
         let value = text(headers.get(name)?)?;
         (!value.is_empty()).then(|| value.to_owned())
     };
-    let name = header_names.username.iter().find_map(given)?;
-    let uid = header_names.uid.iter().find_map(given).unwrap_or_default();
+    let name = header_names.username.iter().find_map(first_value)?;
+    let uid = header_names.uid.iter().find_map(first_value).unwrap_or_default();
     let groups = header_names.group.iter().flat_map(|name| headers.get_all(name));
     let groups = groups.filter_map(text).filter(|value| !value.is_empty());
     let groups = groups.map(str::to_owned).collect();

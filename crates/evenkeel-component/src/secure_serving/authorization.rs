@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_denials_are_told_apart_from_no_opinion() {
+    fn explicit_denial_differs_from_no_opinion() {
         let of = |allowed, denied| {
             AuthorizationResult::from(Access { allowed, denied, reason: "why".to_owned() })
         };

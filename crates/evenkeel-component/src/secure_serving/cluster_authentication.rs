@@ -63,7 +63,7 @@ impl ClusterAuthentication {
 
     /// Counts syncs in these metrics of queues.
     #[must_use]
-    pub fn counting(self, queues: &queue::Metrics) -> Self {
+    pub fn with_metrics(self, queues: &queue::Metrics) -> Self {
         Self { queues: Some(queues.clone()), ..self }
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let (registry, tasks, trust) = (Registry::new(), Tasks::new(), Trust::default());
         let lookup = ClusterAuthentication::new(script.client(&clock), clock.clone(), BOTH)
-            .counting(&queue::Metrics::register(&registry));
+            .with_metrics(&queue::Metrics::register(&registry));
         lookup.follow(&trust, &tasks);
         clock.sleep(std::time::Duration::from_secs(1)).await;
         let now = trust.now();

@@ -73,11 +73,12 @@ impl Guard {
 
     /// Counts authentication attempts and authorization decisions.
     #[must_use]
-    pub fn counting(mut self, metrics: &Metrics) -> Self {
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         let Self { authenticator, authorizer, .. } = &mut self;
-        authenticator.tokens = authenticator.tokens.take().map(|reviews| reviews.counting(metrics));
+        authenticator.tokens =
+            authenticator.tokens.take().map(|reviews| reviews.with_metrics(metrics));
         authenticator.metrics = Some(metrics.clone());
-        authorizer.reviews = authorizer.reviews.take().map(|reviews| reviews.counting(metrics));
+        authorizer.reviews = authorizer.reviews.take().map(|reviews| reviews.with_metrics(metrics));
         self.metrics = Some(metrics.clone());
         self
     }

@@ -113,7 +113,7 @@ impl ReviewClient {
         }
     }
 
-    pub(super) fn counting(mut self, metrics: &Metrics) -> Self {
+    pub(super) fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self
     }

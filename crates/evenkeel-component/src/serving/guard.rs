@@ -16,29 +16,29 @@ use evenkeel_runtime::{
 /// the API server.
 const RATE: (f32, u32) = (200.0, 400);
 
-/// Guard, and the parts that keep it current.
-pub(super) struct Guarded {
+/// Authentication and authorization of the secure port, and the controllers that reload their CAs and credentials.
+pub(super) struct AuthStack {
     pub(super) guard: Guard,
-    /// Follows the ConfigMap with the CAs.
-    pub(super) lookup: Option<ClusterAuthentication>,
-    /// Follow the files of the kubeconfigs for reviews.
-    pub(super) reloads: Vec<ConfigReloader>,
+    /// Reads the CAs from the ConfigMap `extension-apiserver-authentication`, and follows its changes.
+    pub(super) ca_controller: Option<ClusterAuthentication>,
+    /// Reload `--authentication-kubeconfig` and `--authorization-kubeconfig` after changes.
+    pub(super) kubeconfig_reloaders: Vec<ConfigReloader>,
 }
 
-/// Creates the guard from the options.
-pub(super) async fn of(
+/// Builds the guard from the options.
+pub(super) async fn build(
     manager: &Manager,
     program: &str,
     options: &ServingOptions,
     trust: &Trust,
     clock: &Clock,
-) -> Result<Guarded> {
-    let open = AlwaysAllowPaths::new(&options.always_allow)
+) -> Result<AuthStack> {
+    let always_allowed = AlwaysAllowPaths::new(&options.always_allow)
         .context("--authorization-always-allow-paths")?;
-    let mut reloads = Vec::new();
+    let mut kubeconfig_reloaders = Vec::new();
     let mut connect = async |kubeconfig: Option<&str>| {
-        let (client, reload) = connect(program, kubeconfig, clock).await?;
-        reloads.extend(reload);
+        let (client, reloader) = connect(program, kubeconfig, clock).await?;
+        kubeconfig_reloaders.extend(reloader);
         Ok::<_, anyhow::Error>(client)
     };
     let authentication = connect(options.authentication_kubeconfig.as_deref())
@@ -55,23 +55,27 @@ pub(super) async fn of(
             "No --authorization-kubeconfig: only open paths and system:masters are authorized"
         );
     }
-    let lookup = lookup(options, authentication.as_ref(), trust, clock).await?;
-    let lookup = lookup.map(|lookup| lookup.counting(&manager.env().metrics.queues));
-    let times = ReviewCacheTtls {
+    let ca_controller = ca_controller(options, authentication.as_ref(), trust, clock)
+        .await?
+        .map(|controller| controller.with_metrics(&manager.env().metrics.queues));
+    let ttls = ReviewCacheTtls {
         token: options.token_ttl,
         granted: options.granted_ttl,
         denied: options.denied_ttl,
     };
     let reviews = |client: Option<Client>| {
-        client.map(|client| ReviewClient::new(client, clock.clone(), times))
+        client.map(|client| ReviewClient::new(client, clock.clone(), ttls))
     };
     let (authentication, authorization) = (reviews(authentication), reviews(authorization));
-    let guard = Guard::new(open, trust.clone(), authentication, authorization, clock.clone())
-        .counting(&secure_serving::Metrics::register(manager.registry()));
-    Ok(Guarded { guard, lookup, reloads })
+    let guard =
+        Guard::new(always_allowed, trust.clone(), authentication, authorization, clock.clone())
+            .with_metrics(&secure_serving::Metrics::register(manager.registry()));
+    Ok(AuthStack { guard, ca_controller, kubeconfig_reloaders })
 }
 
-async fn lookup(
+/// Returns the controller of the CAs, after a first read. Returns `None` if flags set all CAs, the lookup is
+/// disabled, or there is no client.
+async fn ca_controller(
     options: &ServingOptions,
     client: Option<&Client>,
     trust: &Trust,
@@ -88,12 +92,12 @@ async fn lookup(
         );
         return Ok(None);
     };
-    let lookup = ClusterAuthentication::new(
+    let controller = ClusterAuthentication::new(
         client.clone(),
         clock.clone(),
         ClientCaSources { clients, proxies },
     );
-    match lookup.once(trust).await {
+    match controller.once(trust).await {
         Ok(()) => {}
         // As upstream, only a failure to read the front proxy's settings is fatal.
         Err(error) if options.tolerate_lookup_failure || !proxies => {
@@ -108,7 +112,7 @@ async fn lookup(
             return Err(anyhow::Error::from(error).context(hint));
         }
     }
-    Ok(Some(lookup))
+    Ok(Some(controller))
 }
 
 /// Returns a client for a kubeconfig, and the reloader of its files. Without a kubeconfig, returns the client
@@ -128,11 +132,11 @@ async fn connect(
     if kubeconfig.is_none() {
         return Ok((client::connect_in_pod(&options, clock.clone())?, None));
     }
-    let mut reload = ConfigReloader::new(options, clock.clone());
-    let client = Client::builder(reload.transport(|_| {}).await?, clock.clone())
+    let mut reloader = ConfigReloader::new(options, clock.clone());
+    let client = Client::builder(reloader.transport(|_| {}).await?, clock.clone())
         .qps(RATE.0)
         .burst(RATE.1)
         .user_agent(program)
         .build();
-    Ok((Some(client), Some(reload)))
+    Ok((Some(client), Some(reloader)))
 }

@@ -1,4 +1,5 @@
-//! Secure port of a program: options, TLS, authentication, authorization, pages.
+//! Secure serving of a component: TLS, delegated authentication and authorization, health checks, and debug endpoints
+//! (`/configz`, `/flagz`, `/statusz`, `/debug/pprof`).
 
 mod guard;
 mod health;
@@ -9,7 +10,7 @@ mod zpages;
 
 pub use health::{Checks, leader_election, supervised_tasks};
 pub use pages::Pages;
-pub use zpages::Described;
+pub use zpages::ComponentInfo;
 
 use crate::options::ServingOptions;
 use crate::secure_serving::{self, Routes, ServerOptions, Trust};
@@ -22,11 +23,13 @@ use evenkeel_runtime::{
 use std::{net::SocketAddr, sync::Arc};
 
 /// Adds the secure port to a manager, with `routes`, the program's `pages` and its health `checks`. Returns its
-/// address. The port is bound at once, so that a port in use is reported at the start. Standbys serve it too.
+/// address. The port is bound at once, so that a port in use is reported at the start. It serves before this instance
+/// becomes the leader.
 ///
 /// # Errors
 /// Fails if a certificate or a kubeconfig cannot be read, or the port cannot be bound. Also fails if the ConfigMap
-/// with the CAs cannot be read, unless the options tolerate that.
+/// `extension-apiserver-authentication` cannot be read or is invalid, `--requestheader-client-ca-file` is not set, and
+/// `--authentication-tolerate-lookup-failure` is false.
 pub async fn add(
     manager: &Manager,
     program: &str,
@@ -38,27 +41,28 @@ pub async fn add(
 ) -> Result<SocketAddr> {
     let trust = Trust::default();
     let queues = &manager.env().metrics.queues;
-    let tls = Arc::new(tls::tls(program, options, &trust)?.counting(queues));
-    let guard::Guarded { guard, lookup, reloads } =
-        guard::of(manager, program, options, &trust, clock).await?;
+    let tls = Arc::new(tls::tls(program, options, &trust)?.with_metrics(queues));
+    let guard::AuthStack { guard, ca_controller, kubeconfig_reloaders } =
+        guard::build(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(checks.add_to(routes), program);
     let address = SocketAddr::new(options.address, options.port);
     let listener = secure_serving::listen(address, options.share_address, options.share_port)
         .with_context(|| format!("failed to listen on {address}"))?;
     let address = listener.local_addr()?;
     tracing::info!(%address, "Serving securely");
-    let streams = ServerOptions { http2_streams: options.http2_streams.unwrap_or_default() };
+    let server_options = ServerOptions { http2_streams: options.http2_streams.unwrap_or_default() };
     let clock = clock.clone();
     manager.add(RunnableGroup::HttpServers, "secure port", move |running| async move {
         let tasks = Tasks::under(running.token());
-        if let Some(lookup) = &lookup {
-            lookup.follow(&trust, &tasks);
+        if let Some(ca_controller) = &ca_controller {
+            ca_controller.follow(&trust, &tasks);
         }
-        for reload in reloads {
-            tasks.spawn_until_cancelled("credentials for reviews", reload.run());
+        for reloader in kubeconfig_reloaders {
+            tasks.spawn_until_cancelled("credentials for reviews", reloader.run());
         }
         running.ready();
-        secure_serving::serve(listener, tls, routes, guard, streams, clock, running.token()).await;
+        secure_serving::serve(listener, tls, routes, guard, server_options, clock, running.token())
+            .await;
         tasks.join().await;
         Ok(())
     });

@@ -2,7 +2,7 @@
 
 use super::{
     pprof,
-    zpages::{self, Described, Structured, flagz, statusz},
+    zpages::{self, ComponentInfo, Structured, flagz, statusz},
 };
 use crate::secure_serving::{Routes, answer, plain};
 use bytes::Bytes;
@@ -15,8 +15,8 @@ pub(super) type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// Content of the pages about the program.
 pub struct Pages {
-    /// Program and its versions.
-    pub described: Described,
+    /// Versions and start time of the program, for `/statusz`.
+    pub component: ComponentInfo,
     /// Content of `/configz`: configuration by API group.
     pub configz: serde_json::Value,
     /// Value of every flag. `None` disables `/flagz` (`ComponentFlagz` is off).
@@ -50,7 +50,7 @@ impl Pages {
             routes = routes.get("/flagz", move |request| zpages::answer(&page, request));
         }
         if self.statusz {
-            let mut page = statusz(program, self.described);
+            let mut page = statusz(program, self.component);
             page.paths = routes.listed();
             let page: Arc<dyn Structured> = Arc::new(page);
             routes = routes.get("/statusz", move |request| zpages::answer(&*page, request));
@@ -93,20 +93,20 @@ fn change(request: &Request<Bytes>, set: &SetVerbosity) -> Response<Bytes> {
     if request.method() != Method::PUT {
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
     }
-    let given = String::from_utf8_lossy(request.body());
+    let body = String::from_utf8_lossy(request.body());
     // Like Go's parser, accept only digits.
-    let number = given.bytes().all(|byte| byte.is_ascii_digit()).then(|| given.parse::<u32>());
+    let number = body.bytes().all(|byte| byte.is_ascii_digit()).then(|| body.parse::<u32>());
     match number {
         Some(Ok(verbosity)) => {
             set(verbosity);
-            text(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {given}"))
+            text(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {body}"))
         }
         Some(Err(error)) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
-            let why = format!("strconv.ParseUint: parsing {given:?}: value out of range");
+            let why = format!("strconv.ParseUint: parsing {body:?}: value out of range");
             text(StatusCode::BAD_REQUEST, &why)
         }
         _ => {
-            let why = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
+            let why = format!("strconv.ParseUint: parsing {body:?}: invalid syntax");
             text(StatusCode::BAD_REQUEST, &why)
         }
     }

@@ -29,9 +29,9 @@ pub(super) trait Structured: Send + Sync {
     fn fields(&self) -> Vec<(&'static str, Value)>;
 }
 
-/// Program and its versions.
+/// Versions and start time of the program, for `/statusz`.
 #[derive(Debug, Clone)]
-pub struct Described {
+pub struct ComponentInfo {
     /// Release whose behaviour the program has, such as `1.37.1`.
     pub version: String,
     /// Release that the program emulates, such as `1.37`.
@@ -71,17 +71,17 @@ impl Structured for Flagz {
 
 pub(super) struct Statusz {
     program: String,
-    described: Described,
+    component: ComponentInfo,
     pub(super) paths: Vec<String>,
 }
 
-pub(super) fn statusz(program: &str, described: Described) -> Statusz {
-    Statusz { program: program.to_owned(), described, paths: Vec::new() }
+pub(super) fn statusz(program: &str, component: ComponentInfo) -> Statusz {
+    Statusz { program: program.to_owned(), component, paths: Vec::new() }
 }
 
 impl Statusz {
     fn uptime_seconds(&self) -> i64 {
-        let Described { started, clock, .. } = &self.described;
+        let ComponentInfo { started, clock, .. } = &self.component;
         clock.now().duration_since(*started).as_secs().max(0)
     }
 }
@@ -96,7 +96,7 @@ impl Structured for Statusz {
     }
 
     fn text(&self) -> String {
-        let Described { version, emulated, started, .. } = &self.described;
+        let ComponentInfo { version, emulated, started, .. } = &self.component;
         let (uptime_seconds, started) =
             (self.uptime_seconds(), started.strftime("%a %b %e %H:%M:%S UTC %Y"));
         let (hours, minutes, seconds) =
@@ -109,7 +109,7 @@ impl Structured for Statusz {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let Described { version, emulated, started, .. } = &self.described;
+        let ComponentInfo { version, emulated, started, .. } = &self.component;
         vec![
             ("startTime", json!(evenkeel_api::time::seconds(*started))),
             ("uptimeSeconds", json!(self.uptime_seconds())),
@@ -227,13 +227,13 @@ mod tests {
 
     fn page() -> Statusz {
         let started: Timestamp = "2026-11-01T12:41:21.5Z".parse().unwrap();
-        let described = Described {
+        let component = ComponentInfo {
             version: "1.37.1".to_owned(),
             emulated: "1.37".to_owned(),
             started,
             clock: Clock::starting_at("2026-11-01T13:43:25Z".parse().unwrap()),
         };
-        let mut page = statusz("kube-controller-manager", described);
+        let mut page = statusz("kube-controller-manager", component);
         page.paths = vec!["/configz".to_owned(), "/metrics".to_owned()];
         page
     }

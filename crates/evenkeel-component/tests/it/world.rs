@@ -6,7 +6,7 @@ use evenkeel_apiserver::{Server, User};
 use evenkeel_component::secure_serving::Routes;
 use evenkeel_component::{
     options::{RequestHeader, ServingOptions, TlsOptions},
-    serving::{self, Checks, Described, Pages},
+    serving::{self, Checks, ComponentInfo, Pages},
 };
 use evenkeel_runtime::{client::Client, clock::Clock, manager::Manager, tasks::Tasks};
 use http::{Method, Request};
@@ -196,7 +196,7 @@ impl World {
             .build()
             .unwrap();
         let pages = Pages {
-            described: Described {
+            component: ComponentInfo {
                 version: "1.37.1".to_owned(),
                 emulated: "1.37".to_owned(),
                 started: clock.now(),

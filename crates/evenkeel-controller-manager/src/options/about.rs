@@ -25,5 +25,5 @@ pub fn command_line() -> CommandLine {
 /// # Errors
 /// Returns the exit code if the program must not run, after `--help` for instance.
 pub fn from_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Options, ExitCode> {
-    Options::check(command_line().read(arguments)?).map_err(command_line::refused)
+    Options::check(command_line().read(arguments)?).map_err(command_line::report_invalid_flags)
 }

@@ -62,7 +62,7 @@ impl Choice {
             }
         }
         if !unknown.is_empty() {
-            read.refuse("controllers", unknown.join(", "));
+            read.record_invalid("controllers", unknown.join(", "));
         }
         choice
     }

@@ -21,12 +21,12 @@ pub fn configz(options: &Options) -> Value {
         }
     };
     for (pointer, flag) in PLACES.lines().skip(1).filter_map(|line| line.split_once('\t')) {
-        if let Some(value) = options.given.value(flag) {
+        if let Some(value) = options.parsed_flags.value(flag) {
             set(pointer, encode(value));
         }
     }
     set("/Generic/Controllers", json!(options.choice.items));
-    let ranges = options.given.text("service-cluster-ip-range").unwrap_or_default();
+    let ranges = options.parsed_flags.text("service-cluster-ip-range").unwrap_or_default();
     let (first, second) = ranges.split_once(',').unwrap_or((&ranges, ""));
     set("/NodeIPAMController/ServiceCIDR", json!(first));
     set("/NodeIPAMController/SecondaryServiceCIDR", json!(second));

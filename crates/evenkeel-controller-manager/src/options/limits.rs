@@ -45,26 +45,29 @@ const SIGNERS: [(&str, &str); 4] = [
 
 /// Rejects values that are out of bounds. A flag that only this check reads still counts as unread.
 pub(super) fn check(read: &Reader) {
-    let int = |flag: &str| match read.given().value(flag) {
+    let int = |flag: &str| match read.parsed().value(flag) {
         Some(Value::Int(value)) => value,
         _ => 0,
     };
     for flag in WORKERS {
         let value = int(flag);
         if value < 1 {
-            read.refuse(flag, format!("{flag} must be greater than 0, but got {value}"));
+            read.record_invalid(flag, format!("{flag} must be greater than 0, but got {value}"));
         }
     }
     let flag = "concurrent-device-taint-eviction-syncs";
     if int(flag) < 1 {
-        read.refuse(flag, format!("{flag} must be greater than zero, got {}", int(flag)));
+        read.record_invalid(flag, format!("{flag} must be greater than zero, got {}", int(flag)));
     }
     for (flag, most) in RANGES {
         let value = int(flag);
         if value < 1 {
-            read.refuse(flag, format!("{flag} must not be less than 1, but got {value}"));
+            read.record_invalid(flag, format!("{flag} must not be less than 1, but got {value}"));
         } else if value > most {
-            read.refuse(flag, format!("{flag} must not be more than {most}, but got {value}"));
+            read.record_invalid(
+                flag,
+                format!("{flag} must not be more than {most}, but got {value}"),
+            );
         }
     }
     periods(read);
@@ -75,22 +78,25 @@ pub(super) fn check(read: &Reader) {
 /// Checks the period of the attach-detach controller's reconciler: at least one second.
 fn periods(read: &Reader) {
     let flag = "attach-detach-reconcile-sync-period";
-    let value = read.given().value(flag);
+    let value = read.parsed().value(flag);
     if let Some(Value::Duration(period)) = value
         && period < Duration::from_secs(1)
     {
-        let given = duration::print(period);
-        read.refuse(flag, format!("{flag} must be greater than one second, but got {given}"));
+        let printed = duration::print(period);
+        read.record_invalid(
+            flag,
+            format!("{flag} must be greater than one second, but got {printed}"),
+        );
     }
 }
 
 /// Checks that each signer has both files or neither, and that only the common signer or signers of their own are set.
 fn signers(read: &Reader) {
-    let given = |flag: &str| !text(read, flag).is_empty();
+    let is_set = |flag: &str| !text(read, flag).is_empty();
     let mut special = false;
     for (name, flag) in SIGNERS {
         let (certificate, key) = (format!("{flag}-cert-file"), format!("{flag}-key-file"));
-        let rule = match (given(&certificate), given(&key)) {
+        let rule = match (is_set(&certificate), is_set(&key)) {
             (false, false) => continue,
             (true, true) => None,
             (false, true) => Some("cannot specify key without cert"),
@@ -98,13 +104,13 @@ fn signers(read: &Reader) {
         };
         special = true;
         if let Some(rule) = rule {
-            read.refuse(&certificate, format!("{name:?}: {rule}"));
+            read.record_invalid(&certificate, format!("{name:?}: {rule}"));
         }
     }
     let (certificate, key) = ("cluster-signing-cert-file", "cluster-signing-key-file");
-    if special && (given(certificate) || given(key)) {
+    if special && (is_set(certificate) || is_set(key)) {
         let rule = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
-        read.refuse(certificate, rule);
+        read.record_invalid(certificate, rule);
     }
 }
 
@@ -112,7 +118,7 @@ fn signers(read: &Reader) {
 fn cloud(read: &Reader) {
     let cloud = text(read, "cloud-provider");
     if !matches!(cloud.as_str(), "" | "external") {
-        read.refuse("cloud-provider", format!(
+        read.record_invalid("cloud-provider", format!(
             "cloud provider {cloud:?} was specified, but built-in cloud providers are disabled. \
              Please set --cloud-provider=external and migrate to an external cloud provider"
         ));
@@ -120,17 +126,17 @@ fn cloud(read: &Reader) {
     let allocator = text(read, "cidr-allocator-type");
     if !matches!(allocator.as_str(), "" | "RangeAllocator") {
         let rule = "built-in cloud providers are disabled. The ipam";
-        read.refuse("cidr-allocator-type", format!("{rule} {allocator} is not available"));
+        read.record_invalid("cidr-allocator-type", format!("{rule} {allocator} is not available"));
     }
     let flag = "service-cluster-ip-range";
     if text(read, flag).split(',').count() > 2 {
-        read.refuse(flag, format!("--{flag} can not contain more than two entries"));
+        read.record_invalid(flag, format!("--{flag} can not contain more than two entries"));
     }
 }
 
 /// Returns the value of a text flag; empty if it has none.
 fn text(read: &Reader, flag: &str) -> String {
-    match read.given().value(flag) {
+    match read.parsed().value(flag) {
         Some(Value::Text(text)) => text,
         _ => String::new(),
     }

@@ -12,7 +12,7 @@ pub use configz::configz;
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, ParsedFlags, Problems, Reader},
+    flags::{Flags, InvalidFlags, ParsedFlags, Reader},
     migration::Migration,
     options::{
         ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
@@ -67,7 +67,7 @@ pub struct Options {
     /// Warnings to log at the start.
     pub warnings: Vec<String>,
     /// The parsed command line, for `/flagz`.
-    pub(crate) given: ParsedFlags,
+    pub(crate) parsed_flags: ParsedFlags,
 }
 
 impl Options {
@@ -75,14 +75,14 @@ impl Options {
     ///
     /// # Errors
     /// Returns the errors of all invalid values.
-    pub fn check(given: ParsedFlags) -> Result<Self, Problems> {
-        let read = Reader::new(given);
+    pub fn check(parsed: ParsedFlags) -> Result<Self, InvalidFlags> {
+        let read = Reader::new(parsed);
         let (gates, mut warnings) = FeatureGates::resolve(
             &read.list("emulated-version"),
             &read.list("min-compatibility-version"),
             &read.map("feature-gates"),
         )
-        .settle(&read);
+        .record_errors(&read);
         let choice = Choice::from_flags(&read);
         limits::check(&read);
         let serving = ServingOptions::from_flags(&read, &gates);
@@ -101,15 +101,17 @@ impl Options {
             metrics: MetricsOptions::from_flags(&read),
             plan: read.bool("plan"),
             profiling: read.bool("profiling"),
-            root_ca: read.path("root-ca-file"),
+            root_ca: read.non_empty_text("root-ca-file"),
             serving,
             shutdown_timeout: read.duration("controller-shutdown-timeout"),
             start_interval: read.duration("controller-start-interval"),
             warnings,
             gates,
-            given: read.given().clone(),
+            parsed_flags: read.parsed().clone(),
         };
-        options.warnings.extend(command_line::warnings(&options.given, &read.unread()));
+        options
+            .warnings
+            .extend(command_line::warnings(&options.parsed_flags, &read.unimplemented_flags()));
         read.done()?;
         Ok(options)
     }
@@ -146,8 +148,8 @@ impl controllers::Flags for Source<'_> {
     fn enabled(&self, gate: &str) -> bool {
         self.gates.enabled(gate)
     }
-    fn refuse(&self, flag: &str, problem: String) {
-        self.read.refuse(flag, problem);
+    fn record_invalid(&self, flag: &str, message: String) {
+        self.read.record_invalid(flag, message);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(parsed) => Options::check(parsed).map_err(|invalid| invalid.to_string()),
         other => Err(format!("{other:?}")),
     }
 }
@@ -28,9 +28,9 @@ fn defaults_equal_upstreams() {
 
 #[test]
 fn every_default_is_printed_as_recorded() {
-    let Ok(Invocation::Run(given)) = flags().parse(NAME, []) else { panic!("nothing is given") };
+    let Ok(Invocation::Run(parsed)) = flags().parse(NAME, []) else { panic!("no flag is set") };
     for flag in flags().iter() {
-        let printed = given.text(flag.name).unwrap_or_default();
+        let printed = parsed.text(flag.name).unwrap_or_default();
         let default = flag.default.trim_matches('"');
         let empty = matches!(printed.as_str(), "" | "false" | "0" | "0s" | "[]");
         assert!(printed == default || (default.is_empty() && empty), "{}: {printed}", flag.name);
@@ -274,7 +274,7 @@ fn flagz_equals_upstreams_by_default() {
         .filter_map(|line| line.split_once('\t'))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let mut ours = command_line::flagz(&options.given);
+    let mut ours = command_line::flagz(&options.parsed_flags);
     ours.retain(|name, _| !OURS.iter().any(|(own, _)| own == name));
     assert_eq!(ours, recorded);
 }
@@ -306,7 +306,7 @@ fn flag_values_are_printed_as_upstream_prints_them() {
     ] {
         let name = given.trim_start_matches('-').split('=').next().unwrap_or_default();
         let options = options(&[given]).unwrap_or_else(|error| panic!("{given}: {error}"));
-        let values = command_line::flagz(&options.given);
+        let values = command_line::flagz(&options.parsed_flags);
         assert_eq!(values.get(name).map(String::as_str), Some(printed), "{given}");
     }
 }
@@ -319,8 +319,8 @@ fn the_program_starts_with_each_gate_that_upstream_starts_with() {
         ["AllAlpha=true,AllBeta=true", "AllAlpha=true,GenericWorkload=true,WorkloadWithJob=false"];
     for gates in each.chain(several.map(str::to_owned)) {
         let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
-        let problems = FeatureGates::resolve(&[], &[], &pairs).problems;
+        let errors = FeatureGates::resolve(&[], &[], &pairs).errors;
         let started = options(&[&format!("--feature-gates={gates}")]);
-        assert_eq!(started.is_ok(), problems.is_empty(), "{gates}: {problems:?}");
+        assert_eq!(started.is_ok(), errors.is_empty(), "{gates}: {errors:?}");
     }
 }

@@ -1,13 +1,13 @@
-//! Subresource `scale` of built-in and custom kinds: its wire form, and the steps that find the kind by discovery.
+//! Client of the `scale` subresource of any kind: maps the kind by discovery, reads and updates the scale.
 //! Upstream: `client-go/scale`.
 
 mod read;
 
-pub(crate) use read::{get, resource, resources, update};
+pub(crate) use read::{get, resource_for_version, resources_in_group, update};
 
 use evenkeel_api::Text;
 use evenkeel_runtime::plan::Failure;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 /// Scale of an object.
@@ -23,13 +23,13 @@ pub(crate) struct Scale {
     pub(crate) replicas: i32,
     /// Observed replicas, `status.replicas` of the scale.
     pub(crate) current: i32,
-    /// `status.selector` as a query string; empty without one.
+    /// `status.selector`: a label selector in string form. Empty if absent or not a string.
     pub(crate) selector: Text,
 }
 
-/// Error in reading a scale.
+/// Failure to find the scaled kind.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ScaleError {
+pub(crate) enum KindLookupError {
     /// Discovery has no such kind in the group.
     #[error("no matches for kind {kind:?} in {place}")]
     NoKind {
@@ -38,9 +38,9 @@ pub(crate) enum ScaleError {
         /// The searched group or version: `group "apps"` or `version "apps/v1"`.
         place: String,
     },
-    /// The API server's error.
+    /// The discovery request failed.
     #[error("{}", .0.message)]
-    Refused(#[source] Failure),
+    Discovery(#[source] Failure),
 }
 
 /// Encodes a scale with `replicas` as desired replicas, and the resource version of `scale` as precondition.
@@ -57,7 +57,7 @@ fn body(namespace: &str, scale: &Scale, replicas: i32) -> String {
     body.to_string()
 }
 
-/// Decodes a scale of `autoscaling/v1`; missing fields get defaults.
+/// Decodes a scale of `autoscaling/v1`. As in Go, absent fields and `null` keep their defaults.
 fn decode(body: &[u8]) -> Result<Scale, serde_json::Error> {
     serde_json::from_slice::<Wire>(body).map(Scale::from)
 }
@@ -66,31 +66,45 @@ fn decode(body: &[u8]) -> Result<Scale, serde_json::Error> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Wire {
+    #[serde(deserialize_with = "null_as_default")]
     metadata: WireMeta,
-    spec: WireReplicas,
+    #[serde(deserialize_with = "null_as_default")]
+    spec: WireSpec,
+    #[serde(deserialize_with = "null_as_default")]
     status: WireStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireMeta {
+    #[serde(deserialize_with = "null_as_default")]
     uid: Text,
+    #[serde(deserialize_with = "null_as_default")]
     name: Text,
+    #[serde(deserialize_with = "null_as_default")]
     resource_version: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct WireReplicas {
+struct WireSpec {
+    #[serde(deserialize_with = "null_as_default")]
     replicas: i32,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireStatus {
+    #[serde(deserialize_with = "null_as_default")]
     replicas: i32,
-    /// A string in `autoscaling/v1`; a map in versions of older groups.
+    /// `extensions/v1beta1` has a map here; it is read as an empty selector.
     selector: Value,
+}
+
+fn null_as_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl From<Wire> for Scale {
@@ -118,5 +132,21 @@ mod tests {
         assert_eq!((scale.replicas, scale.current, &*scale.selector), (3, 2, "app=web"));
         let bare: Scale = decode(br#"{"spec":{}}"#).unwrap();
         assert_eq!(bare, Scale::default());
+    }
+
+    #[test]
+    fn null_fields_of_a_scale_are_defaults() {
+        let null: Scale = decode(br#"{"metadata":null,"spec":null,"status":null}"#).unwrap();
+        assert_eq!(null, Scale::default());
+        let text = br#"{"metadata":{"name":null,"uid":"u","resourceVersion":null},
+            "spec":{"replicas":null},"status":{"replicas":2,"selector":null}}"#;
+        let scale: Scale = decode(text).unwrap();
+        assert_eq!(scale, Scale { uid: "u".into(), current: 2, ..Scale::default() });
+    }
+
+    #[test]
+    fn map_selector_is_read_as_empty() {
+        let scale = decode(br#"{"status":{"selector":{"app":"web"}}}"#).unwrap();
+        assert_eq!(&*scale.selector, "");
     }
 }

@@ -1,6 +1,6 @@
 //! Steps that read and write scales and discover the scaled kind. Upstream: `client-go/scale`.
 
-use super::{Scale, ScaleError, body, decode};
+use super::{KindLookupError, Scale, body, decode};
 use crate::answers::words;
 use evenkeel_api::Kind;
 use evenkeel_runtime::{
@@ -19,15 +19,15 @@ const MAX_AGE_WITHOUT_KIND: Duration = Duration::from_secs(5);
 type Step<T, E> = Result<Result<T, E>, Plan>;
 
 /// Finds the resource of a kind in one version of its group.
-pub(crate) fn resource(
+pub(crate) fn resource_for_version(
     api_version: &str,
     kind: &str,
     steps: &mut Steps<'_>,
-) -> Step<Resource, ScaleError> {
+) -> Step<Resource, KindLookupError> {
     let of_kind = |found: &ServerResources| found.of_kind(api_version, kind).cloned();
     let found = lookup(of_kind, steps)?;
     Ok(found.and_then(|found| {
-        found.ok_or_else(|| ScaleError::NoKind {
+        found.ok_or_else(|| KindLookupError::NoKind {
             kind: kind.to_owned(),
             place: format!("version {api_version:?}"),
         })
@@ -35,11 +35,11 @@ pub(crate) fn resource(
 }
 
 /// Finds the resources of a kind in its group, each in the preferred version.
-pub(crate) fn resources(
+pub(crate) fn resources_in_group(
     group: &str,
     kind: &str,
     steps: &mut Steps<'_>,
-) -> Step<Vec<Resource>, ScaleError> {
+) -> Step<Vec<Resource>, KindLookupError> {
     let of_kind = |found: &ServerResources| {
         let fits = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
         let all: Vec<Resource> = found.preferred().filter(fits).cloned().collect();
@@ -47,7 +47,7 @@ pub(crate) fn resources(
     };
     let found = lookup(of_kind, steps)?;
     Ok(found.and_then(|found| {
-        found.ok_or_else(|| ScaleError::NoKind {
+        found.ok_or_else(|| KindLookupError::NoKind {
             kind: kind.to_owned(),
             place: format!("group {group:?}"),
         })
@@ -58,11 +58,11 @@ pub(crate) fn resources(
 fn lookup<T>(
     find: impl Fn(&ServerResources) -> Option<T>,
     steps: &mut Steps<'_>,
-) -> Step<Option<T>, ScaleError> {
+) -> Step<Option<T>, KindLookupError> {
     for max_age in [MAX_DISCOVERY_AGE, MAX_AGE_WITHOUT_KIND] {
-        let read = steps.one(ignored(LiveRead::resources(max_age)))?;
+        let read = steps.one(with_ignored_error(LiveRead::resources(max_age)))?;
         if let Some(error) = &read.error {
-            return Ok(Err(ScaleError::Refused(error.clone())));
+            return Ok(Err(KindLookupError::Discovery(error.clone())));
         }
         let resources: Option<&Arc<ServerResources>> =
             read.reply.as_ref().and_then(|reply| reply.resources());
@@ -82,7 +82,7 @@ pub(crate) fn get(
     steps: &mut Steps<'_>,
 ) -> Step<Scale, Failure> {
     let path = format!("{}/{name}/scale", kind.path(namespace));
-    let read = steps.one(LiveRead { delay, ..ignored(LiveRead::json(&path)) })?;
+    let read = steps.one(LiveRead { delay, ..with_ignored_error(LiveRead::json(&path)) })?;
     if let Some(error) = &read.error {
         return Ok(Err(Failure { message: words(error, ""), ..error.clone() }));
     }
@@ -113,8 +113,8 @@ pub(crate) fn update(
     })
 }
 
-/// Returns the read with a failure that the decision handles.
-fn ignored(read: LiveRead) -> LiveRead {
+/// Returns the read, with an error that the decision handles.
+fn with_ignored_error(read: LiveRead) -> LiveRead {
     LiveRead { on_error: OnError::Ignore, ..read }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     /// Returns the plural of the found kind, the error, or the maximum age of the discovery to read next.
     fn found(outcomes: Vec<Outcome>) -> Result<Result<String, String>, Duration> {
         let outcomes = Outcomes(outcomes);
-        match resources("apps", "Deployment", &mut Steps::of(&outcomes)) {
+        match resources_in_group("apps", "Deployment", &mut Steps::of(&outcomes)) {
             Ok(Ok(found)) => Ok(Ok(found[0].kind.plural.to_string())),
             Ok(Err(error)) => Ok(Err(error.to_string())),
             Err(step) => match &step.actions[..] {
@@ -180,9 +180,9 @@ mod tests {
     fn failed_read_has_upstreams_message() {
         let kind = deployments().kind;
         let outcomes = Outcomes(vec![failed(404)]);
-        let refused = get(&kind, "ns", "web", Duration::ZERO, &mut Steps::of(&outcomes));
-        let refused = refused.expect("done").expect_err("missing");
-        assert_eq!(refused.code, 404);
-        assert_eq!(refused.message, "the server could not find the requested resource");
+        let read = get(&kind, "ns", "web", Duration::ZERO, &mut Steps::of(&outcomes));
+        let failure = read.expect("done").expect_err("missing");
+        assert_eq!(failure.code, 404);
+        assert_eq!(failure.message, "the server could not find the requested resource");
     }
 }

@@ -17,18 +17,18 @@ pub(crate) trait PluginArgs: Serialize + DeserializeOwned + Default {
 }
 
 /// Sets the defaults of a plugin's arguments. Returns `None` for a plugin whose arguments are not known.
-pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
+pub(super) fn with_defaults(plugin: &str, args: &Value, gates: &FeatureGates) -> Option<Value> {
     Some(match plugin {
-        "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, given, gates),
-        "DynamicResources" => defaulted::<DynamicResourcesArgs>(plugin, given, gates),
-        "InterPodAffinity" => defaulted::<InterPodAffinityArgs>(plugin, given, gates),
-        "NodeAffinity" => defaulted::<NodeAffinityArgs>(plugin, given, gates),
+        "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, args, gates),
+        "DynamicResources" => defaulted::<DynamicResourcesArgs>(plugin, args, gates),
+        "InterPodAffinity" => defaulted::<InterPodAffinityArgs>(plugin, args, gates),
+        "NodeAffinity" => defaulted::<NodeAffinityArgs>(plugin, args, gates),
         "NodeResourcesBalancedAllocation" => {
-            defaulted::<NodeResourcesBalancedAllocationArgs>(plugin, given, gates)
+            defaulted::<NodeResourcesBalancedAllocationArgs>(plugin, args, gates)
         }
-        "NodeResourcesFit" => defaulted::<NodeResourcesFitArgs>(plugin, given, gates),
-        "PodTopologySpread" => defaulted::<PodTopologySpreadArgs>(plugin, given, gates),
-        "VolumeBinding" => defaulted::<VolumeBindingArgs>(plugin, given, gates),
+        "NodeResourcesFit" => defaulted::<NodeResourcesFitArgs>(plugin, args, gates),
+        "PodTopologySpread" => defaulted::<PodTopologySpreadArgs>(plugin, args, gates),
+        "VolumeBinding" => defaulted::<VolumeBindingArgs>(plugin, args, gates),
         _ => return None,
     })
 }
@@ -61,8 +61,8 @@ pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
 }
 
 /// Sets the defaults of arguments, their kind and their version.
-fn defaulted<T: PluginArgs>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
-    let mut args: T = if given.is_null() { T::default() } else { typed(given) };
+fn defaulted<T: PluginArgs>(plugin: &str, args: &Value, gates: &FeatureGates) -> Value {
+    let mut args: T = if args.is_null() { T::default() } else { typed(args) };
     args.set_defaults(gates);
     let mut args = serde_json::to_value(args).unwrap_or_default();
     args["kind"] = format!("{plugin}Args").into();

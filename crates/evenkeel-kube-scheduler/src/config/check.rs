@@ -236,7 +236,11 @@ fn plugin_configs(
 /// Requires the same QueueSort plugin in all profiles, because they share one queue.
 fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
     let set = |profile: &KubeSchedulerProfile| {
-        profile.plugins.as_ref().map(|plugins| plugins.of("queueSort").clone()).unwrap_or_default()
+        profile
+            .plugins
+            .as_ref()
+            .map(|plugins| plugins.at_point("queueSort").clone())
+            .unwrap_or_default()
     };
     let Some(first) = all.first() else {
         return vec![FieldError::required("profiles".to_owned(), "")];

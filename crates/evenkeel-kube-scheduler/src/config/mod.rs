@@ -129,7 +129,7 @@ pub struct Plugins(pub BTreeMap<String, PluginSet>);
 
 impl Plugins {
     /// Returns the plugins of an extension point.
-    pub(crate) fn of(&self, point: &str) -> &PluginSet {
+    pub(crate) fn at_point(&self, point: &str) -> &PluginSet {
         static NONE: PluginSet = PluginSet { enabled: Vec::new(), disabled: Vec::new() };
         self.0.get(point).unwrap_or(&NONE)
     }

@@ -22,7 +22,7 @@ fn a_profiles_lists_override_default_plugins_in_place() {
         "profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}, {name: NodeAffinity, weight: 7}], \
          disabled: [{name: ImageLocality, weight: 3}]}}}]",
     );
-    let plugins = config.profiles[0].plugins.as_ref().unwrap().of("multiPoint");
+    let plugins = config.profiles[0].plugins.as_ref().unwrap().at_point("multiPoint");
     let names: Vec<(&str, i32)> =
         plugins.enabled.iter().map(|plugin| (&*plugin.name, plugin.weight)).collect();
     assert_eq!(names[5], ("NodeAffinity", 7));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Result of a call of an extender.
-type Answer<T> = Result<T, framework::ExtenderError>;
+type CallResult<T> = Result<T, framework::ExtenderError>;
 
 impl framework::Extender for Extender {
     fn name(&self) -> &str {
@@ -35,16 +35,16 @@ impl framework::Extender for Extender {
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> PluginFuture<'a, Answer<ExtenderFiltered>> {
+    ) -> PluginFuture<'a, CallResult<ExtenderFiltered>> {
         Box::pin(async move {
-            let answer = Self::filter(self, &pod.pod, nodes).await?;
+            let filtered = Self::filter(self, &pod.pod, nodes).await?;
             let reasons = |nodes: BTreeMap<String, String>| {
                 nodes.into_iter().map(|(node, reason)| (node.into(), reason)).collect()
             };
             Ok(ExtenderFiltered {
-                feasible: answer.nodes.iter().map(|node| (**node).into()).collect(),
-                failed: reasons(answer.failed),
-                unresolvable: reasons(answer.unresolvable),
+                feasible: filtered.nodes.iter().map(|node| (**node).into()).collect(),
+                failed: reasons(filtered.failed),
+                unresolvable: reasons(filtered.unresolvable),
             })
         })
     }
@@ -57,7 +57,7 @@ impl framework::Extender for Extender {
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> PluginFuture<'a, Answer<Vec<(Box<str>, i64)>>> {
+    ) -> PluginFuture<'a, CallResult<Vec<(Box<str>, i64)>>> {
         Box::pin(async move {
             let scores = self.score(&pod.pod, nodes).await?;
             Ok(scores.into_iter().map(|(node, score)| (node.into(), score)).collect())
@@ -72,15 +72,15 @@ impl framework::Extender for Extender {
         &'a self,
         pod: &'a PodInfo,
         candidates: &'a [framework::Candidate],
-    ) -> PluginFuture<'a, Answer<Vec<MetaVictims>>> {
+    ) -> PluginFuture<'a, CallResult<Vec<MetaVictims>>> {
         Box::pin(async move {
             let victims = candidates.iter().map(|candidate| {
                 let num_pdb_violations =
                     i64::try_from(candidate.num_pdb_violations).unwrap_or(i64::MAX);
                 (Arc::clone(&candidate.node), (candidate.pods.clone(), num_pdb_violations))
             });
-            let answer = Self::preempt(self, &pod.pod, &victims.collect()).await?;
-            let candidates = answer.into_iter().map(|(node, victims)| MetaVictims {
+            let accepted = Self::preempt(self, &pod.pod, &victims.collect()).await?;
+            let candidates = accepted.into_iter().map(|(node, victims)| MetaVictims {
                 node: node.into(),
                 pods: victims.pods.into_iter().map(Into::into).collect(),
                 num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
@@ -93,7 +93,7 @@ impl framework::Extender for Extender {
         Self::binds(self)
     }
 
-    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> PluginFuture<'a, Answer<()>> {
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> PluginFuture<'a, CallResult<()>> {
         Box::pin(async move { Ok(Self::bind(self, &pod.pod, node).await?) })
     }
 }

@@ -4,10 +4,10 @@
 
 mod adapter;
 mod config;
+mod full_node;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod whole;
 mod wire;
 
 pub use config::{ExtenderConfig, ExtenderManagedResource, ExtenderTlsConfig, GoDuration};
@@ -17,6 +17,7 @@ use evenkeel_runtime::{
     cache::{Cache, Caches},
     client::{ApiError, Client, ConnectError, full_text},
 };
+use full_node::FullNode;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -28,7 +29,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use whole::WholeNode;
 
 /// Maximum number of victims that one preempt call reads concurrently from the API server.
 const MAX_CONCURRENT_READS: usize = 16;
@@ -70,8 +70,8 @@ pub enum SetUpError {
 #[derive(Debug, thiserror::Error)]
 pub enum ExtenderError {
     /// The call timed out.
-    #[error("{0}: no answer in {1:?}")]
-    Late(String, Duration),
+    #[error("{0}: no response in {1:?}")]
+    Timeout(String, Duration),
     /// The extender is unreachable.
     #[error("{0}: {1}")]
     Unreachable(String, String),
@@ -87,10 +87,10 @@ pub enum ExtenderError {
     },
     /// The response is not the expected JSON.
     #[error("{0}: {1}")]
-    Answer(String, serde_json::Error),
+    InvalidResponse(String, serde_json::Error),
     /// The response contains an error message.
     #[error("{0}")]
-    Said(String),
+    ErrorResponse(String),
     /// The response names a node that was not in the request.
     #[error(
         "extender {0:?} claims a filtered node {1:?} which is not found in the input node list"
@@ -131,10 +131,10 @@ pub struct Extender {
     /// `urlPrefix` without its trailing slashes.
     url: String,
     connection: tls::Connection,
-    /// Client that reads complete pods for the requests.
+    /// Client that reads full pods for the requests.
     client: Client,
-    /// Cache of complete nodes, unless the extender is `nodeCacheCapable`.
-    nodes: Option<Cache<WholeNode>>,
+    /// Cache of full nodes, unless the extender is `nodeCacheCapable`.
+    nodes: Option<Cache<FullNode>>,
 }
 
 impl std::fmt::Debug for Extender {
@@ -235,19 +235,23 @@ impl Extender {
         nodes: &[Arc<str>],
     ) -> Result<FilteredNodes, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
-        let mut answer: wire::FilterResult = self.call(&self.config.filter_verb, body).await?;
-        if !answer.error.is_empty() {
-            return Err(ExtenderError::Said(answer.error));
+        let mut response: wire::FilterResult = self.call(&self.config.filter_verb, body).await?;
+        if !response.error.is_empty() {
+            return Err(ExtenderError::ErrorResponse(response.error));
         }
         let known = |name: String| {
             let found = nodes.iter().find(|node| ***node == *name).cloned();
             found.ok_or_else(|| ExtenderError::UnknownNode(self.name().to_owned(), name))
         };
-        let nodes = answer.filtered_names(self.config.node_cache_capable);
+        let feasible = if self.config.node_cache_capable {
+            response.take_feasible_names()
+        } else {
+            response.take_names_of_feasible_nodes()
+        };
         Ok(FilteredNodes {
-            nodes: nodes.into_iter().map(known).collect::<Result<_, _>>()?,
-            failed: answer.failednodes,
-            unresolvable: answer.failedandunresolvablenodes,
+            nodes: feasible.into_iter().map(known).collect::<Result<_, _>>()?,
+            failed: response.failednodes,
+            unresolvable: response.failedandunresolvablenodes,
         })
     }
 
@@ -261,11 +265,11 @@ impl Extender {
         nodes: &[Arc<str>],
     ) -> Result<Vec<(String, i64)>, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
-        let answer: Option<Vec<wire::Priority>> =
+        let response: Option<Vec<wire::Priority>> =
             self.call(&self.config.prioritize_verb, body).await?;
         let weighted_score =
             |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
-        Ok(answer
+        Ok(response
             .into_iter()
             .flatten()
             .map(|priority| (priority.host, weighted_score(priority.score)))
@@ -283,8 +287,13 @@ impl Extender {
             pod_uid: &pod.meta.uid,
             node,
         };
-        let answer: wire::BindingResult = self.call(&self.config.bind_verb, json(&binding)).await?;
-        if answer.error.is_empty() { Ok(()) } else { Err(ExtenderError::Said(answer.error)) }
+        let response: wire::BindingResult =
+            self.call(&self.config.bind_verb, json(&binding)).await?;
+        if response.error.is_empty() {
+            Ok(())
+        } else {
+            Err(ExtenderError::ErrorResponse(response.error))
+        }
     }
 
     /// Returns the candidates that the extender keeps, with their victims.
@@ -296,14 +305,17 @@ impl Extender {
         pod: &Pod,
         victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,
     ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
-        let (mut named, mut full) = (BTreeMap::new(), BTreeMap::new());
+        let (mut meta_victims, mut full_victims) = (BTreeMap::new(), BTreeMap::new());
         let preemptor = self.read_pod(pod).await?;
         if self.config.node_cache_capable {
             for (node, (pods, num_pdb_violations)) in victims {
-                let pods = pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() });
-                named.insert(
+                let pods = pods.iter().map(|pod| wire::MetaPod { uid: pod.meta.uid.to_string() });
+                meta_victims.insert(
                     &**node,
-                    wire::Named { pods: pods.collect(), num_pdb_violations: *num_pdb_violations },
+                    wire::MetaVictims {
+                        pods: pods.collect(),
+                        num_pdb_violations: *num_pdb_violations,
+                    },
                 );
             }
         } else {
@@ -314,22 +326,23 @@ impl Extender {
             let mut read = read.into_iter();
             for (node, (pods, num_pdb_violations)) in victims {
                 let pods = read.by_ref().take(pods.len()).collect();
-                full.insert(&**node, wire::Whole { pods, num_pdb_violations: *num_pdb_violations });
+                let num_pdb_violations = *num_pdb_violations;
+                full_victims.insert(&**node, wire::Victims { pods, num_pdb_violations });
             }
         }
         let capable = self.config.node_cache_capable;
         let body = json(&wire::Preemption {
             pod: &preemptor,
-            node_name_to_victims: (!capable).then_some(full),
-            node_name_to_meta_victims: capable.then_some(named),
+            node_name_to_victims: (!capable).then_some(full_victims),
+            node_name_to_meta_victims: capable.then_some(meta_victims),
         });
-        let answer: wire::PreemptionResult = self.call(&self.config.preempt_verb, body).await?;
-        let victims = |read: wire::VictimsRead| Victims {
-            pods: read.pods.into_iter().map(|pod| pod.uid).collect(),
-            num_pdb_violations: read.numpdbviolations,
+        let response: wire::PreemptionResult = self.call(&self.config.preempt_verb, body).await?;
+        let victims = |accepted: wire::AcceptedVictims| Victims {
+            pods: accepted.pods.into_iter().map(|pod| pod.uid).collect(),
+            num_pdb_violations: accepted.numpdbviolations,
         };
-        let all = answer.nodenametometavictims.into_iter();
-        Ok(all.map(|(node, read)| (node, victims(read))).collect())
+        let all = response.nodenametometavictims.into_iter();
+        Ok(all.map(|(node, accepted)| (node, victims(accepted))).collect())
     }
 
     /// Returns the request body of the filter and prioritize calls.
@@ -346,7 +359,7 @@ impl Extender {
         Ok(json(&wire::Arguments { pod: &pod, nodes, node_names }))
     }
 
-    /// Reads the complete pod, because cached pods lack fields.
+    /// Reads the full pod, because cached pods lack fields.
     async fn read_pod(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.meta.namespace, pod.meta.name);
         let mut request = Request::new(bytes::Bytes::new());
@@ -354,7 +367,7 @@ impl Extender {
         let accept = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::ACCEPT, accept);
         let body = self.client.raw(request).await?.into_body();
-        serde_json::from_slice(&body).map_err(|error| ExtenderError::Answer(path, error))
+        serde_json::from_slice(&body).map_err(|error| ExtenderError::InvalidResponse(path, error))
     }
 
     /// Sends a POST request and decodes the response.
@@ -372,19 +385,19 @@ impl Extender {
         let kind = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
         let exchange = async {
-            let answer = self.connection.client().send(request).await;
-            let answer = answer.map_err(|error| unreachable(full_text(&error)))?;
-            let code = answer.status();
+            let response = self.connection.client().send(request).await;
+            let response = response.map_err(|error| unreachable(full_text(&error)))?;
+            let code = response.status();
             if code != StatusCode::OK {
                 let (verb, url) = (verb.to_owned(), url.clone());
                 return Err(ExtenderError::Status { verb, url, code: code.as_u16() });
             }
-            let body = answer.into_body().collect().await;
+            let body = response.into_body().collect().await;
             Ok(body.map_err(|error| unreachable(full_text(&error)))?.to_bytes())
         };
-        let late = |_| ExtenderError::Late(url.clone(), self.timeout);
-        let body = tokio::time::timeout(self.timeout, exchange).await.map_err(late)??;
-        wire::read(&body).map_err(|error| ExtenderError::Answer(url.clone(), error))
+        let timed_out = |_| ExtenderError::Timeout(url.clone(), self.timeout);
+        let body = tokio::time::timeout(self.timeout, exchange).await.map_err(timed_out)??;
+        wire::read(&body).map_err(|error| ExtenderError::InvalidResponse(url.clone(), error))
     }
 }
 

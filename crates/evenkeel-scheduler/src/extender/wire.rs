@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A complete object as the API server returned it.
+/// A full object as the API server returned it.
 pub(super) type Raw = Arc<RawValue>;
 
 /// Request body of the verbs filter and prioritize.
@@ -33,7 +33,7 @@ pub(super) struct NodeList {
 #[serde(default)]
 pub(super) struct FilterResult {
     #[serde(deserialize_with = "lenient")]
-    nodes: Option<Listed>,
+    nodes: Option<FeasibleNodes>,
     nodenames: Option<Vec<String>>,
     #[serde(deserialize_with = "lenient")]
     pub(super) failednodes: BTreeMap<String, String>,
@@ -44,19 +44,23 @@ pub(super) struct FilterResult {
 }
 
 impl FilterResult {
-    /// Returns the names of the accepted nodes: `nodeNames` if `by_name` and present, else those in `nodes`.
-    pub(super) fn filtered_names(&mut self, by_name: bool) -> Vec<String> {
-        match (self.nodenames.take().filter(|_| by_name), self.nodes.take()) {
-            (Some(names), _) => names,
-            (None, Some(nodes)) => nodes.items.into_iter().map(|node| node.metadata.name).collect(),
-            (None, None) => Vec::new(),
-        }
+    /// Takes the names of the feasible nodes from the response of an extender that caches nodes: `nodeNames`, or the
+    /// names in `nodes` if `nodeNames` is absent.
+    pub(super) fn take_feasible_names(&mut self) -> Vec<String> {
+        self.nodenames.take().unwrap_or_else(|| self.take_names_of_feasible_nodes())
+    }
+
+    /// Takes the names of the feasible nodes from the response of an extender that receives full nodes. `nodeNames` is
+    /// ignored.
+    pub(super) fn take_names_of_feasible_nodes(&mut self) -> Vec<String> {
+        let nodes = self.nodes.take().map(|list| list.items).unwrap_or_default();
+        nodes.into_iter().map(|node| node.metadata.name).collect()
     }
 }
 
 /// NodeList in a response. Only the names of the nodes are read.
 #[derive(Deserialize)]
-struct Listed {
+struct FeasibleNodes {
     #[serde(default, deserialize_with = "lenient")]
     items: Vec<Node>,
 }
@@ -115,16 +119,16 @@ pub(super) struct BindingResult {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Preemption<'a> {
     pub(super) pod: &'a RawValue,
-    pub(super) node_name_to_victims: Option<BTreeMap<&'a str, Whole>>,
-    pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, Named>>,
+    pub(super) node_name_to_victims: Option<BTreeMap<&'a str, Victims>>,
+    pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, MetaVictims>>,
 }
 
-/// Victims on one node as complete pods.
+/// Victims on one node as full pods.
 ///
 /// Upstream: `Victims`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Whole {
+pub(super) struct Victims {
     pub(super) pods: Vec<Box<RawValue>>,
     #[serde(rename = "NumPDBViolations")]
     pub(super) num_pdb_violations: i64,
@@ -135,15 +139,17 @@ pub(super) struct Whole {
 /// Upstream: `MetaVictims`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Named {
-    pub(super) pods: Vec<Uid>,
+pub(super) struct MetaVictims {
+    pub(super) pods: Vec<MetaPod>,
     #[serde(rename = "NumPDBViolations")]
     pub(super) num_pdb_violations: i64,
 }
 
 /// A victim in a request.
+///
+/// Upstream: `MetaPod`.
 #[derive(Serialize)]
-pub(super) struct Uid {
+pub(super) struct MetaPod {
     #[serde(rename = "UID")]
     pub(super) uid: String,
 }
@@ -155,15 +161,15 @@ pub(super) struct Uid {
 #[serde(default)]
 pub(super) struct PreemptionResult {
     #[serde(deserialize_with = "lenient")]
-    pub(super) nodenametometavictims: BTreeMap<String, VictimsRead>,
+    pub(super) nodenametometavictims: BTreeMap<String, AcceptedVictims>,
 }
 
 /// Victims on one node that the extender accepts.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct VictimsRead {
+pub(super) struct AcceptedVictims {
     #[serde(deserialize_with = "lenient")]
-    pub(super) pods: Vec<UidRead>,
+    pub(super) pods: Vec<AcceptedVictim>,
     #[serde(deserialize_with = "lenient")]
     pub(super) numpdbviolations: i64,
 }
@@ -171,7 +177,7 @@ pub(super) struct VictimsRead {
 /// A victim in a response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct UidRead {
+pub(super) struct AcceptedVictim {
     #[serde(deserialize_with = "lenient")]
     pub(super) uid: String,
 }

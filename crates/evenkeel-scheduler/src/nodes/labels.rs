@@ -35,7 +35,7 @@ impl LabelColumn {
     }
 
     /// Returns the number of the node's value, or `None` if the node lacks the label.
-    pub fn of(&self, slot: Slot) -> Option<u32> {
+    pub fn value_of(&self, slot: Slot) -> Option<u32> {
         self.values.get(slot as usize).copied().filter(|value| *value != NONE)
     }
 
@@ -69,7 +69,7 @@ impl LabelColumn {
         if index >= self.values.len() {
             self.values.resize(index + 1, NONE);
         }
-        if let Some(before) = self.of(slot) {
+        if let Some(before) = self.value_of(slot) {
             self.nodes[before as usize] -= 1;
             self.labelled -= 1;
         }
@@ -133,7 +133,7 @@ impl Labels {
         let columns = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         columns.retain(|key, column| {
             let value = labels.and_then(|labels| labels.get(key));
-            if column.of(slot).map(|id| column.text(id)) != value {
+            if column.value_of(slot).map(|id| column.text(id)) != value {
                 Arc::make_mut(column).set(slot, value);
             }
             !column.is_stale()

@@ -61,8 +61,8 @@ impl NodeAffinity {
     }
 
     fn preferences(&self, pod: &PodInfo, nodes: &NodeTable) -> [Preferred; 2] {
-        let of_pod = Preferred::of(preferences_of(&pod.pod.spec), nodes);
-        [Preferred::of(self.added_preferences(), nodes), of_pod]
+        let of_pod = Preferred::compile(preferences_of(&pod.pod.spec), nodes);
+        [Preferred::compile(self.added_preferences(), nodes), of_pod]
     }
 }
 
@@ -127,8 +127,8 @@ impl PreFilter for NodeAffinity {
         if selector_of(spec).is_none() && spec.node_selector.is_empty() && added.is_none() {
             return Ok(PreFilterResult::Skip);
         }
-        let added = added.map(|added| Required::of_selector(added, nodes));
-        state.put(FilterState { added, of_pod: Required::of(spec, nodes) });
+        let added = added.map(|added| Required::compile_selector(added, nodes));
+        state.put(FilterState { added, of_pod: Required::compile(spec, nodes) });
         match named_nodes(&pod.pod) {
             None => Ok(PreFilterResult::All),
             Some(names) if names.is_empty() => {

@@ -23,13 +23,13 @@ pub(super) struct Required {
 
 impl Required {
     /// Compiles the selector and affinity of a pod.
-    pub(super) fn of(spec: &PodSpec, nodes: &NodeTable) -> Self {
+    pub(super) fn compile(spec: &PodSpec, nodes: &NodeTable) -> Self {
         let selector = labels(&spec.node_selector, nodes);
         Self { selector, terms: selector_of(spec).map(|selector| any(selector, nodes)) }
     }
 
     /// Compiles a node selector.
-    pub(super) fn of_selector(selector: &NodeSelector, nodes: &NodeTable) -> Self {
+    pub(super) fn compile_selector(selector: &NodeSelector, nodes: &NodeTable) -> Self {
         Self { selector: Vec::new(), terms: Some(any(selector, nodes)) }
     }
 
@@ -51,7 +51,8 @@ impl Required {
 pub(super) struct Preferred(Vec<(i64, Vec<CompiledRequirement>)>);
 
 impl Preferred {
-    pub(super) fn of(terms: &[PreferredSchedulingTerm], nodes: &NodeTable) -> Self {
+    /// Compiles the terms that have a weight and requirements.
+    pub(super) fn compile(terms: &[PreferredSchedulingTerm], nodes: &NodeTable) -> Self {
         let counted = terms.iter().filter(|term| term.weight != 0 && !is_empty(&term.preference));
         Self(
             counted
@@ -103,7 +104,7 @@ enum Check {
 impl CompiledRequirement {
     fn holds(&self, slot: Slot) -> bool {
         match self {
-            Self::Label(column, check) => check.holds(column, column.of(slot)),
+            Self::Label(column, check) => check.holds(column, column.value_of(slot)),
             Self::Name { slot: named, negated } => (*named == Some(slot)) != *negated,
             Self::Never => false,
         }
@@ -271,8 +272,8 @@ mod tests {
             let pod = info("p", &json!({ "spec": spec }));
             let mut cluster = RandomCluster::after(&earlier, |_| json!({}));
             for _ in 0..2 {
-                let requirement = Required::of(&pod.pod.spec, &cluster.table);
-                let preferred = Preferred::of(preferences_of(&pod.pod.spec), &cluster.table);
+                let requirement = Required::compile(&pod.pod.spec, &cluster.table);
+                let preferred = Preferred::compile(preferences_of(&pod.pod.spec), &cluster.table);
                 for node in cluster.table.iter() {
                     let object = node.node();
                     prop_assert_eq!(requirement.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());

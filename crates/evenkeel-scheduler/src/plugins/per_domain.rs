@@ -24,12 +24,12 @@ impl PerDomain {
 
     /// Returns the value of a node's domain, or `None` if the node lacks the label.
     pub(super) fn at(&self, slot: Slot) -> Option<i64> {
-        Some(self.values[self.column.of(slot)? as usize])
+        Some(self.values[self.column.value_of(slot)? as usize])
     }
 
     /// Returns a mutable reference to the value of a node's domain.
     pub(super) fn at_mut(&mut self, slot: Slot) -> Option<&mut i64> {
-        Some(&mut self.values[self.column.of(slot)? as usize])
+        Some(&mut self.values[self.column.value_of(slot)? as usize])
     }
 
     /// Adds `times` the count of each node to its domain. Returns the sum of the counts on nodes that have the label.

@@ -4,12 +4,13 @@
 
 use crate::framework::MAX_NODE_SCORE;
 
-/// Highest score in the configuration.
-const MAX_CONFIGURED: i64 = 10;
-/// Full utilization, in percent.
-const FULL: i64 = 100;
+/// Maximum score of a configured point. Upstream: `MaxCustomPriorityScore`.
+const MAX_CUSTOM_PRIORITY_SCORE: i64 = 10;
+/// Full utilization, in percent. Upstream: `maxUtilization`.
+const MAX_UTILIZATION: i64 = 100;
 
-/// Points of utilization (percent, increasing) and score, with linear interpolation between them.
+/// Points (utilization in percent, score scaled to `MAX_NODE_SCORE`) by increasing utilization. The score is
+/// interpolated linearly between two points. Outside them, the nearest point's score counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape(Vec<(i64, i64)>);
 
@@ -17,7 +18,7 @@ impl Shape {
     /// Builds the shape from configured points, with scores of 0 to 10, in order of utilization.
     pub fn new(points: &[(i64, i64)]) -> Self {
         let scaled = |(utilization, score): &(i64, i64)| {
-            (*utilization, score * (MAX_NODE_SCORE / MAX_CONFIGURED))
+            (*utilization, score * (MAX_NODE_SCORE / MAX_CUSTOM_PRIORITY_SCORE))
         };
         Self(points.iter().map(scaled).collect())
     }
@@ -33,13 +34,13 @@ impl Shape {
         }
     }
 
-    /// Returns the score of the utilization `requested / capacity`. A request above the capacity counts as full
-    /// utilization.
-    pub fn of_share(&self, requested: i64, capacity: i64) -> i64 {
+    /// Returns the score of the utilization `requested / capacity`. A request above the capacity, or a capacity of 0,
+    /// counts as full utilization.
+    pub fn score_for(&self, requested: i64, capacity: i64) -> i64 {
         if capacity == 0 || requested > capacity {
-            return self.at(FULL);
+            return self.at(MAX_UTILIZATION);
         }
-        self.at((i128::from(requested) * i128::from(FULL) / i128::from(capacity)) as i64)
+        self.at((i128::from(requested) * i128::from(MAX_UTILIZATION) / i128::from(capacity)) as i64)
     }
 }
 
@@ -55,7 +56,20 @@ mod tests {
         {
             assert_eq!(shape.at(utilization), want, "{utilization}");
         }
-        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(1 << 60, 1 << 61), 50);
-        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(5, 0), 100);
+    }
+
+    #[test]
+    fn large_requests_do_not_overflow() {
+        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).score_for(1 << 60, 1 << 61), 50);
+    }
+
+    #[test]
+    fn zero_capacity_counts_as_full() {
+        assert_eq!(Shape::new(&[(0, 0), (100, 10)]).score_for(5, 0), 100);
+    }
+
+    #[test]
+    fn request_above_the_capacity_counts_as_full() {
+        assert_eq!(Shape::new(&[(0, 0), (100, 10), (200, 0)]).score_for(6, 4), 100);
     }
 }

@@ -32,17 +32,17 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     if arguments.first().is_some_and(|first| first == "snapshot") {
         return snapshot::of_apiserver(arguments);
     }
-    let given = match command_line().read(arguments) {
-        Ok(given) => given,
+    let parsed = match command_line().read(arguments) {
+        Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let options = match Options::check(given, Path::exists) {
+    let options = match Options::check(parsed, Path::exists) {
         Ok(options) => options,
-        Err(problems) => return command_line::refused(problems),
+        Err(invalid) => return command_line::report_invalid_flags(invalid),
     };
     let log = logging::start(&options.logging);
     command_line::run(&log, Worker::Parallel, async {
-        command_line::log_flags(&options.given, &options.warnings, &log);
+        command_line::log_flags(&options.parsed_flags, &options.warnings, &log);
         run(&options).await.map(|()| ExitCode::SUCCESS)
     })
 }

@@ -5,7 +5,7 @@ use crate::server::ServerArgs;
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, ParsedFlags, Problems, Reader},
+    flags::{Flags, InvalidFlags, ParsedFlags, Reader},
     options::LoggingOptions,
 };
 use std::{
@@ -65,7 +65,7 @@ pub(super) struct Options {
     pub(super) event_ttl: Duration,
     pub(super) audit: Option<AuditFlags>,
     pub(super) logging: LoggingOptions,
-    pub(super) given: ParsedFlags,
+    pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at the start.
     pub(super) warnings: Vec<String>,
 }
@@ -76,33 +76,36 @@ impl Options {
     /// # Errors
     /// All invalid flags.
     pub(super) fn check(
-        given: ParsedFlags,
+        parsed: ParsedFlags,
         exists: impl Fn(&Path) -> bool,
-    ) -> Result<Self, Problems> {
-        let read = Reader::new(given);
-        let (gates, mut warnings) = FeatureGates::resolve(&[], &[], &[]).settle(&read);
+    ) -> Result<Self, InvalidFlags> {
+        let read = Reader::new(parsed);
+        let (gates, mut warnings) = FeatureGates::resolve(&[], &[], &[]).record_errors(&read);
         for (flag, why) in REFUSED {
-            if read.given().names().any(|name| name == flag) {
-                read.refuse(flag, format!("--{flag} is not in this server: {why}"));
+            if read.parsed().names().any(|name| name == flag) {
+                read.record_invalid(flag, format!("--{flag} is not in this server: {why}"));
             }
         }
         if !matches!(&*read.text("tls-min-version"), "" | "VersionTLS12") {
-            read.refuse("tls-min-version", "--tls-min-version must be VersionTLS12 in this server");
+            read.record_invalid(
+                "tls-min-version",
+                "--tls-min-version must be VersionTLS12 in this server",
+            );
         }
         // Privileged containers are always allowed.
         if !read.bool("allow-privileged") {
             read.mark_unimplemented(&["allow-privileged"]);
         }
         let certificate = certificate(&read, &exists);
-        let kubeconfig = read.path("write-kubeconfig").map(PathBuf::from);
+        let kubeconfig = read.non_empty_text("write-kubeconfig").map(PathBuf::from);
         if kubeconfig.is_some() && certificate.is_some() {
             let why = "--write-kubeconfig needs a certificate of the server's own authority";
-            read.refuse("write-kubeconfig", why);
+            read.record_invalid("write-kubeconfig", why);
         }
         let options = Self {
             listen: SocketAddr::new(read.ip("bind-address"), port(&read)),
             advertise: Some(read.ip("advertise-address")).filter(|ip| !ip.is_unspecified()),
-            data_dir: read.path("data-dir").map(PathBuf::from),
+            data_dir: read.non_empty_text("data-dir").map(PathBuf::from),
             kubeconfig,
             certificate,
             server: server(&read),
@@ -114,13 +117,13 @@ impl Options {
             event_ttl: read.duration("event-ttl"),
             audit: audit::flags(&read),
             logging: LoggingOptions::from_flags(&read, &gates),
-            given: read.given().clone(),
+            parsed_flags: read.parsed().clone(),
             warnings: Vec::new(),
         };
-        let unread: Vec<&str> =
-            read.unread().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
+        let unimplemented: Vec<&str> =
+            read.unimplemented_flags().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
         read.done()?;
-        warnings.extend(command_line::warnings(&options.given, &unread));
+        warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         Ok(Self { warnings, ..options })
     }
 }
@@ -129,7 +132,7 @@ fn port(read: &Reader) -> u16 {
     let port = read.int("secure-port");
     u16::try_from(port).unwrap_or_else(|_| {
         let why = format!("--secure-port {port} must be between 1 and 65535, inclusive");
-        read.refuse("secure-port", why);
+        read.record_invalid("secure-port", why);
         0
     })
 }
@@ -137,15 +140,15 @@ fn port(read: &Reader) -> u16 {
 fn limit(read: &Reader, flag: &str) -> usize {
     let limit = read.int(flag);
     usize::try_from(limit).unwrap_or_else(|_| {
-        read.refuse(flag, format!("--{flag} can not be negative value"));
+        read.record_invalid(flag, format!("--{flag} can not be negative value"));
         0
     })
 }
 
 /// Returns the files of the serving certificate: the ones that flags name, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
-    let [chain, key] =
-        ["tls-cert-file", "tls-private-key-file"].map(|flag| read.path(flag).map(PathBuf::from));
+    let [chain, key] = ["tls-cert-file", "tls-private-key-file"]
+        .map(|flag| read.non_empty_text(flag).map(PathBuf::from));
     let folder = PathBuf::from(read.text("cert-dir"));
     match (chain, key) {
         (Some(chain), Some(key)) => Some([chain, key]),
@@ -155,7 +158,7 @@ fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBu
         }
         _ => {
             let why = "--tls-cert-file and --tls-private-key-file must be set together";
-            read.refuse("tls-cert-file", why);
+            read.record_invalid("tls-cert-file", why);
             None
         }
     }
@@ -163,9 +166,9 @@ fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBu
 
 /// Reads the flags that `evenkeel up` also has.
 fn server(read: &Reader) -> ServerArgs {
-    let path = |flag| read.path(flag).map(PathBuf::from);
+    let path = |flag| read.non_empty_text(flag).map(PathBuf::from);
     let anonymous = read.bool("anonymous-auth");
-    let given = |flag: &str| read.given().names().any(|name| name == flag);
+    let is_set = |flag: &str| read.parsed().names().any(|name| name == flag);
     let enable_admission_plugins = read.list("enable-admission-plugins");
     let mut disable_admission_plugins = read.list("disable-admission-plugins");
     // Upstream enables this plug-in only on request.
@@ -179,7 +182,7 @@ fn server(read: &Reader) -> ServerArgs {
     ServerArgs {
         token_auth_file: path("token-auth-file"),
         authentication_config: path("authentication-config"),
-        anonymous_auth: given("anonymous-auth").then_some(anonymous),
+        anonymous_auth: is_set("anonymous-auth").then_some(anonymous),
         enable_bootstrap_token_auth: read.bool("enable-bootstrap-token-auth"),
         client_ca_file: path("client-ca-file"),
         service_account_signing_key_file: path("service-account-signing-key-file"),
@@ -189,13 +192,13 @@ fn server(read: &Reader) -> ServerArgs {
             .map(PathBuf::from)
             .collect(),
         service_account_issuer: read.list("service-account-issuer"),
-        service_account_jwks_uri: read.path("service-account-jwks-uri"),
+        service_account_jwks_uri: read.non_empty_text("service-account-jwks-uri"),
         api_audiences: read.list("api-audiences"),
         encryption_provider_config: path("encryption-provider-config"),
         enable_admission_plugins,
         disable_admission_plugins,
         authorization_mode: read.list("authorization-mode"),
-        service_cluster_ip_range: read.path("service-cluster-ip-range"),
+        service_cluster_ip_range: read.non_empty_text("service-cluster-ip-range"),
     }
 }
 
@@ -209,8 +212,8 @@ mod tests {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let invocation =
             flags().parse("kube-apiserver", arguments).map_err(|error| error.to_string())?;
-        let Invocation::Run(given) = invocation else { panic!("it is to run") };
-        Options::check(given, |file| file.starts_with("/there")).map_err(|error| error.to_string())
+        let Invocation::Run(parsed) = invocation else { panic!("it is to run") };
+        Options::check(parsed, |file| file.starts_with("/there")).map_err(|error| error.to_string())
     }
 
     #[test]

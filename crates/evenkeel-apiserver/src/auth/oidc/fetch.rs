@@ -98,7 +98,7 @@ async fn get(source: &Source, uri: &Uri) -> Result<Value, String> {
         .header("accept", "application/json")
         .body(Full::new(Bytes::new()))
         .map_err(|error| error.to_string())?;
-    let address = Address::of(authority);
+    let address = Address::from_authority(authority);
     let sent = https::send(&address, &source.roots, request, LIMIT);
     let failed = |why: &str| format!("Get \"{uri}\": {why}");
     let (code, body) = tokio::time::timeout(REQUEST_TIMEOUT, sent)

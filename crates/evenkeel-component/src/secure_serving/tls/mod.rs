@@ -140,7 +140,7 @@ impl Tls {
 
     /// Counts rereads and rebuilds in these metrics of queues.
     #[must_use]
-    pub fn counting(self, queues: &queue::Metrics) -> Self {
+    pub fn with_metrics(self, queues: &queue::Metrics) -> Self {
         Self { queues: Some(queues.clone()), ..self }
     }
 

@@ -77,7 +77,8 @@ async fn syncs_are_counted_under_upstreams_queue_names() {
     }
     let registry = prometheus::Registry::new();
     let trust = Trust::default();
-    let tls = tls(folder.path(), &trust).unwrap().counting(&queue::Metrics::register(&registry));
+    let tls =
+        tls(folder.path(), &trust).unwrap().with_metrics(&queue::Metrics::register(&registry));
     let counted = |metric: &str| {
         let families = registry.gather();
         let family = families.iter().find(|family| family.name() == metric).unwrap();

@@ -157,8 +157,8 @@ fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
 
 /// Returns the duration of a profile. As in Go, the default is 30 s, which also replaces invalid values.
 fn seconds(request: &Request<Bytes>) -> Duration {
-    let given = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(given.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))
+    let seconds = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))
 }
 
 #[cfg(test)]

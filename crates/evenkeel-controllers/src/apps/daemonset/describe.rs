@@ -1,6 +1,6 @@
 //! Description of a DaemonSet for `evenkeel explain`.
 
-use super::{budget::Budget, observed::Observed, plan::Pass};
+use super::{limits::RolloutLimits, observed::Observed, plan::DaemonSetSync};
 use crate::{pods, wire, words};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
@@ -10,9 +10,9 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (pass, mut description) = (Pass::begin(observed, now), Description::new());
+    let (sync, mut description) = (DaemonSetSync::begin(observed, now), Description::new());
     let set = &*observed.set;
-    let desired = pass.desired();
+    let desired = sync.desired();
     description.fact(
         "wanted",
         format!(
@@ -22,14 +22,14 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
         ),
     );
     description.fact("revision", observed.history.hash());
-    let budget = Budget::of(set, desired);
+    let limits = RolloutLimits::resolve(set, desired);
     description.fact(
         "strategy",
         format!(
             "{}: at most {} without, at most {} with two",
             set.spec.update_strategy.type_,
-            words::count(words::signed(budget.unavailable), "node"),
-            budget.surge
+            words::count(words::signed(limits.max_unavailable), "node"),
+            limits.max_surge
         ),
     );
     if set.spec.selector.is_everything() {
@@ -39,7 +39,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     } else if set.meta.deleting() {
         description.waits("it is being deleted: its pods are left as they are");
     }
-    let unavailable = observed.pods.owned.iter().filter(|pod| !pass.is_available(pod));
+    let unavailable = observed.pods.owned.iter().filter(|pod| !sync.is_available(pod));
     for pod in unavailable.take(MAX_LISTED) {
         let why = match pods::until_available(pod, set.spec.min_ready_seconds, now) {
             _ if pod.meta.deleting() => "is ending".to_owned(),

@@ -1,8 +1,8 @@
 //! DaemonSet controller: runs a pod on each node that fits. Upstream: `pkg/controller/daemon`.
 
 mod backoff;
-mod budget;
 mod describe;
+mod limits;
 mod nodes;
 mod observed;
 mod plan;

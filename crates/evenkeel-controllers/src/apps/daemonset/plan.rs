@@ -10,7 +10,7 @@
 //! | one pod on a node, the oldest | `sync_node`, `retain_oldest` |
 //! | failed and succeeded pods, `FailedDaemonPod` | `running_pods`, `backoff::Backoff` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete` | `rolling::roll_out` |
-//! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `budget::Budget`, `rolling::replace`, `rolling::surge` |
+//! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `limits::RolloutLimits`, `rolling::replace`, `rolling::surge` |
 //! | `minReadySeconds` | `is_available` |
 //! | `revisionHistoryLimit` | `status::beyond_history_limit` |
 //! | label `controller-revision-hash`, ControllerRevisions | `construct_history` |
@@ -19,7 +19,7 @@
 
 use super::{
     backoff::{Backoff, BackoffKey},
-    budget,
+    limits,
     observed::{Observed, hash},
     pod_template::is_updated,
     rolling,
@@ -49,13 +49,13 @@ pub(crate) fn plan(
     backoff: &Backoff,
     now: Timestamp,
 ) -> (Plan, Vec<BackoffKey>) {
-    let pass = Pass::decide(observed, backoff, now);
-    let Pass { actions, requeue, error, failed, .. } = pass;
+    let sync = DaemonSetSync::decide(observed, backoff, now);
+    let DaemonSetSync { actions, requeue, error, failed, .. } = sync;
     (Plan { actions, requeue, error }, failed)
 }
 
 /// State of one reconciliation.
-pub(crate) struct Pass<'a> {
+pub(crate) struct DaemonSetSync<'a> {
     /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The current time.
@@ -75,35 +75,35 @@ pub(crate) struct Pass<'a> {
     failed: Vec<BackoffKey>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> DaemonSetSync<'a> {
     fn decide(observed: &'a Observed, backoff: &Backoff, now: Timestamp) -> Self {
-        let mut pass = Self::begin(observed, now);
+        let mut sync = Self::begin(observed, now);
         let selector = &observed.set.spec.selector;
         if selector.is_everything() {
             let text = "This daemon set is selecting all pods. A non-empty selector is required.";
-            pass.actions
-                .push(EventRecord::warning(pass.target.clone(), "SelectingAll", text).into());
-            return pass;
+            sync.actions
+                .push(EventRecord::warning(sync.target.clone(), "SelectingAll", text).into());
+            return sync;
         }
         if selector.error().is_some() || observed.set.meta.deleting() {
-            return pass;
+            return sync;
         }
-        pass.actions.extend(observed.revisions.actions(&pass.target));
-        pass.actions.extend(observed.pods.actions(&pass.target));
+        sync.actions.extend(observed.revisions.actions(&sync.target));
+        sync.actions.extend(observed.pods.actions(&sync.target));
         // Adopt first; a later reconciliation changes or deletes the adopted objects.
         if observed.revisions.adopt + observed.pods.adopt > 0 {
-            return pass;
+            return sync;
         }
-        pass.construct_history();
+        sync.construct_history();
         for node in observed.nodes.values() {
-            pass.sync_node(node, backoff);
+            sync.sync_node(node, backoff);
         }
-        pass.delete_pods_of_missing_nodes();
-        if pass.nodes_needing_pods.is_empty() && pass.pods_to_delete.is_empty() {
-            rolling::roll_out(&mut pass);
+        sync.delete_pods_of_missing_nodes();
+        if sync.nodes_needing_pods.is_empty() && sync.pods_to_delete.is_empty() {
+            rolling::roll_out(&mut sync);
         }
-        pass.create_and_delete();
-        pass
+        sync.create_and_delete();
+        sync
     }
 
     /// Returns the state before any decision, with the pods grouped by node. Upstream:
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
     /// pod
     /// if that is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
-        if !budget::allows_surge(&self.observed.set) {
+        if !limits::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));
             return;
         }

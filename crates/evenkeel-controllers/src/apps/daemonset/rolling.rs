@@ -1,31 +1,32 @@
 //! Rolling update of a DaemonSet, node by node. Upstream: `update.go`.
 
 use super::{
-    budget::{Budget, ROLLING_UPDATE},
-    plan::Pass,
+    limits::{ROLLING_UPDATE, RolloutLimits},
+    plan::DaemonSetSync,
 };
 use evenkeel_api::views::Pod;
 use evenkeel_runtime::plan::PlanError;
 use std::sync::Arc;
 
-/// Replaces pods of old revisions within the budget, once each node has its pods. Upstream: `rollingUpdate`.
-pub(crate) fn roll_out(pass: &mut Pass<'_>) {
-    if &*pass.observed.set.spec.update_strategy.type_ != ROLLING_UPDATE {
+/// Replaces pods of old revisions within `maxUnavailable` or `maxSurge`, once each node has its pods. Upstream:
+/// `rollingUpdate`.
+pub(crate) fn roll_out(sync: &mut DaemonSetSync<'_>) {
+    if &*sync.observed.set.spec.update_strategy.type_ != ROLLING_UPDATE {
         return;
     }
-    let desired = pass.desired();
-    let budget = Budget::of(&pass.observed.set, desired);
+    let desired = sync.desired();
+    let limits = RolloutLimits::resolve(&sync.observed.set, desired);
     // A node without its pod counts as unavailable.
-    let observed = pass.observed;
+    let observed = sync.observed;
     for (name, node) in &observed.nodes {
         if observed.pod_template.fit(node).should_run {
-            pass.by_node.entry(name).or_default();
+            sync.by_node.entry(name).or_default();
         }
     }
-    if budget.surge == 0 {
-        replace(pass, budget);
+    if limits.max_surge == 0 {
+        replace(sync, limits);
     } else {
-        pass.error = surge(pass, budget, desired).err();
+        sync.error = surge(sync, limits, desired).err();
     }
 }
 
@@ -38,10 +39,10 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn of(pass: &Pass<'a>, pods: &[&'a Arc<Pod>]) -> Result<Self, ()> {
+    fn of(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Result<Self, ()> {
         let mut pair = Self { new: None, old: None };
         for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
-            let entry = if pass.is_updated(pod) { &mut pair.new } else { &mut pair.old };
+            let entry = if sync.is_updated(pod) { &mut pair.new } else { &mut pair.old };
             if entry.replace(pod).is_some() {
                 return Err(());
             }
@@ -52,14 +53,14 @@ impl<'a> Pair<'a> {
 
 /// Without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later reconciliation
 /// creates the new pods.
-fn replace(pass: &mut Pass<'_>, budget: Budget) {
+fn replace(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     let (mut unavailable, mut unavailable_old, mut available_old) = (0, Vec::new(), Vec::new());
-    for pods in pass.by_node.values() {
-        match Pair::of(pass, pods) {
+    for pods in sync.by_node.values() {
+        match Pair::of(sync, pods) {
             Ok(Pair { new: Some(new), old: None }) => {
-                unavailable += usize::from(!pass.is_available(new));
+                unavailable += usize::from(!sync.is_available(new));
             }
-            Ok(Pair { new: None, old: Some(old) }) if pass.is_available(old) => {
+            Ok(Pair { new: None, old: Some(old) }) if sync.is_available(old) => {
                 available_old.push(old);
             }
             Ok(Pair { new: None, old: Some(old) }) => {
@@ -69,32 +70,36 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
             Ok(_) | Err(()) => unavailable += 1,
         }
     }
-    let allowed = budget.unavailable.saturating_sub(unavailable);
-    pass.pods_to_delete.extend(unavailable_old);
-    pass.pods_to_delete.extend(available_old.into_iter().take(allowed));
+    let allowed = limits.max_unavailable.saturating_sub(unavailable);
+    sync.pods_to_delete.extend(unavailable_old);
+    sync.pods_to_delete.extend(available_old.into_iter().take(allowed));
 }
 
 /// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
-/// available. Replacing an unavailable old pod does not use the budget. On nodes that no longer fit, deletes
+/// available. Replacing an unavailable old pod does not count. On nodes that no longer fit, deletes
 /// available old pods only while more pods are available than desired.
 ///
 /// # Errors
 /// Fails if the cache lacks the node of an old pod. The rolling update then creates and deletes no pod.
-fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) -> Result<(), PlanError> {
+fn surge(
+    sync: &mut DaemonSetSync<'_>,
+    limits: RolloutLimits,
+    desired: usize,
+) -> Result<(), PlanError> {
     let (mut surging_nodes, mut available_nodes) = (0, 0);
-    // Nodes to surge on: those with an unavailable old pod do not use the budget.
+    // Nodes to surge on: those with an unavailable old pod do not count.
     let (mut free, mut candidates) = (Vec::new(), Vec::new());
     let (mut done, mut misplaced) = (Vec::new(), Vec::new());
-    for (name, pods) in &pass.by_node {
-        let Ok(pair) = Pair::of(pass, pods) else {
+    for (name, pods) in &sync.by_node {
+        let Ok(pair) = Pair::of(sync, pods) else {
             surging_nodes += 1;
             continue;
         };
-        let available = |pod: &Arc<Pod>| pass.is_available(pod);
+        let available = |pod: &Arc<Pod>| sync.is_available(pod);
         available_nodes += usize::from(pair.old.or(pair.new).is_some_and(available));
         let Some(old) = pair.old else { continue };
-        let should_run = || match pass.observed.nodes.get(*name) {
-            Some(node) => Ok(pass.observed.pod_template.fit(node).should_run),
+        let should_run = || match sync.observed.nodes.get(*name) {
+            Some(node) => Ok(sync.observed.pod_template.fit(node).should_run),
             None => Err(PlanError::new(format!(
                 "couldn't get node for nodeName {name:?}: node {name:?} not found"
             ))),
@@ -109,10 +114,10 @@ fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) -> Result<(), Plan
         }
     }
     let spare = available_nodes.saturating_sub(desired);
-    pass.pods_to_delete.extend(done);
-    pass.pods_to_delete.extend(misplaced.into_iter().take(spare));
-    pass.nodes_needing_pods.extend(free);
-    pass.nodes_needing_pods
-        .extend(candidates.into_iter().take(budget.surge.saturating_sub(surging_nodes)));
+    sync.pods_to_delete.extend(done);
+    sync.pods_to_delete.extend(misplaced.into_iter().take(spare));
+    sync.nodes_needing_pods.extend(free);
+    sync.nodes_needing_pods
+        .extend(candidates.into_iter().take(limits.max_surge.saturating_sub(surging_nodes)));
     Ok(())
 }

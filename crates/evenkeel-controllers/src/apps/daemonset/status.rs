@@ -1,6 +1,6 @@
 //! Status of a DaemonSet. Upstream: `updateDaemonSetStatus`.
 
-use super::{observed::Observed, plan::Pass};
+use super::{observed::Observed, plan::DaemonSetSync};
 use crate::{apps::revisions, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
@@ -14,7 +14,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     if selector.is_everything() || selector.error().is_some() || set.meta.deleting() {
         return plan;
     }
-    let status = counted(&Pass::begin(observed, now));
+    let status = counted(&DaemonSetSync::begin(observed, now));
     if is_changed(observed, &status) {
         let body = wire::status_body(set, &set.meta.annotations, &status);
         plan.push(Update::status(wire::target(set), body));
@@ -33,20 +33,20 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-fn counted(pass: &Pass<'_>) -> Status {
-    let set = &*pass.observed.set;
+fn counted(sync: &DaemonSetSync<'_>) -> Status {
+    let set = &*sync.observed.set;
     let mut status = Status {
         observed_generation: set.meta.generation,
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
         collision_count: set.status.collision_count,
         ..Status::default()
     };
-    if let Some(draft) = pass.observed.history.draft.as_ref().filter(|draft| draft.collisions > 0) {
+    if let Some(draft) = sync.observed.history.draft.as_ref().filter(|draft| draft.collisions > 0) {
         status.collision_count = Some(draft.collisions);
     }
-    for (name, node) in &pass.observed.nodes {
-        let oldest = pass.by_node.get(&**name).and_then(|pods| pods.first());
-        if !pass.observed.pod_template.fit(node).should_run {
+    for (name, node) in &sync.observed.nodes {
+        let oldest = sync.by_node.get(&**name).and_then(|pods| pods.first());
+        if !sync.observed.pod_template.fit(node).should_run {
             status.number_misscheduled += i32::from(oldest.is_some());
             continue;
         }
@@ -54,8 +54,8 @@ fn counted(pass: &Pass<'_>) -> Status {
         let Some(pod) = oldest else { continue };
         status.current_number_scheduled += 1;
         status.number_ready += i32::from(pods::is_ready(pod));
-        status.number_available += i32::from(pass.is_available(pod));
-        status.updated_number_scheduled += i32::from(pass.is_updated(pod));
+        status.number_available += i32::from(sync.is_available(pod));
+        status.updated_number_scheduled += i32::from(sync.is_updated(pod));
     }
     status.number_unavailable = status.desired_number_scheduled - status.number_available;
     status

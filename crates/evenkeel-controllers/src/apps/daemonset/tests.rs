@@ -106,11 +106,11 @@ impl World {
         )
     }
 
-    fn pass(&mut self) -> bool {
+    fn sync(&mut self) -> bool {
         self.pass_with(&mut Backoff::default())
     }
 
-    /// Runs one pass of the controller. Returns whether it wrote anything.
+    /// Runs one sync of the controller. Returns whether it wrote anything.
     fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
         let observed = self.observed();
         let (next, failed) = plan(&observed, backoff, self.now);
@@ -239,7 +239,7 @@ impl World {
     /// Alternates passes and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
-            if !self.pass() && !self.run_pods() {
+            if !self.sync() && !self.run_pods() {
                 return;
             }
         }
@@ -508,7 +508,7 @@ fn max_unavailable_updates_node_by_node() {
     assert_eq!(world.images(), ["n0 two", "n1 two"]);
     world.roll(&template("one", &json!({})));
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -546,14 +546,14 @@ fn max_surge_creates_the_new_pod_first() {
 }
 
 #[test]
-fn replacing_unavailable_pods_uses_no_budget() {
+fn unavailable_pods_are_replaced_beyond_max_unavailable() {
     for rolling in [one_by_one(), surging(&json!("10%"))] {
         let mut world = World::settled(set(&rolling), 4);
         for node in ["n1", "n2"] {
             world.pod_on(node).status.conditions = Box::default();
         }
         world.roll(&template("two", &json!({})));
-        world.pass();
+        world.sync();
         let touched: Vec<_> = world
             .pods
             .iter()
@@ -640,7 +640,7 @@ fn older_of_two_pods_on_a_node_is_kept() {
 #[test]
 fn pod_of_a_missing_node_is_deleted() {
     let mut world = World::new(set(&one_by_one()), 2);
-    world.pass();
+    world.sync();
     world.nodes.pop();
     world.settle();
     assert_eq!(world.images(), ["n0 one"]);
@@ -692,7 +692,7 @@ fn revision_in_upstreams_encoding_is_reused() {
     for pod in &mut world.pods {
         pod.meta.labels = pod.meta.labels.with(pods::REVISION_LABEL, "0123");
     }
-    assert!(!world.pass(), "{}", world.history());
+    assert!(!world.sync(), "{}", world.history());
 }
 
 #[test]
@@ -710,15 +710,15 @@ fn pod_is_available_after_min_ready_seconds() {
     let mut daemonset = set(&one_by_one());
     daemonset.spec.min_ready_seconds = 30;
     let mut world = World::new(daemonset, 1);
-    world.pass();
+    world.sync();
     world.run_pods();
     world.now = at(10);
-    world.pass();
+    world.sync();
     assert_eq!((world.set.status.number_ready, world.set.status.number_available), (1, 0));
     let after = status(&world.observed(), &Outcomes::default(), world.now);
     assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
     world.now = at(31);
-    world.pass();
+    world.sync();
     assert_eq!(world.set.status.number_available, 1);
 }
 
@@ -726,22 +726,22 @@ fn pod_is_available_after_min_ready_seconds() {
 fn empty_selector_or_deletion_creates_no_pods() {
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.spec.selector = evenkeel_api::selector::Selector::everything();
-    world.pass();
+    world.sync();
     assert_eq!(
         world.history(),
         "  SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n"
     );
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.meta.deletion = Some(T0);
-    assert!(!world.pass());
+    assert!(!world.sync());
 }
 
 #[test]
 fn pass_creates_at_most_250_pods() {
     let mut world = World::new(set(&one_by_one()), 300);
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.len(), 250);
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.len(), 300);
 }
 
@@ -772,7 +772,7 @@ fn any_world() -> impl Strategy<Value = World> {
             let mut world = World::new(set(&rolling), 0);
             for image in ["zero", "two", "one"] {
                 world.roll(&template(image, &json!({})));
-                world.pass();
+                world.sync();
             }
             world.nodes = (0..nodes)
                 .map(|n| {
@@ -834,7 +834,7 @@ proptest! {
                                 prop_assert!(is_updated(&world.set, pod, super::observed::hash(world.revisions.last().unwrap())));
             }
         }
-        prop_assert!(!world.pass(), "{}", world.history());
+        prop_assert!(!world.sync(), "{}", world.history());
     }
 
     #[test]
@@ -844,15 +844,15 @@ proptest! {
         world.roll(&template("next", &json!({})));
         let pod_template = PodTemplate::new(&world.set);
         let desired = world.nodes.iter().filter(|node| pod_template.fit(node).should_run).count();
-        let budget = super::budget::Budget::of(&world.set, desired);
+        let limits = super::limits::RolloutLimits::resolve(&world.set, desired);
         for _ in 0..40 {
-            world.pass();
+            world.sync();
             let with = world.nodes.iter().filter(|node| {
                 let here = |pod: &&Pod| target_node(pod) == Some(&node.meta.name);
                 let there = world.pods.iter().filter(here).any(|pod| pods::is_ready(pod) && !pod.meta.deleting());
                 pod_template.fit(node).should_run && there
             });
-            prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.history());
+            prop_assert!(desired - with.count() <= limits.max_unavailable, "{}", world.history());
             world.run_pods();
         }
     }

@@ -1,11 +1,12 @@
 //! Description of a Deployment for `evenkeel explain`: ReplicaSets, progress, and what it waits for.
 
 use super::{
+    annotations,
     observed::Observed,
-    pass::{PROGRESSING, Pass},
-    progress, revision,
+    progress,
     sets::SetCopy,
     status,
+    sync::{DeploymentSync, PROGRESSING},
 };
 use crate::{wire, words};
 use evenkeel_api::time::Timestamp;
@@ -16,39 +17,39 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the ReplicaSets.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (pass, mut description) = (Pass::decide(observed, now), Description::new());
+    let (sync, mut description) = (DeploymentSync::decide(observed, now), Description::new());
     let spec = &observed.deployment.spec;
-    description.fact("wanted", words::count(i64::from(pass.budget.replicas), "pod"));
-    let (most, least) = (pass.budget.max(), pass.budget.min_available());
-    let strategy = if pass.is_rolling() {
+    description.fact("wanted", words::count(i64::from(sync.limits.desired), "pod"));
+    let (most, least) = (sync.limits.max_replicas(), sync.limits.min_available());
+    let strategy = if sync.is_rolling() {
         format!("{}: at most {most} pods, at least {least} available", spec.strategy.type_)
     } else {
         spec.strategy.type_.to_string()
     };
     description.fact("strategy", strategy);
-    if let Some(revision) = observed.deployment.meta.annotations.get(revision::REVISION) {
+    if let Some(revision) = observed.deployment.meta.annotations.get(annotations::REVISION) {
         description.fact("revision", revision);
     }
-    sets(&pass, &mut description);
-    for condition in &pass.conditions {
+    sets(&sync, &mut description);
+    for condition in &sync.conditions {
         let text = format!("{} ({}) {}", condition.status, condition.reason, condition.message);
         description.fact(&condition.type_.to_lowercase(), text.trim_end());
     }
-    waits(&pass, &mut description);
+    waits(&sync, &mut description);
     for set in &observed.sets {
         description.child(&wire::target(&**set));
     }
     description
 }
 
-fn sets(pass: &Pass<'_>, description: &mut Description) {
+fn sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     // Show the existing sets: the listed actions already contain the changes.
-    let present = |index: usize| pass.observed.sets.get(index).map(SetCopy::of);
-    match pass.observed.new.and_then(present) {
+    let present = |index: usize| sync.observed.sets.get(index).map(SetCopy::unchanged);
+    match sync.observed.new.and_then(present) {
         Some(set) => description.fact("new set", counts(&set)),
         None => description.fact("new set", "none has the deployment's template"),
     }
-    let old = (0..pass.observed.sets.len()).filter(|index| Some(*index) != pass.observed.new);
+    let old = (0..sync.observed.sets.len()).filter(|index| Some(*index) != sync.observed.new);
     let old: Vec<SetCopy<'_>> = old.filter_map(present).collect();
     let in_use: Vec<_> =
         old.iter().filter(|set| set.replicas > 0 || set.status().replicas > 0).collect();
@@ -65,7 +66,7 @@ fn sets(pass: &Pass<'_>, description: &mut Description) {
             format!("{} without pods", words::count(words::signed(n_unused), "set")),
         );
     }
-    let claims = &pass.observed.claims;
+    let claims = &sync.observed.claims;
     if claims.adopt > 0 || !claims.release.is_empty() {
         let text =
             format!("{} to be adopted, {} to be released", claims.adopt, claims.release.len());
@@ -87,8 +88,8 @@ fn counts(set: &SetCopy<'_>) -> String {
     )
 }
 
-fn waits(pass: &Pass<'_>, description: &mut Description) {
-    let deployment = &*pass.observed.deployment;
+fn waits(sync: &DeploymentSync<'_>, description: &mut Description) {
+    let deployment = &*sync.observed.deployment;
     let spec = &deployment.spec;
     if spec.selector.is_everything() {
         description.waits("it selects all pods: nothing is done until its selector says which");
@@ -106,11 +107,11 @@ fn waits(pass: &Pass<'_>, description: &mut Description) {
         description.waits("paused: new templates are not rolled out until it is resumed");
         return;
     }
-    rollout(pass, description);
-    if let Some(left) = status::until_stuck_now(pass) {
+    rollout(sync, description);
+    if let Some(left) = status::until_stuck_now(sync) {
         description.waits(format!("progress deadline in {}", words::time(left)));
     }
-    let stuck = progress::condition(&pass.conditions, PROGRESSING)
+    let stuck = progress::condition(&sync.conditions, PROGRESSING)
         .is_some_and(|condition| &*condition.reason == status::TIMED_OUT);
     if stuck {
         description
@@ -118,9 +119,9 @@ fn waits(pass: &Pass<'_>, description: &mut Description) {
     }
 }
 
-fn rollout(pass: &Pass<'_>, description: &mut Description) {
-    let desired = pass.budget.replicas;
-    let Some(set) = pass.observed.new.and_then(|index| pass.observed.sets.get(index)) else {
+fn rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
+    let desired = sync.limits.desired;
+    let Some(set) = sync.observed.new.and_then(|index| sync.observed.sets.get(index)) else {
         return;
     };
     let available = set.status.available_replicas;
@@ -129,15 +130,15 @@ fn rollout(pass: &Pass<'_>, description: &mut Description) {
         description
             .waits(format!("{available} of {desired} pods of the new set {name} are available"));
     }
-    let old: i32 = pass
+    let old: i32 = sync
         .old()
-        .filter_map(|index| pass.sets[index].present)
+        .filter_map(|index| sync.sets[index].present)
         .fold(0, |sum: i32, set| sum.saturating_add(set.status.replicas));
     if old > 0 {
         let pods = words::count(i64::from(old), "pod");
         description.waits(format!("old sets still have {pods}"));
     }
-    if !pass.observed.running.is_empty() && available < desired && !pass.is_rolling() {
+    if !sync.observed.running.is_empty() && available < desired && !sync.is_rolling() {
         description.waits("old pods have to end before new ones are made");
     }
 }

@@ -1,6 +1,6 @@
 //! Maps deletions of pods to Deployments.
 
-use super::budget::RECREATE;
+use super::limits::RECREATE;
 use crate::owned::resolve;
 use evenkeel_api::views::{Deployment, Pod, ReplicaSet};
 use evenkeel_runtime::{

@@ -1,21 +1,21 @@
 //! Deployment controller: rolls out pod templates with one ReplicaSet for each template. Upstream:
 //! `pkg/controller/deployment`.
 
-mod budget;
+mod annotations;
 mod describe;
 mod events;
+mod limits;
 mod new_set;
 mod observed;
-mod pass;
 mod plan;
 mod progress;
 mod recreate;
-mod revision;
 mod rollback;
 mod rolling;
 mod scale;
 mod sets;
 mod status;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -108,7 +108,7 @@ impl Planner for Deployments {
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let deployment = self.deployments.get(&key.namespace, &key.name)?;
         let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
-        let recreates = &*deployment.spec.strategy.type_ == budget::RECREATE;
+        let recreates = &*deployment.spec.strategy.type_ == limits::RECREATE;
         let named = |name: &str| self.sets.get(&key.namespace, name);
         let counts_terminating = self.counts_terminating;
         let observed =

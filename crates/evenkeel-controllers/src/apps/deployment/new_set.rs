@@ -1,18 +1,18 @@
 //! The new ReplicaSet, which has the Deployment's template. Upstream: `getNewReplicaSet`.
 
 use super::{
-    budget::RECREATE,
+    annotations,
+    limits::RECREATE,
     observed,
-    pass::{PROGRESSING, Pass},
     progress::{self, has_deadline},
-    revision,
     sets::SetCopy,
+    sync::{DeploymentSync, PROGRESSING},
 };
 use crate::conditions::Condition;
 use evenkeel_api::StrMap;
 use evenkeel_runtime::plan::EventRecord;
 
-impl Pass<'_> {
+impl DeploymentSync<'_> {
     /// Sets `Progressing` when the Deployment is paused or resumed, so that the progress deadline does not
     /// count the pause. Upstream: `checkPausedConditions`.
     pub(crate) fn check_paused_conditions(&mut self) {
@@ -39,12 +39,12 @@ impl Pass<'_> {
         let deployment = &*self.observed.deployment;
         let set = &mut self.sets[index];
         let annotations =
-            revision::of_new_set(&set.annotations, &deployment.meta.annotations, revision);
+            annotations::for_new_set(&set.annotations, &deployment.meta.annotations, revision);
         let min_ready_seconds = deployment.spec.min_ready_seconds;
         set.changed |= annotations != set.annotations || min_ready_seconds != set.min_ready_seconds;
         set.annotations = annotations;
         set.min_ready_seconds = min_ready_seconds;
-        let revision = set.annotations.get(revision::REVISION).unwrap_or_default().to_owned();
+        let revision = set.annotations.get(annotations::REVISION).unwrap_or_default().to_owned();
         let name = set.name.clone();
         self.set_revision(revision);
         if has_deadline(deployment) && progress::condition(&self.conditions, PROGRESSING).is_none()
@@ -61,9 +61,8 @@ impl Pass<'_> {
         let deployment = &*self.observed.deployment;
         let revision = self.next_revision();
         let annotations =
-            revision::of_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
-        let annotations =
-            revision::with_sizes(&annotations, self.budget.replicas, self.budget.max());
+            annotations::for_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
+        let annotations = annotations::with_replicas(&annotations, self.limits);
         let mut set = SetCopy {
             present: None,
             name: observed::new_name(deployment).into(),
@@ -95,11 +94,11 @@ impl Pass<'_> {
     /// Returns the size of a new set that has `present` replicas: all with `Recreate`, otherwise as many as
     /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {
-        let desired = self.budget.replicas;
+        let desired = self.limits.desired;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
             return desired;
         }
-        let room = self.budget.max().saturating_sub(self.total());
+        let room = self.limits.max_replicas().saturating_sub(self.total());
         if room <= 0 {
             present
         } else {
@@ -108,12 +107,13 @@ impl Pass<'_> {
     }
 
     fn next_revision(&self) -> i64 {
-        let old = self.old().filter_map(|index| revision::of(&self.sets[index].annotations));
+        let old =
+            self.old().filter_map(|index| annotations::revision(&self.sets[index].annotations));
         old.max().unwrap_or(0).max(0).saturating_add(1)
     }
 
     fn set_revision(&mut self, revision: String) {
-        if self.observed.deployment.meta.annotations.get(revision::REVISION).unwrap_or_default()
+        if self.observed.deployment.meta.annotations.get(annotations::REVISION).unwrap_or_default()
             != revision
         {
             self.revision = Some(revision);

@@ -8,64 +8,65 @@
 //! | `replicas`, proportional scaling | `scale::is_scaling_event`, `scale::scale` |
 //! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |
 //! | `strategy.type`: `Recreate` | `recreate::roll_out` |
-//! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::new_set_replicas` |
+//! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `limits::RolloutLimits`, `new_set::new_set_replicas` |
 //! | `paused` | `step`, `new_set::check_paused_conditions` |
-//! | `revisionHistoryLimit` | `pass::cleanup_deployment` |
+//! | `revisionHistoryLimit` | `sync::cleanup_deployment` |
 //! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
 //! | `minReadySeconds`, which the ReplicaSets apply | `sets::update` |
 //! | condition `Available` | `status::counted` |
 //! | condition `ReplicaFailure` | `status::failure` |
 //! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::rollback` |
-//! | annotation `deployment.kubernetes.io/revision` | `revision::of_new_set` |
+//! | annotation `deployment.kubernetes.io/revision` | `annotations::for_new_set` |
 //! | label `pod-template-hash`, `status.collisionCount` | `observed::template_hash`, `status::not_created` |
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
-    budget::{RECREATE, ROLLING_UPDATE},
+    annotations,
+    limits::{RECREATE, ROLLING_UPDATE},
     observed::Observed,
-    pass::{Finish, Pass},
-    recreate, revision, rollback, rolling, scale,
+    recreate, rollback, rolling, scale,
+    sync::{DeploymentSync, Finish},
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{EventRecord, Plan};
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    Plan::of(Pass::decide(observed, now).into_actions().0)
+    Plan::of(DeploymentSync::decide(observed, now).into_actions().0)
 }
 
-impl<'a> Pass<'a> {
+impl<'a> DeploymentSync<'a> {
     /// Decides all actions of a reconciliation.
     pub(crate) fn decide(observed: &'a Observed, now: Timestamp) -> Self {
-        let mut pass = Self::begin(observed, now);
+        let mut sync = Self::begin(observed, now);
         let deployment = &*observed.deployment;
         let spec = &deployment.spec;
         if spec.selector.is_everything() {
             let text = "This deployment is selecting all pods. A non-empty selector is required.";
-            pass.events.push(EventRecord::warning(pass.target.clone(), "SelectingAll", text));
-            pass.finish = Finish::Observed;
+            sync.events.push(EventRecord::warning(sync.target.clone(), "SelectingAll", text));
+            sync.finish = Finish::Observed;
         } else if spec.selector.error().is_some() {
-            pass.finish = Finish::Nothing;
+            sync.finish = Finish::Nothing;
         } else if deployment.meta.deleting() {
-            pass.update_new_set();
-            pass.finish = Finish::Counts;
+            sync.update_new_set();
+            sync.finish = Finish::Counts;
         } else {
-            pass.check_paused_conditions();
-            pass.update_new_set();
-            pass.step();
+            sync.check_paused_conditions();
+            sync.update_new_set();
+            sync.step();
         }
-        pass
+        sync
     }
 
     fn step(&mut self) {
         let deployment = &*self.observed.deployment;
         if deployment.spec.paused {
             scale::scale(self);
-            if revision::rollback_to(&deployment.meta.annotations).is_none() {
+            if annotations::rollback_to(&deployment.meta.annotations).is_none() {
                 self.cleanup_deployment();
             }
             self.finish = Finish::Counts;
-        } else if let Some(revision) = revision::rollback_to(&deployment.meta.annotations) {
+        } else if let Some(revision) = annotations::rollback_to(&deployment.meta.annotations) {
             rollback::rollback(self, revision);
         } else if scale::is_scaling_event(self) {
             scale::scale(self);

@@ -1,6 +1,6 @@
 //! Conditions of a rollout: progress, completion and deadline. Upstream: `progress.go`.
 
-use super::pass::Pass;
+use super::sync::DeploymentSync;
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{time::Timestamp, views::Deployment};
 
@@ -35,10 +35,10 @@ pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
 }
 
 /// Whether the current status shows a complete rollout. Upstream: `DeploymentComplete`.
-pub(crate) fn is_complete_now(pass: &Pass<'_>) -> bool {
-    let deployment = &*pass.observed.deployment;
+pub(crate) fn is_complete_now(sync: &DeploymentSync<'_>) -> bool {
+    let deployment = &*sync.observed.deployment;
     let status = &deployment.status;
-    let desired = pass.budget.replicas;
+    let desired = sync.limits.desired;
     status.updated_replicas == desired
         && status.replicas == desired
         && status.available_replicas == desired

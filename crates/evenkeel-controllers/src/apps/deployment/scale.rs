@@ -1,69 +1,74 @@
 //! Proportional scaling during a rollout: each set keeps its share of the pods, which limits the effect of a
 //! bad rollout. Upstream: `scale` in `sync.go`.
 
-use super::{pass::Pass, revision, sets::SetCopy};
+use super::{annotations, sets::SetCopy, sync::DeploymentSync};
 
 /// Whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
-pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
-    let active = pass.sets.iter().filter(|set| set.replicas > 0);
-    let annotated = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
-    annotated.into_iter().any(|size| size != pass.budget.replicas)
+pub(crate) fn is_scaling_event(sync: &DeploymentSync<'_>) -> bool {
+    let active = sync.sets.iter().filter(|set| set.replicas > 0);
+    let mut desired_annotations = active
+        .filter_map(|set| annotations::replicas(&set.annotations, annotations::DESIRED_REPLICAS));
+    desired_annotations.any(|desired| desired != sync.limits.desired)
 }
 
 /// Scales the sets to the Deployment's `replicas`. Upstream: `scale`.
-pub(crate) fn scale(pass: &mut Pass<'_>) {
+pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     let active: Vec<usize> =
-        (0..pass.sets.len()).filter(|index| pass.sets[*index].replicas > 0).collect();
+        (0..sync.sets.len()).filter(|index| sync.sets[*index].replicas > 0).collect();
     match active[..] {
         // No set has replicas: the new set, or else the newest old one, gets all.
         [] => {
-            if let Some(index) = pass.new.or_else(|| pass.old().next_back()) {
-                pass.resize(index, pass.budget.replicas, false);
+            if let Some(index) = sync.new.or_else(|| sync.old().next_back()) {
+                sync.scale_replica_set(index, sync.limits.desired);
             }
         }
         [index] => {
-            pass.resize(index, pass.budget.replicas, false);
+            sync.scale_replica_set(index, sync.limits.desired);
         }
-        _ if pass.new.is_some_and(|new| is_saturated(pass, &pass.sets[new])) => {
-            let new = pass.new;
+        _ if sync.new.is_some_and(|new| is_saturated(sync, &sync.sets[new])) => {
+            let new = sync.new;
             for index in active.into_iter().filter(|index| Some(*index) != new) {
-                pass.resize(index, 0, false);
+                sync.scale_replica_set(index, 0);
             }
         }
-        _ if pass.is_rolling() => scale_proportionally(pass, active),
+        _ if sync.is_rolling() => scale_proportionally(sync, active),
+        // Recreate with several active sets: no scaling until one is left.
         _ => {}
     }
 }
 
-/// Whether all desired pods of the new set are available. Upstream: `IsSaturated`.
-fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
-    let desired = pass.budget.replicas;
-    let annotated =
-        set.annotations.get(revision::DESIRED).and_then(|text| text.parse::<i32>().ok());
+/// Whether the set alone holds all desired replicas: its size, its desired-replicas annotation and its available
+/// replicas all equal the Deployment's. Upstream: `IsSaturated`.
+fn is_saturated(sync: &DeploymentSync<'_>, set: &SetCopy<'_>) -> bool {
+    let desired = sync.limits.desired;
+    let desired_annotation = set
+        .annotations
+        .get(annotations::DESIRED_REPLICAS)
+        .and_then(|text| text.parse::<i32>().ok());
     set.replicas == desired
-        && annotated == Some(desired)
+        && desired_annotation == Some(desired)
         && set.status().available_replicas == desired
 }
 
 /// Distributes added or removed replicas in proportion to the sets' sizes; the largest set gets the rest
 /// after rounding. Upstream: `scale`, at `IsRollingUpdate`.
-fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
-    let allowed = if pass.budget.replicas > 0 { pass.budget.max() } else { 0 };
+fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
+    let allowed = if sync.limits.desired > 0 { sync.limits.max_replicas() } else { 0 };
     let change = i64::from(allowed)
-        - active.iter().map(|index| i64::from(pass.sets[*index].replicas)).sum::<i64>();
+        - active.iter().map(|index| i64::from(sync.sets[*index].replicas)).sum::<i64>();
     // `active` is sorted by age. Of equal sets, newer ones gain first and older ones lose first. Upstream:
     // `ReplicaSetsBySizeNewer`, `ReplicaSetsBySizeOlder`.
     if change > 0 {
         active.reverse();
     }
     if change != 0 {
-        active.sort_by_key(|index| std::cmp::Reverse(pass.sets[*index].replicas));
+        active.sort_by_key(|index| std::cmp::Reverse(sync.sets[*index].replicas));
     }
     let mut remaining = change;
     let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
     for index in &active {
-        let set = &pass.sets[*index];
-        let part = if remaining == 0 { 0 } else { fraction(pass, set) };
+        let set = &sync.sets[*index];
+        let part = if remaining == 0 { 0 } else { fraction(sync, set) };
         let part = if change > 0 { part.min(remaining) } else { part.max(remaining) };
         sizes.push(i64::from(set.replicas) + part);
         remaining -= part;
@@ -72,22 +77,23 @@ fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
         *largest = (*largest + remaining).max(0);
     }
     for (index, size) in active.into_iter().zip(sizes) {
-        pass.resize(index, i32::try_from(size).unwrap_or(i32::MAX), true);
+        sync.scale_and_annotate(index, i32::try_from(size).unwrap_or(i32::MAX));
     }
 }
 
 /// Returns the change of a set's replicas in proportion to its size. Upstream: `getReplicaSetFraction`.
-fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
+fn fraction(sync: &DeploymentSync<'_>, set: &SetCopy<'_>) -> i64 {
     let size = i64::from(set.replicas);
-    if pass.budget.replicas == 0 {
+    if sync.limits.desired == 0 {
         return -size;
     }
-    let annotated = revision::size(&set.annotations, revision::MAX).filter(|max| *max != 0);
-    let before = i64::from(annotated.unwrap_or(pass.observed.deployment.status.replicas));
+    let max_annotation =
+        annotations::replicas(&set.annotations, annotations::MAX_REPLICAS).filter(|max| *max != 0);
+    let before = i64::from(max_annotation.unwrap_or(sync.observed.deployment.status.replicas));
     if before == 0 {
         return 0;
     }
-    rounded(size * i64::from(pass.budget.max()), before) - size
+    rounded(size * i64::from(sync.limits.max_replicas()), before) - size
 }
 
 /// Divides non-negative numbers and rounds halves up.

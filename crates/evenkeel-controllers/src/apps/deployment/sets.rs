@@ -36,7 +36,7 @@ pub(crate) struct SetCopy<'a> {
 
 impl<'a> SetCopy<'a> {
     /// Returns an existing set without changes.
-    pub(crate) fn of(set: &'a Arc<ReplicaSet>) -> Self {
+    pub(crate) fn unchanged(set: &'a Arc<ReplicaSet>) -> Self {
         Self {
             present: Some(set),
             name: set.meta.name.clone(),

@@ -1,10 +1,10 @@
 //! Status of a Deployment. Upstream: `syncDeploymentStatus`, `calculateStatus`, `syncRolloutStatus`.
 
 use super::{
+    annotations,
     observed::Observed,
-    pass::{Finish, PROGRESSING, Pass},
     progress::{self, has_deadline},
-    revision,
+    sync::{DeploymentSync, Finish, PROGRESSING},
 };
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{
@@ -26,25 +26,25 @@ const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// Returns the status update if anything changed, or else the delay until the progress deadline.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
-    let pass = Pass::decide(observed, now);
-    let (_, created) = Pass::decide(observed, now).into_actions();
+    let sync = DeploymentSync::decide(observed, now);
+    let (_, created) = DeploymentSync::decide(observed, now).into_actions();
     let failure =
         created.and_then(|index| outcomes.0.get(index)).and_then(|outcome| outcome.error.as_ref());
     if let Some(failure) = failure {
-        return not_created(&pass, failure);
+        return not_created(&sync, failure);
     }
     let present = Status::from(&observed.deployment.status);
-    let wanted = match pass.finish {
+    let wanted = match sync.finish {
         Finish::Nothing => return Plan::nothing(),
         Finish::Observed => observed_status(observed),
-        Finish::Counts => counted(&pass),
-        Finish::Rollout => progressed(&pass),
+        Finish::Counts => counted(&sync),
+        Finish::Rollout => progressed(&sync),
     };
     let mut plan = Plan::nothing();
-    if wanted != present || pass.revision.is_some() {
-        plan.push(update(&observed.deployment, &wanted, pass.revision.as_deref()));
-    } else if pass.finish == Finish::Rollout {
-        plan.requeue = until_stuck(&pass, &wanted);
+    if wanted != present || sync.revision.is_some() {
+        plan.push(update(&observed.deployment, &wanted, sync.revision.as_deref()));
+    } else if sync.finish == Finish::Rollout {
+        plan.requeue = until_stuck(&sync, &wanted);
     }
     plan
 }
@@ -59,8 +59,8 @@ fn observed_status(observed: &Observed) -> Status {
 
 /// Handles a failed creation of the new set: a hash collision increments `collisionCount`, other errors set the
 /// condition. Upstream: `getNewReplicaSet`.
-fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
-    let deployment = &*pass.observed.deployment;
+fn not_created(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
+    let deployment = &*sync.observed.deployment;
     let mut plan = Plan::nothing();
     let mut status = Status::from(&deployment.status);
     if failure.namespace_terminating {
@@ -69,7 +69,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     let collisions = deployment.status.collision_count.unwrap_or(0);
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
         // The Deployment may own a set of that name that the cache does not show yet.
-        let Some(rival) = &pass.observed.rival else { return plan };
+        let Some(rival) = &sync.observed.rival else { return plan };
         let own = rival.meta.controlled_by(&deployment.meta.uid);
         if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
             status.collision_count = Some(collisions.saturating_add(1));
@@ -77,38 +77,38 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
         }
         return plan;
     }
-    let name = pass.new.map(|index| &*pass.sets[index].name).unwrap_or_default();
+    let name = sync.new.map(|index| &*sync.sets[index].name).unwrap_or_default();
     let text = format!("Failed to create new replica set \"{name}\": {failure}");
     if has_deadline(deployment) {
         let condition = Condition::new(PROGRESSING, "False", "ReplicaSetCreateError", &text);
-        progress::set(&mut status.conditions, condition, pass.now);
+        progress::set(&mut status.conditions, condition, sync.now);
         if status != Status::from(&deployment.status) {
             plan.push(update(deployment, &status, None));
         }
     }
-    plan.push(EventRecord::warning(pass.target.clone(), "ReplicaSetCreateError", text));
+    plan.push(EventRecord::warning(sync.target.clone(), "ReplicaSetCreateError", text));
     plan
 }
 
 /// Returns counts and the condition `Available`. Upstream: `calculateStatus`.
-fn counted(pass: &Pass<'_>) -> Status {
-    let deployment = &*pass.observed.deployment;
+fn counted(sync: &DeploymentSync<'_>) -> Status {
+    let deployment = &*sync.observed.deployment;
     let sum = |count: fn(&evenkeel_api::views::ReplicaSetStatus) -> i32| {
-        pass.sets.iter().fold(0, |sum: i32, set| sum.saturating_add(count(set.status())))
+        sync.sets.iter().fold(0, |sum: i32, set| sum.saturating_add(count(set.status())))
     };
-    let available = pass.available();
+    let available = sync.available();
     let mut status = Status {
         observed_generation: deployment.meta.generation,
         replicas: sum(|status| status.replicas),
-        updated_replicas: pass.new.map_or(0, |index| pass.sets[index].status().replicas),
+        updated_replicas: sync.new.map_or(0, |index| sync.sets[index].status().replicas),
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
-        unavailable_replicas: pass.total().saturating_sub(available).max(0),
-        terminating_replicas: terminating(pass).filter(|_| pass.observed.counts_terminating),
-        conditions: pass.conditions.clone(),
+        unavailable_replicas: sync.total().saturating_sub(available).max(0),
+        terminating_replicas: terminating(sync).filter(|_| sync.observed.counts_terminating),
+        conditions: sync.conditions.clone(),
         collision_count: deployment.status.collision_count,
     };
-    let condition = if available >= pass.budget.min_available() {
+    let condition = if available >= sync.limits.min_available() {
         Condition::new(
             AVAILABLE,
             "True",
@@ -119,14 +119,14 @@ fn counted(pass: &Pass<'_>) -> Status {
         let text = "Deployment does not have minimum availability.";
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", text)
     };
-    progress::set(&mut status.conditions, condition, pass.now);
+    progress::set(&mut status.conditions, condition, sync.now);
     status
 }
 
 /// Returns the number of terminating pods; `None` if a set that its controller has observed does not report
 /// it. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
-fn terminating(pass: &Pass<'_>) -> Option<i32> {
-    pass.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
+fn terminating(sync: &DeploymentSync<'_>) -> Option<i32> {
+    sync.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
         status if status.observed_generation == 0 && status.terminating_replicas.is_none() => {
             Some(sum)
         }
@@ -135,21 +135,21 @@ fn terminating(pass: &Pass<'_>) -> Option<i32> {
 }
 
 /// Returns counts, `Available` and `Progressing`. Upstream: `syncRolloutStatus`.
-fn progressed(pass: &Pass<'_>) -> Status {
-    let mut status = counted(pass);
-    let deployment = &*pass.observed.deployment;
+fn progressed(sync: &DeploymentSync<'_>) -> Status {
+    let mut status = counted(sync);
+    let deployment = &*sync.observed.deployment;
     if has_deadline(deployment) {
-        let present = progress::condition(&pass.conditions, PROGRESSING);
+        let present = progress::condition(&sync.conditions, PROGRESSING);
         let over = status.replicas == status.updated_replicas
             && present.is_some_and(|c| &*c.reason == COMPLETE);
         if !over {
-            set_progressing_condition(pass, present, &mut status);
+            set_progressing_condition(sync, present, &mut status);
         }
     } else {
         progress::remove(&mut status.conditions, PROGRESSING);
     }
-    match failure(pass) {
-        Some(condition) => progress::set(&mut status.conditions, condition, pass.now),
+    match failure(sync) {
+        Some(condition) => progress::set(&mut status.conditions, condition, sync.now),
         None => progress::remove(&mut status.conditions, REPLICA_FAILURE),
     }
     status
@@ -157,16 +157,20 @@ fn progressed(pass: &Pass<'_>) -> Status {
 
 /// Sets `Progressing` to complete, progressing or timed out, or leaves it unchanged. Upstream:
 /// `syncRolloutStatus`.
-fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
-    let subject = match pass.new {
-        Some(index) => format!("ReplicaSet \"{}\"", pass.sets[index].name),
-        None => format!("Deployment \"{}\"", pass.observed.deployment.meta.name),
+fn set_progressing_condition(
+    sync: &DeploymentSync<'_>,
+    present: Option<&Condition>,
+    status: &mut Status,
+) {
+    let subject = match sync.new {
+        Some(index) => format!("ReplicaSet \"{}\"", sync.sets[index].name),
+        None => format!("Deployment \"{}\"", sync.observed.deployment.meta.name),
     };
-    let (value, reason, text) = if is_complete(pass, status) {
+    let (value, reason, text) = if is_complete(sync, status) {
         ("True", COMPLETE, format!("{subject} has successfully progressed."))
-    } else if is_progressing(&pass.observed.deployment.status, status) {
+    } else if is_progressing(&sync.observed.deployment.status, status) {
         ("True", "ReplicaSetUpdated", format!("{subject} is progressing."))
-    } else if is_timed_out(pass, present) {
+    } else if is_timed_out(sync, present) {
         ("False", TIMED_OUT, format!("{subject} has timed out progressing."))
     } else {
         return;
@@ -178,11 +182,11 @@ fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, statu
         condition.last_transition_time = since;
         progress::remove(&mut status.conditions, PROGRESSING);
     }
-    progress::set(&mut status.conditions, condition, pass.now);
+    progress::set(&mut status.conditions, condition, sync.now);
 }
 
-fn is_complete(pass: &Pass<'_>, status: &Status) -> bool {
-    let desired = pass.budget.replicas;
+fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
+    let desired = sync.limits.desired;
     status.updated_replicas == desired
         && status.replicas == desired
         && status.available_replicas == desired
@@ -199,47 +203,47 @@ fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
+fn is_timed_out(sync: &DeploymentSync<'_>, present: Option<&Condition>) -> bool {
     match present {
         Some(c) if &*c.reason == COMPLETE => false,
         Some(c) if &*c.reason == TIMED_OUT => true,
-        Some(c) => deadline(pass, c) < pass.now,
+        Some(c) => deadline(sync, c) < sync.now,
         None => false,
     }
 }
 
 /// Returns the progress deadline: `progressDeadlineSeconds` after the condition's last update. Upstream:
 /// `DeploymentTimedOut`.
-fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
-    let seconds = pass.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
+fn deadline(sync: &DeploymentSync<'_>, condition: &Condition) -> Timestamp {
+    let seconds = sync.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
     saturating_add(from, SignedDuration::from_secs(seconds.into()))
 }
 
 /// Returns the delay until one second after the progress deadline; `None` if no deadline applies. Upstream:
 /// `requeueStuckDeployment`.
-fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
-    let condition = progress::condition(&pass.conditions, PROGRESSING)?;
-    if !has_deadline(&pass.observed.deployment)
-        || is_complete(pass, status)
+fn until_stuck(sync: &DeploymentSync<'_>, status: &Status) -> Option<Duration> {
+    let condition = progress::condition(&sync.conditions, PROGRESSING)?;
+    if !has_deadline(&sync.observed.deployment)
+        || is_complete(sync, status)
         || &*condition.reason == TIMED_OUT
     {
         return None;
     }
-    let remaining = deadline(pass, condition).duration_since(pass.now);
+    let remaining = deadline(sync, condition).duration_since(sync.now);
     Some(Duration::try_from(remaining).unwrap_or_default() + Duration::from_secs(1))
 }
 
 /// Returns the delay until one second after the progress deadline, for the status that this plan results in.
-pub(super) fn until_stuck_now(pass: &Pass<'_>) -> Option<Duration> {
-    until_stuck(pass, &progressed(pass))
+pub(super) fn until_stuck_now(sync: &DeploymentSync<'_>) -> Option<Duration> {
+    until_stuck(sync, &progressed(sync))
 }
 
 /// Returns the condition `ReplicaFailure`: the new set's, else an old set's.
-fn failure(pass: &Pass<'_>) -> Option<Condition> {
-    let new = pass.new.into_iter();
-    let condition = new.chain(pass.old()).find_map(|index| {
-        pass.sets[index].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
+fn failure(sync: &DeploymentSync<'_>) -> Option<Condition> {
+    let new = sync.new.into_iter();
+    let condition = new.chain(sync.old()).find_map(|index| {
+        sync.sets[index].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
     })?;
     let mut condition = Condition::from(condition);
     condition.last_update_time = condition.last_transition_time;
@@ -249,9 +253,11 @@ fn failure(pass: &Pass<'_>) -> Option<Condition> {
 fn update(deployment: &Deployment, status: &Status, revision: Option<&str>) -> Update {
     let annotations = &deployment.meta.annotations;
     let body = match revision {
-        Some(revision) => {
-            wire::status_body(deployment, &annotations.with(revision::REVISION, revision), status)
-        }
+        Some(revision) => wire::status_body(
+            deployment,
+            &annotations.with(annotations::REVISION, revision),
+            status,
+        ),
         None => wire::status_body(deployment, annotations, status),
     };
     Update::status(wire::target(deployment), body)

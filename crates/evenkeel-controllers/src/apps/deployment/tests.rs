@@ -1,9 +1,9 @@
 //! Goldens of single passes, and properties of whole rollouts on a simulated cluster.
 
 use super::{
+    annotations,
     observed::{Observed, set_name},
     plan::plan,
-    revision,
     status::status,
 };
 use crate::fixtures::{T0, at, object, owned_by};
@@ -77,8 +77,8 @@ impl World {
         )
     }
 
-    /// Runs one pass of the controller. Returns whether it wrote anything.
-    fn pass(&mut self) -> bool {
+    /// Runs one sync of the controller. Returns whether it wrote anything.
+    fn sync(&mut self) -> bool {
         let observed = self.observed();
         let next = plan(&observed, self.now);
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
@@ -202,7 +202,7 @@ impl World {
             let before: Vec<_> = self.sets.iter().map(|set| set.status.clone()).collect();
             (0..self.sets.len()).for_each(|index| self.catch_up(index, 4));
             let moved = !self.sets.iter().map(|set| &set.status).eq(before.iter());
-            if !self.pass() && !moved {
+            if !self.sync() && !moved {
                 return;
             }
         }
@@ -250,7 +250,7 @@ fn check(world: &World, golden: &Expect) {
 #[test]
 fn new_deployment_creates_a_replica_set() {
     let mut world = World::new(deployment_of_4());
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -273,7 +273,7 @@ fn new_deployment_creates_a_replica_set() {
     assert_eq!(set.spec.template.labels.get("pod-template-hash"), Some(hash));
     assert!(set.spec.selector.matches(&set.meta.labels));
     assert!(set.meta.controlled_by("d"));
-    assert_eq!(world.deployment.meta.annotations.get(revision::REVISION), Some("1"));
+    assert_eq!(world.deployment.meta.annotations.get(annotations::REVISION), Some("1"));
     assert_eq!(
         world.condition("Available"),
         "False MinimumReplicasUnavailable: Deployment does not have minimum availability."
@@ -313,9 +313,9 @@ fn rolling_update_completes() {
     "#]],
     );
     assert_eq!(world.sizes(), [0, 4]);
-    assert_eq!(world.deployment.meta.annotations.get(revision::REVISION), Some("2"));
+    assert_eq!(world.deployment.meta.annotations.get(annotations::REVISION), Some("2"));
     world.clear_log();
-    assert!(!world.pass());
+    assert!(!world.sync());
 }
 
 #[test]
@@ -338,10 +338,10 @@ fn scaling_resizes_the_only_active_replica_set() {
 fn scaling_during_a_rollout_is_proportional() {
     let mut world = World::settled(deployment(10, &json!(3), &json!(2)));
     world.roll("two");
-    world.pass();
+    world.sync();
     assert_eq!(world.sizes(), [8, 3]);
     world.scale(30);
-    world.pass();
+    world.sync();
     assert_eq!(world.sizes().iter().sum::<i32>(), 33);
     check(
         &world,
@@ -370,7 +370,7 @@ fn paused_deployment_scales_without_rollout() {
     assert_eq!(world.condition("Progressing"), "Unknown DeploymentPaused: Deployment is paused");
     assert_eq!(world.sizes(), [6]);
     world.deployment.spec.paused = false;
-    world.pass();
+    world.sync();
     assert_eq!(world.sizes().len(), 2);
     let created = format!(
         "True NewReplicaSetCreated: Created new replica set \"{}\"",
@@ -385,7 +385,7 @@ fn recreate_waits_for_old_pods_to_stop() {
     start.spec.strategy.type_ = "Recreate".into();
     let mut world = World::settled(start);
     world.roll("two");
-    world.pass();
+    world.sync();
     assert_eq!(world.sizes(), [0]);
     world.catch_up(0, 4);
     // The set's status counts no pods, but one still runs.
@@ -413,7 +413,7 @@ fn recreate_waits_for_old_pods_to_stop() {
 
 fn roll_back_to(world: &mut World, revision: &str) {
     let annotations = &mut world.deployment.meta.annotations;
-    *annotations = annotations.with(revision::ROLLBACK_TO, revision);
+    *annotations = annotations.with(annotations::ROLLBACK_TO, revision);
 }
 
 #[test]
@@ -452,8 +452,8 @@ fn rollback_restores_template_and_annotations() {
     assert_eq!(world.deployment.spec.template, first);
     assert_eq!(world.sizes(), [4, 0]);
     let annotations: Vec<_> = world.deployment.meta.annotations.iter().collect();
-    assert_eq!(annotations, [(revision::REVISION, "3"), ("team", "a")]);
-    assert_eq!(world.sets[0].meta.annotations.get(revision::HISTORY), Some("1"));
+    assert_eq!(annotations, [(annotations::REVISION, "3"), ("team", "a")]);
+    assert_eq!(world.sets[0].meta.annotations.get(annotations::REVISION_HISTORY), Some("1"));
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn rollback_without_effect_is_reported_and_cleared() {
         roll_back_to(&mut world, to);
         world.settle();
         check(&world, &golden);
-        assert_eq!(world.deployment.meta.annotations.get(revision::ROLLBACK_TO), None);
+        assert_eq!(world.deployment.meta.annotations.get(annotations::ROLLBACK_TO), None);
     }
 }
 
@@ -496,10 +496,10 @@ fn rollback_without_effect_is_reported_and_cleared() {
 fn rollout_times_out_after_progress_deadline_seconds() {
     let mut world = World::settled(deployment_of_4());
     world.roll("two");
-    world.pass();
+    world.sync();
     world.catch_up(0, 4);
     world.catch_up(1, 0);
-    while world.pass() {
+    while world.sync() {
         world.catch_up(0, 4);
         world.catch_up(1, 0);
     }
@@ -508,7 +508,7 @@ fn rollout_times_out_after_progress_deadline_seconds() {
     assert_eq!(wait.requeue.map(|after| after.as_secs()), Some(501));
     assert!(wait.actions.is_empty());
     world.now = at(601);
-    world.pass();
+    world.sync();
     let name = &world.sets[1].meta.name;
     let stuck =
         format!("False ProgressDeadlineExceeded: ReplicaSet \"{name}\" has timed out progressing.");
@@ -583,7 +583,7 @@ fn empty_selector_creates_no_replica_set() {
     let mut world = World::new(deployment_of_4());
     world.deployment.spec.selector =
         object::<Deployment>(&json!({ "spec": { "selector": {} } })).spec.selector;
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -605,7 +605,7 @@ fn revision_history_limit_deletes_the_oldest() {
         world.settle();
     }
     let revisions: Vec<_> =
-        world.sets.iter().map(|set| revision::of(&set.meta.annotations)).collect();
+        world.sets.iter().map(|set| annotations::revision(&set.meta.annotations)).collect();
     assert_eq!(revisions, [Some(3), Some(4), Some(5)]);
 }
 
@@ -628,30 +628,31 @@ fn replica_set_name_is_truncated_to_253_characters() {
 
 #[test]
 fn revision_history_annotation_has_at_most_2000_characters() {
-    let entries =
-        |annotations: &StrMap| annotations.get(revision::HISTORY).unwrap_or_default().to_owned();
-    let mut annotations: StrMap = [(revision::REVISION, "1")].into_iter().collect();
+    let entries = |annotations: &StrMap| {
+        annotations.get(annotations::REVISION_HISTORY).unwrap_or_default().to_owned()
+    };
+    let mut annotations: StrMap = [(annotations::REVISION, "1")].into_iter().collect();
     for n in 2..=600 {
-        annotations = revision::of_new_set(&annotations, &StrMap::default(), n);
+        annotations = annotations::for_new_set(&annotations, &StrMap::default(), n);
     }
     let history = entries(&annotations);
     assert!(
         history.len() <= 2000 && history.ends_with("598,599") && !history.starts_with("1,"),
         "{history}"
     );
-    let invalid: StrMap = [(revision::REVISION, "odd")].into_iter().collect();
-    assert_eq!(revision::of_new_set(&invalid, &StrMap::default(), 7), invalid);
+    let invalid: StrMap = [(annotations::REVISION, "odd")].into_iter().collect();
+    assert_eq!(annotations::for_new_set(&invalid, &StrMap::default(), 7), invalid);
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Pass,
+    Sync,
     CatchUp { set: usize, quarters: i32 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        Just(Step::Pass),
+        Just(Step::Sync),
         (0..4usize, 0..=4i32).prop_map(|(set, quarters)| Step::CatchUp { set, quarters }),
     ]
 }
@@ -669,18 +670,18 @@ proptest! {
         steps in prop::collection::vec(any_step(), 0..60), images in prop::collection::vec("[abc]", 1..4),
     ) {
         let mut world = World::settled(deployment(replicas, &surge, &unavailable));
-        let budget = super::budget::Budget::of(&world.deployment);
+        let limits = super::limits::RolloutLimits::resolve(&world.deployment);
         let mut steps = steps.into_iter();
         for image in images {
             world.roll(&image);
             for step in steps.by_ref().take(20) {
                 let available = |world: &World| world.sets.iter().map(|set| set.status.available_replicas.min(set.spec.replicas.unwrap())).sum::<i32>();
                 match step {
-                    Step::Pass => {
+                    Step::Sync => {
                         let before = available(&world);
-                        world.pass();
-                        prop_assert!(world.sizes().iter().sum::<i32>() <= budget.max());
-                        prop_assert!(available(&world) >= budget.min_available().min(before));
+                        world.sync();
+                        prop_assert!(world.sizes().iter().sum::<i32>() <= limits.max_replicas());
+                        prop_assert!(available(&world) >= limits.min_available().min(before));
                     }
                     Step::CatchUp { set, quarters } if set < world.sets.len() => world.catch_up(set, quarters),
                     Step::CatchUp { .. } => {}
@@ -709,7 +710,7 @@ proptest! {
             world.scale(*size);
             for step in steps.by_ref().take(8) {
                 match step {
-                    Step::Pass => drop(world.pass()),
+                    Step::Sync => drop(world.sync()),
                     Step::CatchUp { set, quarters } if set < world.sets.len() => world.catch_up(set, quarters),
                     Step::CatchUp { .. } => {}
                 }
@@ -723,7 +724,7 @@ proptest! {
     fn plan_is_independent_of_replica_set_order(seed in any::<[bool; 3]>()) {
         let mut world = World::settled(deployment_of_4());
         world.roll("two");
-        world.pass();
+        world.sync();
         let expected = plan(&world.observed(), T0);
         if seed[0] {
             world.sets.reverse();

@@ -3,7 +3,7 @@
 use super::{
     identity,
     observed::{Observed, Update},
-    plan::{Pass, Replica},
+    plan::{Replica, StatefulSetSync},
     recreate,
     strategy::RECREATE_STRATEGY,
 };
@@ -16,7 +16,7 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (pass, mut description) = (Pass::begin(observed, now), Description::new());
+    let (sync, mut description) = (StatefulSetSync::begin(observed, now), Description::new());
     let set = &*observed.set;
     description.fact("wanted", words::count(i64::from(identity::replicas(set)), "pod"));
     description
@@ -30,7 +30,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     } else if set.meta.deleting() {
         description.waits("it is being deleted: its pods are left as they are");
     } else {
-        waits(&pass, &mut description);
+        waits(&sync, &mut description);
     }
     for pod in &observed.pods.owned {
         description.child(&wire::target(&**pod));
@@ -48,21 +48,21 @@ fn revision(observed: &Observed) -> String {
     }
 }
 
-fn waits(pass: &Pass<'_>, description: &mut Description) {
-    let min_ready_seconds = pass.observed.set.spec.min_ready_seconds;
-    let unavailable = pass.replicas.iter().filter_map(|replica| match replica {
-        Replica::Existing(pod) if pass.is_unavailable(pod) => Some(*pod),
+fn waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
+    let min_ready_seconds = sync.observed.set.spec.min_ready_seconds;
+    let unavailable = sync.replicas.iter().filter_map(|replica| match replica {
+        Replica::Existing(pod) if sync.is_unavailable(pod) => Some(*pod),
         Replica::Existing(_) | Replica::Missing(_) => None,
     });
     for pod in unavailable.take(MAX_LISTED) {
-        let why = match pods::until_available(pod, min_ready_seconds, pass.now) {
+        let why = match pods::until_available(pod, min_ready_seconds, sync.now) {
             _ if pod.meta.deleting() => "is ending".to_owned(),
             Some(remaining) => format!("becomes available in {}", words::time(remaining)),
             None => pods::unready(pod),
         };
         description.waits(format!("pod {} {why}", pod.meta.name));
     }
-    let (unavailable, max) = (pass.n_unavailable(), pass.max_unavailable());
+    let (unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
     if unavailable >= max {
         description.waits(format!(
             "{unavailable} of its pods are not available, of at most {max}: no more are replaced"

@@ -1,6 +1,6 @@
 //! Gauges of unavailable pods during rolling updates.
 
-use super::{observed::Observed, plan::Pass};
+use super::{observed::Observed, plan::StatefulSetSync};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::metrics;
 use prometheus::{IntGaugeVec, Registry};
@@ -37,9 +37,9 @@ impl Gauges {
         }
         let set = &*observed.set;
         let labels = [&*set.meta.namespace, &*set.meta.name, &*set.spec.pod_management_policy];
-        let pass = Pass::begin(observed, now);
-        self.max_unavailable.with_label_values(&labels).set(pass.max_unavailable().into());
-        self.unavailable.with_label_values(&labels).set(pass.n_unavailable().into());
+        let sync = StatefulSetSync::begin(observed, now);
+        self.max_unavailable.with_label_values(&labels).set(sync.max_unavailable().into());
+        self.unavailable.with_label_values(&labels).set(sync.n_unavailable().into());
     }
 
     /// Removes the gauges of a deleted set.

@@ -1,8 +1,8 @@
 //! StatefulSet controller: runs pods with stable identities and storage. Upstream: `pkg/controller/statefulset`.
 
-mod budget;
 mod describe;
 mod identity;
+mod limits;
 mod metrics;
 mod observed;
 mod plan;

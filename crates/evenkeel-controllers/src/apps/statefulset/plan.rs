@@ -19,13 +19,13 @@
 //! | Failed or Succeeded pods are deleted and recreated (`isFailed`, `isSucceeded`) | `process_replica` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete`, `Recreate` | `strategy::Strategy` |
 //! | `rollingUpdate.partition` | `template_by_partition`, `rolling::roll_out` |
-//! | `rollingUpdate.maxUnavailable` | `budget::max_unavailable`, `rolling::roll_out` |
+//! | `rollingUpdate.maxUnavailable` | `limits::max_unavailable`, `rolling::roll_out` |
 //! | a broken rollout of an `OrderedReady` set (forced rollback) | `process_replica` |
 //! | `revisionHistoryLimit` | `status::beyond_history_limit` |
 //! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `observed::update`, `status::counted` |
 
 use super::{
-    budget, identity,
+    identity, limits,
     observed::{Observed, Update},
     recreate::{self, Progress},
     retention::Owners,
@@ -56,7 +56,7 @@ const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    Plan::of(Pass::decide(observed, now).actions)
+    Plan::of(StatefulSetSync::decide(observed, now).actions)
 }
 
 /// A replica that the set should have.
@@ -91,7 +91,7 @@ enum ClaimUpdate {
 }
 
 /// State of one reconciliation.
-pub(crate) struct Pass<'a> {
+pub(crate) struct StatefulSetSync<'a> {
     /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The current time.
@@ -123,38 +123,38 @@ pub(crate) enum Created {
     Claim { claim: String, pod: String },
 }
 
-impl<'a> Pass<'a> {
+impl<'a> StatefulSetSync<'a> {
     /// Decides all actions of a reconciliation.
     pub(crate) fn decide(observed: &'a Observed, now: Timestamp) -> Self {
-        let mut pass = Self::begin(observed, now);
+        let mut sync = Self::begin(observed, now);
         if observed.set.spec.selector.error().is_some() {
-            return pass;
+            return sync;
         }
-        pass.actions.extend(observed.revisions.actions(&pass.target));
-        pass.actions.extend(observed.pods.actions(&pass.target));
+        sync.actions.extend(observed.revisions.actions(&sync.target));
+        sync.actions.extend(observed.pods.actions(&sync.target));
         // Adopt first; a later reconciliation changes or deletes the adopted objects.
         if observed.revisions.adopt + observed.pods.adopt > 0 {
-            return pass;
+            return sync;
         }
-        pass.ensure_update_revision();
+        sync.ensure_update_revision();
         if recreate::is_disabled(observed) {
-            pass.actions.push(recreate::unknown(&pass).into());
-            return pass;
+            sync.actions.push(recreate::unknown(&sync).into());
+            return sync;
         }
         if observed.set.meta.deleting() {
-            return pass;
+            return sync;
         }
         let strategy = Strategy::of(&observed.set);
-        if strategy == Strategy::Recreate && recreate::delete_old_pods(&mut pass) {
-            return pass;
+        if strategy == Strategy::Recreate && recreate::delete_old_pods(&mut sync) {
+            return sync;
         }
         let next =
-            if observed.is_ordered() { pass.process_ordered() } else { pass.process_parallel() };
+            if observed.is_ordered() { sync.process_ordered() } else { sync.process_parallel() };
         match strategy {
-            Strategy::RollingUpdate if next == Next::Continue => rolling::roll_out(&mut pass),
+            Strategy::RollingUpdate if next == Next::Continue => rolling::roll_out(&mut sync),
             Strategy::RollingUpdate | Strategy::OnDelete | Strategy::Recreate => {}
         }
-        pass
+        sync
     }
 
     /// Returns the state before any decision, with the pods sorted into replicas and condemned pods.
@@ -455,7 +455,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Sets the claims' owner references by the retention policy, each once in a pass. With `Updated`,
+    /// Sets the claims' owner references by the retention policy, each once in a sync. With `Updated`,
     /// success is recorded as the pod's update. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
     fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, when: ClaimUpdate) {
         let updating = when == ClaimUpdate::Updated;
@@ -580,7 +580,7 @@ impl<'a> Pass<'a> {
     /// Returns `maxUnavailable`; 1 if its gate is off.
     pub(crate) fn max_unavailable(&self) -> i32 {
         if self.observed.features.max_unavailable {
-            budget::max_unavailable(&self.observed.set)
+            limits::max_unavailable(&self.observed.set)
         } else {
             1
         }

@@ -3,7 +3,7 @@
 use super::{
     identity,
     observed::Observed,
-    plan::Pass,
+    plan::StatefulSetSync,
     strategy::{RECREATE_STRATEGY, Strategy},
 };
 use crate::{conditions::Condition, pods::revision_of};
@@ -27,28 +27,28 @@ pub(crate) fn is_disabled(observed: &Observed) -> bool {
 }
 
 /// Returns the event about the unknown strategy.
-pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
-    let meta = &pass.observed.set.meta;
+pub(crate) fn unknown(sync: &StatefulSetSync<'_>) -> EventRecord {
+    let meta = &sync.observed.set.meta;
     let text = format!(
         "statefulset {}/{} uses Recreate strategy but feature gate {RECREATE_STRATEGY} is disabled",
         meta.namespace, meta.name
     );
-    EventRecord::warning(pass.target.clone(), "UnknownStrategy", text)
+    EventRecord::warning(sync.target.clone(), "UnknownStrategy", text)
 }
 
 /// Deletes all pods of old revisions, condemned ones included. Returns whether any exist; while they do, the
 /// controller only deletes.
-pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
-    let (observed, update) = (pass.observed, pass.observed.update.name());
+pub(crate) fn delete_old_pods(sync: &mut StatefulSetSync<'_>) -> bool {
+    let (observed, update) = (sync.observed, sync.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
     let old: Vec<_> = observed.pods.owned.iter().filter(is_old).collect();
     for pod in old.iter().filter(|pod| !pod.meta.deleting()) {
-        pass.delete(pod);
+        sync.delete(pod);
     }
     if !old.is_empty() {
-        pass.progress = Some(DELETING);
+        sync.progress = Some(DELETING);
     } else if observed.current_name() != update {
-        pass.progress = Some(CREATING);
+        sync.progress = Some(CREATING);
     }
     !old.is_empty()
 }
@@ -56,15 +56,15 @@ pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
 /// Sets the condition `Progressing`. `complete` says whether all pods are ready and have the update revision.
 pub(crate) fn set_progressing_condition(
     conditions: &mut Vec<Condition>,
-    pass: &Pass<'_>,
+    sync: &StatefulSetSync<'_>,
     complete: bool,
 ) {
-    if let Some(progress) = pass.progress {
-        set(conditions, "True", progress, pass.now);
+    if let Some(progress) = sync.progress {
+        set(conditions, "True", progress, sync.now);
     }
-    let recreates = Strategy::of(&pass.observed.set) == Strategy::Recreate;
+    let recreates = Strategy::of(&sync.observed.set) == Strategy::Recreate;
     if complete && recreates && conditions.iter().any(|c| &*c.type_ == PROGRESSING) {
-        set(conditions, "False", COMPLETED, pass.now);
+        set(conditions, "False", COMPLETED, sync.now);
     }
 }
 

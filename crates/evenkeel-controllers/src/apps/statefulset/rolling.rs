@@ -2,73 +2,73 @@
 //! `performUpdate`.
 
 use super::{
-    budget,
-    plan::{Pass, Replica},
+    limits,
+    plan::{Replica, StatefulSetSync},
 };
 
 /// Deletes pods of old revisions with ordinals from `partition` on.
 ///
-/// With `OrderedReady`, deletes pods within the budget. With `Parallel`, deletes unavailable pods first, which uses
-/// no budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
-pub(crate) fn roll_out(pass: &mut Pass<'_>) {
-    if !pass.observed.features.max_unavailable {
-        return one_by_one(pass);
+/// With `OrderedReady`, deletes pods within `maxUnavailable`. With `Parallel`, deletes unavailable pods first, which
+/// do not count, then others within `maxUnavailable`. Upstream: `updateStatefulSetAfterInvariantEstablished`.
+pub(crate) fn roll_out(sync: &mut StatefulSetSync<'_>) {
+    if !sync.observed.features.max_unavailable {
+        return one_by_one(sync);
     }
-    let (unavailable, max) = (pass.n_unavailable(), pass.max_unavailable());
-    let ordered = pass.observed.is_ordered();
-    let update = pass.observed.update.name();
-    let old: Vec<_> = (0..pass.replicas.len())
+    let (unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
+    let ordered = sync.observed.is_ordered();
+    let update = sync.observed.update.name();
+    let old: Vec<_> = (0..sync.replicas.len())
         .rev()
-        .filter_map(|index| match pass.replicas[index] {
-            Replica::Existing(pod) if pass.revision(pass.replicas[index]) != update => {
+        .filter_map(|index| match sync.replicas[index] {
+            Replica::Existing(pod) if sync.revision(sync.replicas[index]) != update => {
                 Some((index, pod))
             }
             Replica::Existing(_) | Replica::Missing(_) => None,
         })
         .filter(|(_, pod)| !pod.meta.deleting())
         .collect();
-    let stuck = !ordered && old.iter().any(|(_, pod)| pass.is_unavailable(pod));
+    let stuck = !ordered && old.iter().any(|(_, pod)| sync.is_unavailable(pod));
     if unavailable >= max && !stuck {
         return;
     }
-    let partition = budget::partition(&pass.observed.set);
-    let mut budget = max - unavailable;
+    let partition = limits::partition(&sync.observed.set);
+    let mut remaining = max - unavailable;
     let candidates = old.into_iter().filter(|(index, _)| *index >= partition).map(|(_, pod)| pod);
     let (unavailable_pods, available_pods): (Vec<_>, Vec<_>) =
-        candidates.partition(|pod| !ordered && pass.is_unavailable(pod));
+        candidates.partition(|pod| !ordered && sync.is_unavailable(pod));
     for pod in unavailable_pods {
-        replace(pass, pod);
+        replace(sync, pod);
     }
     for pod in available_pods {
-        if budget <= 0 {
+        if remaining <= 0 {
             return;
         }
-        replace(pass, pod);
-        budget -= 1;
+        replace(sync, pod);
+        remaining -= 1;
     }
 }
 
 /// Rolling update without the gate `MaxUnavailableStatefulSet`. Of the pods with an old revision, deletes the one
 /// with the highest ordinal, unless a pod with a higher one is unavailable.
-fn one_by_one(pass: &mut Pass<'_>) {
-    let update = pass.observed.update.name();
-    for index in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {
-        let replica = pass.replicas[index];
+fn one_by_one(sync: &mut StatefulSetSync<'_>) {
+    let update = sync.observed.update.name();
+    for index in (limits::partition(&sync.observed.set)..sync.replicas.len()).rev() {
+        let replica = sync.replicas[index];
         match replica {
-            Replica::Existing(pod) if pass.revision(replica) != update && !pod.meta.deleting() => {
-                return replace(pass, pod);
+            Replica::Existing(pod) if sync.revision(replica) != update && !pod.meta.deleting() => {
+                return replace(sync, pod);
             }
-            Replica::Existing(pod) if !pass.is_unavailable(pod) => {}
+            Replica::Existing(pod) if !sync.is_unavailable(pod) => {}
             Replica::Existing(_) | Replica::Missing(_) => return,
         }
     }
 }
 
-fn replace(pass: &mut Pass<'_>, pod: &evenkeel_api::views::Pod) {
-    let index = pass.actions.len();
-    pass.delete(pod);
+fn replace(sync: &mut StatefulSetSync<'_>, pod: &evenkeel_api::views::Pod) {
+    let index = sync.actions.len();
+    sync.delete(pod);
     // `delete` adds no action if the plan already deletes the pod, for example because it is terminal.
-    if pass.actions.len() > index {
-        pass.replaced.push(index);
+    if sync.actions.len() > index {
+        sync.replaced.push(index);
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     identity,
     observed::{Observed, Update},
-    plan::{Created, Pass, failed, is_running_and_ready},
+    plan::{Created, StatefulSetSync, failed, is_running_and_ready},
     recreate,
 };
 use crate::{
@@ -26,9 +26,9 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
         plan.actions.extend(beyond_history_limit(observed));
         return plan;
     }
-    let pass = Pass::decide(observed, now);
-    plan.actions.extend(failures(&pass, outcomes).map(Action::Event));
-    let status = counted(&pass, outcomes);
+    let sync = StatefulSetSync::decide(observed, now);
+    plan.actions.extend(failures(&sync, outcomes).map(Action::Event));
+    let status = counted(&sync, outcomes);
     if is_changed(observed, &status) {
         let body = wire::status_body(&*observed.set, &observed.set.meta.annotations, &status);
         plan.push(Write::status(wire::target(&*observed.set), body));
@@ -47,23 +47,23 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
 }
 
 /// Returns events about failed creations. An AlreadyExists error causes none: it only shows that the cache is stale.
-fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
-    let events = pass.created.iter().flat_map(|(index, created)| {
+fn failures(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
+    let events = sync.created.iter().flat_map(|(index, created)| {
         let error = outcomes.0.get(*index).and_then(|outcome| outcome.error.as_ref())?;
         if error.is_already_exists() || error.namespace_terminating {
             return None;
         }
-        let set = &pass.observed.set.meta.name;
+        let set = &sync.observed.set.meta.name;
         Some(match created {
-            Created::Pod(pod) => vec![failed(&pass.target, "Create", pod, &error.message)],
+            Created::Pod(pod) => vec![failed(&sync.target, "Create", pod, &error.message)],
             Created::Claim { claim, pod } => {
                 let text = format!(
                     "Create Claim {claim} for Pod {pod} in StatefulSet {set} failed error: {error}"
                 );
                 let of_pod = format!("failed to create PVC {claim}: {error}");
                 vec![
-                    EventRecord::warning(pass.target.clone(), "FailedCreate", text),
-                    failed(&pass.target, "Create", pod, &of_pod),
+                    EventRecord::warning(sync.target.clone(), "FailedCreate", text),
+                    failed(&sync.target, "Create", pod, &of_pod),
                 ]
             }
         })
@@ -71,8 +71,8 @@ fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventR
     events.flatten().collect::<Vec<_>>().into_iter()
 }
 
-fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
-    let observed = pass.observed;
+fn counted(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
+    let observed = sync.observed;
     let set = &*observed.set;
     let (current, update) = (observed.current_name(), observed.update.name());
     let pods: Vec<&Pod> = observed
@@ -87,7 +87,7 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
     };
     let of = |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
     // Pods of the current revision that this reconciliation deleted, although the cache still contains them.
-    let replaced = pass.replaced.iter().filter(|index| {
+    let replaced = sync.replaced.iter().filter(|index| {
         outcomes
             .0
             .get(**index)
@@ -106,7 +106,7 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
             _ => set.status.collision_count.unwrap_or(0),
         },
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
-        available_replicas: count(&|pod| is_running_and_ready(pod) && pass.is_available(pod)),
+        available_replicas: count(&|pod| is_running_and_ready(pod) && sync.is_available(pod)),
     };
     // The update is complete: its revision becomes the current one. Upstream: `completeUpdate`.
     let desired = identity::replicas(set);
@@ -116,7 +116,7 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
     }
-    recreate::set_progressing_condition(&mut status.conditions, pass, complete);
+    recreate::set_progressing_condition(&mut status.conditions, sync, complete);
     status
 }
 

@@ -6,7 +6,7 @@ use evenkeel_api::views::StatefulSet;
 /// Update strategy, `spec.updateStrategy.type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strategy {
-    /// The controller replaces pods within the budget ([`super::rolling`]).
+    /// The controller replaces pods within `maxUnavailable` ([`super::rolling`]).
     RollingUpdate,
     /// The user deletes pods, and the controller recreates them from the current template. Unknown types count as
     /// this one.

@@ -105,8 +105,8 @@ impl World {
         )
     }
 
-    /// Runs one pass of the controller. Returns whether it wrote anything.
-    fn pass(&mut self) -> bool {
+    /// Runs one sync of the controller. Returns whether it wrote anything.
+    fn sync(&mut self) -> bool {
         let observed = self.observed();
         let next = plan(&observed, self.now);
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
@@ -275,7 +275,7 @@ impl World {
     /// Alternates passes and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
-            if !self.pass() && !self.run_pods() {
+            if !self.sync() && !self.run_pods() {
                 return;
             }
         }
@@ -420,7 +420,7 @@ fn rolling_update_replaces_pods_from_the_last_ordinal() {
     );
     world.roll("one");
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -453,12 +453,12 @@ fn max_unavailable_percentage_is_rounded_down() {
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } } });
     let mut world = World::settled(set(5, &rolling));
     world.roll("two");
-    world.pass();
+    world.sync();
     let terminating: Vec<_> =
         world.pods.iter().filter(|p| p.meta.deleting()).map(|p| &*p.meta.name).collect();
     assert_eq!(terminating, ["db-3", "db-4"]);
     assert_eq!(world.set.status.current_replicas, 3);
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.iter().filter(|p| p.meta.deleting()).count(), 2);
 }
 
@@ -467,14 +467,14 @@ fn parallel_replaces_a_broken_pod_and_scales_down_at_once() {
     let mut world = World::settled(set(3, &parallel()));
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 one"]);
     world.roll("bad");
-    world.pass();
+    world.sync();
     world.run_pods();
-    world.pass();
+    world.sync();
     world.pod("db-2").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
-    // A pod that never starts uses the whole budget. Its replacement uses none.
+    // A pod that never starts uses up `maxUnavailable`. Its replacement does not count.
     world.log.clear();
     world.roll("good");
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -488,7 +488,7 @@ fn parallel_replaces_a_broken_pod_and_scales_down_at_once() {
     assert_eq!(world.images(), ["db-0 good", "db-1 good", "db-2 good"]);
     world.change(|set| set.spec.replicas = Some(1));
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -538,7 +538,7 @@ fn finished_pods_are_recreated() {
 fn claims_are_created_before_their_pod() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.refused = "data-db";
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -555,7 +555,7 @@ fn claims_are_created_before_their_pod() {
     world.claims.clear();
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -572,7 +572,7 @@ fn terminating_claim_blocks_its_pod() {
     world.pods.clear();
     world.claims[0].meta.deletion = Some(T0);
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -597,8 +597,8 @@ fn parallel_terminating_claim_blocks_scale_down_and_update() {
     world.change(|set| set.spec.replicas = Some(3));
     world.roll("two");
     world.log.clear();
-    world.pass();
-    // The pass deletes neither the condemned pod nor an old one, and records no event about the pending pod.
+    world.sync();
+    // The sync deletes neither the condemned pod nor an old one, and records no event about the pending pod.
     check(
         &world,
         &expect![[r#"
@@ -610,7 +610,7 @@ fn parallel_terminating_claim_blocks_scale_down_and_update() {
     );
     world.claims.remove(0);
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -632,7 +632,7 @@ fn terminating_claim_blocks_the_update_of_its_pod() {
     world.claims[0].meta.deletion = Some(T0);
     world.roll("two");
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -658,12 +658,12 @@ fn max_unavailable_is_1_without_the_gate() {
         ending.map(|pod| pod.meta.name.to_string()).collect()
     };
     for _ in 0..2 {
-        world.pass();
+        world.sync();
         assert_eq!(ending(&world), ["db-3"], "the last ordinal, although another pod is not ready");
     }
     world.pods.retain(|pod| !pod.meta.deleting());
-    world.pass();
-    world.pass();
+    world.sync();
+    world.sync();
     assert_eq!(ending(&world), [] as [&str; 0], "the update waits for the new pod");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two", "db-2 two", "db-3 two"]);
@@ -676,7 +676,7 @@ fn recreate() -> Value {
 #[test]
 fn recreate_needs_the_gate() {
     let mut world = World::new(set(2, &recreate()));
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -698,10 +698,10 @@ fn recreate_deletes_all_pods_first() {
         let conditions = world.set.status.conditions.iter();
         conditions.map(|c| format!("{} {}: {}", c.type_, c.status, c.reason)).collect()
     };
-    world.pass();
+    world.sync();
     assert_eq!(conditions(&world), ["Progressing True: RecreateInProgress"]);
     world.pods.retain(|pod| &*pod.meta.name == "db-1");
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.len(), 1, "no pod is created while an old one exists");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two"]);
@@ -775,7 +775,7 @@ fn claim_owned_by_a_stale_pod_blocks_the_new_pod() {
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "before", "controller": true }] } });
     world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
     world.pods.clear();
-    world.pass();
+    world.sync();
     assert!(world.pods.is_empty());
     world.claims.clear();
     world.settle();
@@ -790,7 +790,7 @@ fn claim_of_another_controller_is_unchanged() {
     world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
     world.log.clear();
-    world.pass();
+    world.sync();
     check(
         &world,
         &expect![[r#"
@@ -800,7 +800,7 @@ fn claim_of_another_controller_is_unchanged() {
     );
 }
 
-/// Returns the claims whose owner references the next pass changes, each with the reason of the event if that fails.
+/// Returns the claims whose owner references the next sync changes, each with the reason of the event if that fails.
 fn planned_claim_updates(world: &World) -> Vec<(String, Option<String>)> {
     let plan = plan(&world.observed(), world.now);
     let rewrites = plan.actions.iter().filter_map(|action| match action {
@@ -831,7 +831,7 @@ fn failed_claim_update_records_an_event_except_for_condemned_pods() {
         };
         let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
         world.set.spec = set(2, &with(policy("Delete", "Retain"))).spec;
-        // The pass checks a pending pod's claim twice, and writes it once.
+        // The sync checks a pending pod's claim twice, and writes it once.
         world.pod("db-0").status =
             object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
         let updates = planned_claim_updates(&world);
@@ -872,16 +872,16 @@ fn revision_in_upstreams_encoding_is_reused() {
     }
     world.set.status.current_revision = "db-0123".into();
     world.set.status.update_revision = "db-0123".into();
-    assert!(!world.pass(), "{}", world.history());
+    assert!(!world.sync(), "{}", world.history());
     // While the set is unchanged, its update revision stays, whatever its data.
     world.revisions[0].data = Default::default();
-    assert!(!world.pass(), "{}", world.history());
+    assert!(!world.sync(), "{}", world.history());
 }
 
 #[test]
 fn revision_name_collision_increments_collision_count() {
     let mut world = World::new(set(1, &json!({})));
-    world.pass();
+    world.sync();
     let mut taken = world.revisions[0].clone();
     taken.meta.owners = Shared::default();
     taken.meta.labels = Default::default();
@@ -940,16 +940,16 @@ fn orphaned_pods_and_revisions_are_adopted() {
 #[test]
 fn pod_is_available_after_min_ready_seconds() {
     let mut world = World::new(set(2, &json!({ "spec": { "minReadySeconds": 30 } })));
-    world.pass();
+    world.sync();
     world.run_pods();
     world.now = at(10);
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.len(), 1);
     let observed = world.observed();
     let after = status(&observed, &Outcomes::default(), world.now);
     assert_eq!(after.requeue, Some(std::time::Duration::from_secs(20)));
     world.now = at(31);
-    world.pass();
+    world.sync();
     assert_eq!(world.pods.len(), 2);
 }
 
@@ -960,7 +960,7 @@ fn deleted_set_changes_no_pods() {
     world.revisions.clear();
     world.pods.pop();
     world.log.clear();
-    world.pass();
+    world.sync();
     assert_eq!(world.history(), "status\n");
 }
 
@@ -993,10 +993,10 @@ fn any_world() -> impl Strategy<Value = World> {
             let mut world = World::new(set(replicas, &more));
             for image in ["zero", "two", "three"].into_iter().take(images) {
                 world.roll(image);
-                world.pass();
+                world.sync();
             }
             world.roll("one");
-            world.pass();
+            world.sync();
             world.pods.clear();
             for (ordinal, revision, phase, deleting, orphan) in pods {
                 add_pod(&mut world, ordinal, revision, phase, deleting, orphan);
@@ -1048,7 +1048,7 @@ proptest! {
                 prop_assert_eq!(pods::revision_of(pod), &*world.set.status.update_revision);
             }
         }
-        prop_assert!(!world.pass(), "{}", world.history());
+        prop_assert!(!world.sync(), "{}", world.history());
         prop_assert_eq!(world.set.status.ready_replicas, replicas);
     }
 
@@ -1062,13 +1062,13 @@ proptest! {
                 let name = identity::pod_name(&world.set, n);
                 world.pods.iter().any(|pod| *pod.meta.name == *name && pods::is_ready(pod) && !pod.meta.deleting())
             };
-            let before_pass = world.clone();
-            world.pass();
+            let before_sync = world.clone();
+            world.sync();
             let created: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
             prop_assert!(created.len() <= 1);
             for pod in created {
                 let ordinal = identity::ordinal(pod).unwrap();
-                prop_assert!((0..ordinal).all(|n| available(&before_pass, n)), "{}", pod.meta.name);
+                prop_assert!((0..ordinal).all(|n| available(&before_sync, n)), "{}", pod.meta.name);
             }
             world.run_pods();
         }
@@ -1079,9 +1079,9 @@ proptest! {
         let mut world = start;
         world.settle();
         world.roll("next");
-        let max = super::budget::max_unavailable(&world.set);
+        let max = super::limits::max_unavailable(&world.set);
         for _ in 0..60 {
-            world.pass();
+            world.sync();
             let there = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
             let missing = identity::replicas(&world.set) - i32::try_from(there).unwrap();
             prop_assert!(missing <= max, "{missing} of {max}: {}", world.history());

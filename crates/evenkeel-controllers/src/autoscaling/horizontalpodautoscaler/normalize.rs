@@ -74,14 +74,13 @@ pub(super) fn normalize_desired_replicas(
         }
         Some((up, down)) => {
             let default = i32::try_from(bounds.window.as_secs()).unwrap_or(i32::MAX);
-            let windows = (
-                up.stabilization_window_seconds.unwrap_or(0),
-                down.stabilization_window_seconds.unwrap_or(default),
-            );
+            let up_window_seconds = up.stabilization_window_seconds.unwrap_or(0);
+            let down_window_seconds = down.stabilization_window_seconds.unwrap_or(default);
             let stabilized = history.stabilize_recommendation_with_behaviors(
                 bounds.current,
                 proposed,
-                windows,
+                up_window_seconds,
+                down_window_seconds,
                 now,
             );
             let reason = if proposed >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };

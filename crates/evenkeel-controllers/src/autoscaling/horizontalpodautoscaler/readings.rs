@@ -253,7 +253,7 @@ fn object_path(
     if (group, &*object.kind) == ("", "Namespace") {
         return Ok((format!("metrics/{name}"), format!("metrics.{CUSTOM} {}", metric.name)));
     }
-    let mapped = scale::resources(group, &object.kind, steps)?.map_err(|error| {
+    let mapped = scale::resources_in_group(group, &object.kind, steps)?.map_err(|error| {
         let dot = if group.is_empty() { "" } else { "." };
         format!("unable to map kind {}{dot}{group} to resource: {error}", object.kind)
     })?;

@@ -211,7 +211,7 @@ fn scale_for_resource_mappings(
         Ok(group) => group,
         Err(why) => return Ok(Err(why)),
     };
-    let resources = match scale::resources(group, &target.kind, steps)? {
+    let resources = match scale::resources_in_group(group, &target.kind, steps)? {
         Ok(resources) => resources,
         Err(error) => return Ok(Err(error.to_string())),
     };

@@ -1,4 +1,5 @@
-//! Stabilization windows of scale-down and scale-up: past recommendations and scale events, which prevent flapping.
+//! Past recommendations, for the stabilization windows, and past scale events, for the rate limits of scaling
+//! policies.
 //!
 //! Upstream: `stabilizeRecommendation`, `stabilizeRecommendationWithBehaviors`, `storeScaleEvent`.
 
@@ -15,7 +16,7 @@ struct TimestampedCount {
     at: Timestamp,
 }
 
-/// History of one autoscaler.
+/// What the controller remembers of an autoscaler between syncs. It is lost on restart, as upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StabilizationHistory {
     /// Recommended replicas. Upstream: `recommendations`.
@@ -50,8 +51,7 @@ impl StabilizationHistory {
         }
     }
 
-    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last
-    /// `window`. Replicas are removed only once no recommendation in the window needs them.
+    /// For an HPA without `spec.behavior`: records the recommendation and returns the highest one of the last `window`.
     ///
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
@@ -71,8 +71,8 @@ impl StabilizationHistory {
         highest
     }
 
-    /// Stabilizes scaling with `behavior`, and records the recommendation. `windows` are `stabilizationWindowSeconds` of
-    /// scaling up and of scaling down.
+    /// For an HPA with `spec.behavior`: records the recommendation and returns the stabilized one. The windows are
+    /// `stabilizationWindowSeconds` of `scaleUp` and of `scaleDown`.
     ///
     /// Returns the lowest recommendation of the scale-up window, the new one included, if all of them are higher than
     /// `current_replicas`. Returns the highest one of the scale-down window if all of them are lower. Otherwise
@@ -83,11 +83,12 @@ impl StabilizationHistory {
         &mut self,
         current_replicas: i32,
         recommendation: i32,
-        windows: (i32, i32),
+        up_window_seconds: i32,
+        down_window_seconds: i32,
         now: Timestamp,
     ) -> i32 {
-        let up_cutoff = saturating_sub(now, seconds(windows.0));
-        let down_cutoff = saturating_sub(now, seconds(windows.1));
+        let up_cutoff = saturating_sub(now, seconds(up_window_seconds));
+        let down_cutoff = saturating_sub(now, seconds(down_window_seconds));
         let since = |cutoff: Timestamp| {
             self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
@@ -102,8 +103,8 @@ impl StabilizationHistory {
     }
 
     /// Returns the number of replicas `period` seconds ago: the current one without the scale events since then.
-    /// Upstream:
-    /// `getReplicasChangePerPeriod`.
+    ///
+    /// Upstream: `getReplicasChangePerPeriod`.
     pub(super) fn replicas_at_period_start(
         &self,
         current_replicas: i32,
@@ -163,16 +164,16 @@ mod tests {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(4, T0);
         // Up at once, down after a minute.
-        assert_eq!(history.stabilize_recommendation_with_behaviors(4, 8, (0, 60), at(1)), 8);
+        assert_eq!(history.stabilize_recommendation_with_behaviors(4, 8, 0, 60, at(1)), 8);
         assert_eq!(
-            history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(30)),
+            history.stabilize_recommendation_with_behaviors(8, 2, 0, 60, at(30)),
             8,
             "8 was recommended within the window"
         );
-        assert_eq!(history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(62)), 2);
+        assert_eq!(history.stabilize_recommendation_with_behaviors(8, 2, 0, 60, at(62)), 2);
         // Up only after a minute of higher recommendations.
-        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(70)), 2);
-        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(125)), 9);
+        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, 60, 0, at(70)), 2);
+        assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, 60, 0, at(125)), 9);
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl Options {
         const PERIOD: &str = "legacy-service-account-token-clean-up-period";
         let clean_up_period = flags.duration(PERIOD);
         if clean_up_period.is_zero() {
-            flags.refuse(PERIOD, format!("{PERIOD} must be greater than zero"));
+            flags.record_invalid(PERIOD, format!("{PERIOD} must be greater than zero"));
         }
         Self { clean_up_period }
     }

@@ -34,7 +34,7 @@ impl Options {
     /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
-            key: flags.path("service-account-private-key-file").map(SigningKey::File),
+            key: flags.non_empty_text("service-account-private-key-file").map(SigningKey::File),
             concurrent_syncs: flags.positive("concurrent-serviceaccount-token-syncs"),
         }
     }

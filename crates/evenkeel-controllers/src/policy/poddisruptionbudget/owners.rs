@@ -44,10 +44,11 @@ pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<E
 /// Reads an owner's scale; `None` if the owner does not exist. Upstream: `getScaleController`.
 fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled>, String>, Plan> {
     let Owner { namespace, reference, .. } = owner;
-    let resource = match scale::resource(&reference.api_version, &reference.kind, steps)? {
-        Ok(resource) => resource,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
+    let resource =
+        match scale::resource_for_version(&reference.api_version, &reference.kind, steps)? {
+            Ok(resource) => resource,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
     let read = scale::get(&resource.kind, namespace, &reference.name, Duration::ZERO, steps)?;
     Ok(match read {
         Ok(scale) => Ok((scale.uid == reference.uid).then_some((scale.uid, scale.replicas))),

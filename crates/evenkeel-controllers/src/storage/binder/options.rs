@@ -62,7 +62,7 @@ impl Options {
             let seconds = |flag: &str| {
                 Duration::from_secs(u64::try_from(flags.int(flag)).unwrap_or_default())
             };
-            let file = flags.path(&format!("pv-recycler-pod-template-filepath-{sort}"));
+            let file = flags.non_empty_text(&format!("pv-recycler-pod-template-filepath-{sort}"));
             Recycling {
                 least: seconds(&format!("pv-recycler-minimum-timeout-{sort}")),
                 each_gi: seconds(increment),

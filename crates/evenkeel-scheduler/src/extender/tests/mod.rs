@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use server::{Reply, Server};
 use std::sync::Arc;
 
-/// API server that returns any pod.
-fn api() -> (Client, Caches) {
+/// Client of a fake API server that returns a full pod for any name, and caches on it.
+fn fake_client() -> (Client, Caches) {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let name = request.uri().path().strip_prefix("/api/v1/namespaces/shop/pods/").unwrap();
-        let pod = whole(name).to_string().into_bytes();
+        let pod = full_pod(name).to_string().into_bytes();
         Ok::<_, std::convert::Infallible>(Response::new(Body::from(pod)))
     });
     let clock = Clock::system();
@@ -31,8 +31,8 @@ fn api() -> (Client, Caches) {
     (client, caches)
 }
 
-/// Complete pod. `dnsPolicy` is a field that the scheduler's view of pods lacks.
-fn whole(name: &str) -> Value {
+/// Pod as the API server returns it. Extenders must get fields such as `dnsPolicy` that the scheduler's cache drops.
+fn full_pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"dnsPolicy": "Default"}})
 }
 
@@ -52,7 +52,7 @@ fn config(url: String) -> ExtenderConfig {
 
 /// Builds the extender with this configuration.
 fn build(config: ExtenderConfig) -> Result<Arc<Extender>, SetUpError> {
-    let (client, caches) = api();
+    let (client, caches) = fake_client();
     Ok(set_up(&[config], &client, &caches)?.remove(0))
 }
 
@@ -72,10 +72,10 @@ fn names(names: &[&str]) -> Vec<Arc<str>> {
 }
 
 #[tokio::test]
-async fn an_extender_filters_scores_and_binds() {
+async fn filter_prioritize_and_bind_requests_match_upstream() {
     let filtered = json!({"nodenames": ["b"], "FailedNodes": {"a": "no"}, "failedAndUnresolvableNodes": {"c": "never"}, "Error": null});
     let scored = json!([{"Host": "b", "Score": 7}]);
-    let replies = [filtered, scored, json!({"Error": "taken"})].map(Reply::from);
+    let replies = [filtered, scored, json!({"Error": ""})].map(Reply::from);
     let (extender, server) = extender(|_| {}, replies).await;
     let pod = fixtures::pod("p", &json!({}));
     let all = names(&["a", "b", "c"]);
@@ -88,17 +88,23 @@ async fn an_extender_filters_scores_and_binds() {
     };
     assert_eq!(filtered, expected);
     assert_eq!(extender.score(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
-    let error = extender.bind(&pod, "b").await.unwrap_err();
-    assert_eq!(error.to_string(), "taken");
+    extender.bind(&pod, "b").await.unwrap();
     let sent = server.sent();
     let paths: Vec<&str> = sent.iter().map(|sent| &*sent.path).collect();
     assert_eq!(paths, ["/base/filter", "/base/prioritize", "/base/bind"]);
     assert_eq!(
         sent[0].body,
-        json!({"Pod": whole("p"), "Nodes": null, "NodeNames": ["a", "b", "c"]})
+        json!({"Pod": full_pod("p"), "Nodes": null, "NodeNames": ["a", "b", "c"]})
     );
     let binding = json!({"PodName": "p", "PodNamespace": "shop", "PodUID": "p", "Node": "b"});
     assert_eq!(sent[2].body, binding);
+}
+
+#[tokio::test]
+async fn bind_error_is_returned() {
+    let (extender, _server) = extender(|_| {}, [json!({"Error": "taken"}).into()]).await;
+    let error = extender.bind(&fixtures::pod("p", &json!({})), "b").await.unwrap_err();
+    assert_eq!(error.to_string(), "taken");
 }
 
 #[tokio::test]
@@ -125,17 +131,18 @@ async fn each_kind_of_failed_call_has_its_own_error() {
         format!("failed filter with extender at URL {url}, code 500")
     );
     assert!(matches!(errors[1], ExtenderError::UnknownNode(..)), "{errors:?}");
-    assert!(matches!(errors[2], ExtenderError::Answer(..)), "{errors:?}");
-    assert!(matches!(&errors[3], ExtenderError::Said(why) if why == "no"), "{errors:?}");
-    assert!(matches!(errors[4], ExtenderError::Answer(..)), "{errors:?}");
-    assert!(matches!(errors[5], ExtenderError::Late(..)), "{errors:?}");
+    assert!(matches!(errors[2], ExtenderError::InvalidResponse(..)), "{errors:?}");
+    assert!(matches!(&errors[3], ExtenderError::ErrorResponse(why) if why == "no"), "{errors:?}");
+    assert!(matches!(errors[4], ExtenderError::InvalidResponse(..)), "{errors:?}");
+    assert!(matches!(errors[5], ExtenderError::Timeout(..)), "{errors:?}");
     assert!(
         matches!(errors[6], ExtenderError::Unreachable(..)),
         "the server closed the connection: {errors:?}"
     );
 }
 
-/// Upstream's decoder reads one value, and leaves a field that is absent or null unchanged.
+/// As Go's `json.Decoder`: keys match in any case, an absent or null field keeps its zero value, and bytes after the
+/// first value are ignored.
 #[tokio::test]
 async fn responses_are_decoded_as_upstream_decodes_them() {
     let replies = [
@@ -153,7 +160,8 @@ async fn responses_are_decoded_as_upstream_decodes_them() {
     assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
 }
 
-/// The extender returns no reasons, so any event may requeue the pod. The attempt does not end with an error.
+/// The extender rejects every node. Extenders register no queueing hints, so any event requeues the pod. The attempt
+/// does not end with an error.
 #[tokio::test]
 async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
     let replies = [json!({"NodeNames": []}).into()];
@@ -163,7 +171,9 @@ async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
     core.add_or_update_node(&fixtures::node("a", &json!({})), at(0));
     core.add_or_update_pod(&fixtures::pod("p", &json!({})), at(0));
     let attempted = core.schedule_one(at(0)).await.unwrap();
-    let AttemptResult::Failed(failure) = attempted.result else { panic!("no node is filtered") };
+    let AttemptResult::Failed(failure) = attempted.result else {
+        panic!("scheduled although no node passed the extender")
+    };
     let message = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
     assert_eq!((&*failure.message, failure.error), (message, false));
     assert_eq!(core.counts().unschedulable, 1);
@@ -188,8 +198,9 @@ async fn an_extender_is_interested_in_pods_with_its_resources() {
 }
 
 #[test]
-fn filter_results_may_contain_complete_nodes() {
+fn filter_results_may_contain_full_nodes() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
-    let mut read: wire::FilterResult = wire::read(body).unwrap();
-    assert_eq!(read.filtered_names(false), ["x"]);
+    let result = || wire::read::<wire::FilterResult>(body).unwrap();
+    assert_eq!(result().take_names_of_feasible_nodes(), ["x"]);
+    assert_eq!(result().take_feasible_names(), ["x"]);
 }

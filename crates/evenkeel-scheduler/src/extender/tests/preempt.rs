@@ -1,9 +1,9 @@
 //! Tests of preemption with extenders: the candidates that they receive, and those that they keep.
 
 use super::{
-    Extender, api, build, config,
+    Extender, build, config, fake_client, full_pod,
     server::{Reply, Sent, Server},
-    set_up, whole,
+    set_up,
 };
 use crate::{
     extender::{ExtenderConfig, ExtenderManagedResource},
@@ -109,23 +109,23 @@ async fn an_extender_with_a_node_cache_receives_uids_of_victims() {
     let mut offered = victims("a", &["small", "tiny"], 0);
     merge(&mut offered, &victims("b", &["other"], 0));
     let body = json!({
-        "Pod": whole("p"), "NodeNameToVictims": null, "NodeNameToMetaVictims": offered,
+        "Pod": full_pod("p"), "NodeNameToVictims": null, "NodeNameToMetaVictims": offered,
     });
     assert_eq!(sent[0].body, body);
 }
 
 #[tokio::test]
-async fn an_extender_without_a_node_cache_receives_complete_pods() {
+async fn an_extender_without_a_node_cache_receives_full_pods() {
     let reply = response(&victims("a", &["small", "tiny"], 0));
     let (found, sent) = preempt_with(|config| config.node_cache_capable = false, reply).await;
     assert_eq!(found, BEST);
     let on = |pods: &[&str]| {
-        let pods: Vec<Value> = pods.iter().map(|name| whole(name)).collect();
+        let pods: Vec<Value> = pods.iter().map(|name| full_pod(name)).collect();
         json!({"Pods": pods, "NumPDBViolations": 0})
     };
     let offered = json!({"a": on(&["small", "tiny"]), "b": on(&["other"])});
     let body = json!({
-        "Pod": whole("p"), "NodeNameToVictims": offered, "NodeNameToMetaVictims": null,
+        "Pod": full_pod("p"), "NodeNameToVictims": offered, "NodeNameToMetaVictims": null,
     });
     assert_eq!(sent[0].body, body);
 }
@@ -205,7 +205,7 @@ async fn each_extender_receives_the_candidates_that_earlier_ones_kept() {
     let second = Server::start(None, [response(&json!({})).into()]).await;
     let third = Server::start(None, []).await;
     let configs = [&first, &second, &third].map(preempting);
-    let (client, caches) = api();
+    let (client, caches) = fake_client();
     let extenders = set_up(&configs, &client, &caches).unwrap();
     assert_eq!(outcome(&preempted(&extenders).await), "no candidate node for preemption");
     let offered = &second.sent()[0].body["NodeNameToMetaVictims"];

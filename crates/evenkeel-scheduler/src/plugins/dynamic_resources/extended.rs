@@ -55,7 +55,7 @@ impl Mapping {
 
 impl ExtendedResourceRequest {
     /// Returns the pod's extended resources, or `None` if devices can provide none of them.
-    pub(super) fn of(
+    pub(super) fn for_pod(
         pod: &PodInfo,
         class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
     ) -> Option<Self> {
@@ -273,7 +273,7 @@ mod tests {
 
     fn extended_request(init: &[Value], containers: &[Value]) -> Option<ExtendedResourceRequest> {
         let spec = json!({ "spec": { "initContainers": init, "containers": containers } });
-        ExtendedResourceRequest::of(&info("web", &spec), class_of)
+        ExtendedResourceRequest::for_pod(&info("web", &spec), class_of)
     }
 
     /// Returns the requests as `NAME=N*CLASS`, and the mappings as `CONTAINER/RESOURCE=REQUEST`.

@@ -227,7 +227,7 @@ impl DynamicResources {
     /// Returns the pod's extended resources that devices may provide.
     fn extended(&self, observed: &Observed, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
-        let Some(extended_request) = ExtendedResourceRequest::of(pod, class_of) else {
+        let Some(extended_request) = ExtendedResourceRequest::for_pod(pod, class_of) else {
             return Extended::None;
         };
         let stale = locked(&observed.extended_claims).claim_of(&pod.pod);

@@ -42,7 +42,7 @@ impl PreFilter for InterPodAffinity {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let counts = AffinityState::of(pod, nodes);
+        let counts = AffinityState::for_pod(pod, nodes);
         let no_terms = counts.affinity.is_empty()
             && counts.anti_affinity.is_empty()
             && counts
@@ -76,7 +76,7 @@ impl PreFilter for InterPodAffinity {
 }
 
 impl AffinityState {
-    fn of(pod: &PodInfo, nodes: &NodeTable) -> Self {
+    fn for_pod(pod: &PodInfo, nodes: &NodeTable) -> Self {
         let mut pod_index = nodes.pod_index();
         let class = pod_index.class(&pod.pod);
         let mut existing_anti_affinity = Vec::new();

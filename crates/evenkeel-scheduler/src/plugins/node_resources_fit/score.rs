@@ -84,7 +84,7 @@ impl NodeResourcesFit {
         let (mut sum, mut weights) = (0, 0);
         for index in 0..self.counted.len() {
             let Some(amount) = self.counted.on(index, node, requests, true) else { continue };
-            let score = shape.of_share(amount.after, amount.allocatable);
+            let score = shape.score_for(amount.after, amount.allocatable);
             if score > 0 {
                 sum += score * amount.weight;
                 weights += amount.weight;

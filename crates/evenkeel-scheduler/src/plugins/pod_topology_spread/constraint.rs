@@ -29,7 +29,7 @@ pub(super) struct SpreadConstraint {
 
 impl SpreadConstraint {
     /// Converts a constraint of the pod. It ignores `matchLabelKeys` unless `match_label_keys`.
-    pub(super) fn of(
+    pub(super) fn for_pod(
         constraint: &TopologySpreadConstraint,
         pod: &Pod,
         match_label_keys: bool,
@@ -46,7 +46,7 @@ impl SpreadConstraint {
     }
 
     /// Converts a default constraint for pods that this selector matches.
-    pub(super) fn default_of(default: &DefaultConstraint, selector: Selector) -> Self {
+    pub(super) fn from_default(default: &DefaultConstraint, selector: Selector) -> Self {
         Self {
             max_skew: default.max_skew,
             topology_key: default.topology_key.clone().into(),
@@ -80,7 +80,7 @@ pub(super) struct Eligible {
 
 impl Eligible {
     /// Returns the nodes that satisfy the constraint's policies and have the labels of all `keys`.
-    pub(super) fn of(
+    pub(super) fn find(
         constraint: &SpreadConstraint,
         pod: &Pod,
         nodes: &NodeTable,
@@ -90,7 +90,7 @@ impl Eligible {
             keys.iter().map(|key| &**key).filter(|key| key.n_labelled() < nodes.len()).collect();
         let required = constraint
             .honors_affinity
-            .then(|| Required::of(&pod.spec, nodes))
+            .then(|| Required::compile(&pod.spec, nodes))
             .filter(|r| !r.matches_every_node());
         let tolerated = constraint.honors_taints.then(|| {
             let tolerated =
@@ -104,7 +104,7 @@ impl Eligible {
         let mut eligible = vec![false; nodes.n_slots()];
         for node in nodes.iter() {
             let slot = node.slot();
-            eligible[slot as usize] = keys.iter().all(|key| key.of(slot).is_some())
+            eligible[slot as usize] = keys.iter().all(|key| key.value_of(slot).is_some())
                 && required.as_ref().is_none_or(|required| required.holds(slot))
                 && tolerated.as_ref().is_none_or(|tolerated| tolerated[node.taint_set()]);
         }

@@ -50,7 +50,7 @@ impl PreFilter for PodTopologySpread {
         let constraints = spread
             .into_iter()
             .zip(&keys)
-            .map(|(spread, key)| Constraint::of(spread, key, pod, nodes, &keys));
+            .map(|(spread, key)| Constraint::new(spread, key, pod, nodes, &keys));
         state.put(HardConstraints(constraints.collect()));
         Ok(PreFilterResult::All)
     }
@@ -97,14 +97,14 @@ impl HardConstraints {
 }
 
 impl Constraint {
-    fn of(
+    fn new(
         spread: SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
-        let eligible = Eligible::of(&spread, &pod.pod, nodes, keys);
+        let eligible = Eligible::find(&spread, &pod.pod, nodes, keys);
         let mut pods = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
         if eligible.is_all() {
             for (count, nodes) in pods.values_mut().iter_mut().zip(key.nodes_by_value()) {

@@ -61,7 +61,7 @@ impl PodTopologySpread {
                 .filter(|constraint| *constraint.when_unsatisfiable == *action.as_str());
             let keys = self.args.match_label_keys;
             return with_action
-                .map(|constraint| SpreadConstraint::of(constraint, pod, keys))
+                .map(|constraint| SpreadConstraint::for_pod(constraint, pod, keys))
                 .collect();
         }
         let mut defaults =
@@ -71,7 +71,7 @@ impl PodTopologySpread {
             return Vec::new();
         };
         let with =
-            |default: &DefaultConstraint| SpreadConstraint::default_of(default, selector.clone());
+            |default: &DefaultConstraint| SpreadConstraint::from_default(default, selector.clone());
         std::iter::once(first).chain(defaults).map(with).collect()
     }
 }

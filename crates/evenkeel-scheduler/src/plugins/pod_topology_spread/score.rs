@@ -63,7 +63,7 @@ impl PreScore for PodTopologySpread {
         let feasible_slots: Vec<Slot> = feasible
             .iter()
             .map(|node| node.slot())
-            .filter(|slot| !needs_all || keys.iter().all(|key| key.of(*slot).is_some()))
+            .filter(|slot| !needs_all || keys.iter().all(|key| key.value_of(*slot).is_some()))
             .collect();
         let all = if needs_all { &*keys } else { &[] };
         let constraints = spread
@@ -100,7 +100,7 @@ impl Constraint {
 
     /// Returns the constraint's score of a node, or `None` if the node lacks the topology key.
     fn score(&self, slot: Slot) -> Option<f64> {
-        let domain = self.column.of(slot)?;
+        let domain = self.column.value_of(slot)?;
         let count = match &self.counts {
             Counts::ByNode(counts) => i64::from(counts[slot as usize]),
             Counts::ByDomain(counts) => counts[domain as usize].max(0),
@@ -143,7 +143,7 @@ fn count_by_domain(
 ) -> (Counts, usize) {
     // As upstream, nodes without the key share a domain with nodes whose value is empty.
     let unlabelled = key.id("").map_or(key.n_values(), |id| id as usize);
-    let domain = |slot| key.of(slot).map_or(unlabelled, |id| id as usize);
+    let domain = |slot| key.value_of(slot).map_or(unlabelled, |id| id as usize);
     let mut counts = vec![NO_FEASIBLE_NODE; key.n_values() + 1];
     let mut domains = 0;
     for slot in feasible_slots {
@@ -151,7 +151,7 @@ fn count_by_domain(
         domains += usize::from(*count == NO_FEASIBLE_NODE);
         *count = 0;
     }
-    let eligible = Eligible::of(spread, &pod.pod, nodes, all);
+    let eligible = Eligible::find(spread, &pod.pod, nodes, all);
     each_matching(spread, pod, nodes, |slot, count| {
         let sum = &mut counts[domain(slot)];
         if *sum != NO_FEASIBLE_NODE && eligible.has(slot) && nodes.has_node(slot) {
@@ -165,7 +165,7 @@ impl SoftConstraints {
     /// Reports whether the node lacks a topology key that it must have.
     fn ignores(&self, slot: Slot) -> bool {
         self.needs_all
-            && self.constraints.iter().any(|constraint| constraint.column.of(slot).is_none())
+            && self.constraints.iter().any(|constraint| constraint.column.value_of(slot).is_none())
     }
 
     fn score(&self, slot: Slot) -> i64 {

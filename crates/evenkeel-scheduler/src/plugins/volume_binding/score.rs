@@ -30,6 +30,6 @@ pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
         return 0;
     }
     let sum: i64 =
-        classes.values().map(|(requested, capacity)| shape.of_share(*requested, *capacity)).sum();
+        classes.values().map(|(requested, capacity)| shape.score_for(*requested, *capacity)).sum();
     (sum as f64 / classes.len() as f64).round() as i64
 }

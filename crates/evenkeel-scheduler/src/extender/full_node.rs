@@ -1,4 +1,4 @@
-//! Complete nodes as JSON, for extenders that do not cache nodes.
+//! Full nodes as JSON, for extenders that do not cache nodes.
 
 use super::wire::Raw;
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, views::Metadata};
@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// A node with all its fields, as JSON.
-pub(crate) struct WholeNode {
+pub(crate) struct FullNode {
     meta: Meta,
     pub(super) json: Raw,
 }
 
-impl View for WholeNode {
+impl View for FullNode {
     const PROTOBUF: bool = false;
 
     fn kind() -> Kind {

@@ -1,24 +1,26 @@
-//! Annotations of a Deployment and its ReplicaSets: revisions and sizes. Upstream: `deployment_util.go`.
+//! Annotations of a Deployment and its ReplicaSets: revisions and numbers of replicas. Upstream: `deployment_util.go`.
 
+use super::limits::RolloutLimits;
 use evenkeel_api::StrMap;
 use std::collections::BTreeMap;
 
 /// Revision number of a ReplicaSet; on the Deployment, of the current template. Upstream: `RevisionAnnotation`.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Earlier revision numbers of a ReplicaSet that was rolled back to. Upstream: `RevisionHistoryAnnotation`.
-pub(crate) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub(crate) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The Deployment's `replicas` when the set was last scaled; a difference shows that the Deployment was scaled.
 /// Upstream: `DesiredReplicasAnnotation`.
-pub(crate) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// The Deployment's `replicas` plus `maxSurge` when the set was last scaled, for proportional scaling.
 /// Upstream: `MaxReplicasAnnotation`.
-pub(crate) const MAX: &str = "deployment.kubernetes.io/max-replicas";
+pub(crate) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Requested rollback to a revision; 0 is the previous one. Upstream: `DeprecatedRollbackTo`.
 pub(crate) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Annotations that are not copied between Deployment and ReplicaSet. Upstream: `annotationsToSkip`.
-const NOT_COPIED: [&str; 6] = [LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, ROLLBACK_TO];
+const NOT_COPIED: [&str; 6] =
+    [LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO];
 
 /// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const HISTORY_LIMIT: usize = 2000;
@@ -29,13 +31,14 @@ pub(crate) fn is_copied(key: &str) -> bool {
 }
 
 /// Returns the revision number: 0 without the annotation, `None` if it is invalid. Upstream: `Revision`.
-pub(crate) fn of(annotations: &StrMap) -> Option<i64> {
+pub(crate) fn revision(annotations: &StrMap) -> Option<i64> {
     annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// Returns a size annotation's value; `None` if it is missing, negative or invalid.
-pub(crate) fn size(annotations: &StrMap, key: &str) -> Option<i32> {
-    annotations.get(key)?.parse().ok().filter(|size| *size >= 0)
+/// Returns the number of replicas in an annotation; `None` if it is missing, negative or invalid. Upstream:
+/// `getNonNegativeInt32FromAnnotation`.
+pub(crate) fn replicas(annotations: &StrMap, key: &str) -> Option<i32> {
+    annotations.get(key)?.parse().ok().filter(|replicas| *replicas >= 0)
 }
 
 /// Returns the revision of a requested rollback.
@@ -45,7 +48,7 @@ pub(crate) fn rollback_to(annotations: &StrMap) -> Option<i64> {
 
 /// Returns the new set's annotations: copies of the Deployment's, and the next revision number. They stay unchanged if
 /// the present number is invalid. Upstream: `SetNewReplicaSetAnnotations`.
-pub(crate) fn of_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -> StrMap {
+pub(crate) fn for_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -> StrMap {
     let Some(before) = present
         .get(REVISION)
         .filter(|text| !text.is_empty())
@@ -60,25 +63,27 @@ pub(crate) fn of_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -
         number = revision.to_string();
         annotations.insert(REVISION, &number);
         if let Some(before) = present.get(REVISION) {
-            history = append_history(present.get(HISTORY).unwrap_or_default(), before);
+            history = append_history(present.get(REVISION_HISTORY).unwrap_or_default(), before);
             if let Some(history) = &history {
-                annotations.insert(HISTORY, history);
+                annotations.insert(REVISION_HISTORY, history);
             }
         }
     }
     annotations.into_iter().collect()
 }
 
-/// Sets the size annotations. Upstream: `SetReplicasAnnotations`.
-pub(crate) fn with_sizes(annotations: &StrMap, replicas: i32, max: i32) -> StrMap {
-    annotations.with(DESIRED, &replicas.to_string()).with(MAX, &max.to_string())
+/// Sets [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`]. Upstream: `SetReplicasAnnotations`.
+pub(crate) fn with_replicas(annotations: &StrMap, limits: RolloutLimits) -> StrMap {
+    annotations
+        .with(DESIRED_REPLICAS, &limits.desired.to_string())
+        .with(MAX_REPLICAS, &limits.max_replicas().to_string())
 }
 
-/// Whether the size annotations are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
-pub(crate) fn has_sizes(annotations: &StrMap, replicas: i32, max: i32) -> bool {
+/// Whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
+pub(crate) fn has_replicas(annotations: &StrMap, limits: RolloutLimits) -> bool {
     let has_value =
-        |key, size: i32| annotations.get(key).is_some_and(|text| text == size.to_string());
-    has_value(DESIRED, replicas) && has_value(MAX, max)
+        |key, value: i32| annotations.get(key).is_some_and(|text| text == value.to_string());
+    has_value(DESIRED_REPLICAS, limits.desired) && has_value(MAX_REPLICAS, limits.max_replicas())
 }
 
 /// Appends an entry to the history, and drops its oldest entries beyond `HISTORY_LIMIT`. Returns `None` if

@@ -11,20 +11,20 @@ pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// Limits of a rolling update, in nodes. Upstream: `updatedDesiredNodeCounts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Budget {
-    /// Nodes that may be without an available pod.
-    pub(crate) unavailable: usize,
-    /// Nodes that may have two pods.
-    pub(crate) surge: usize,
+pub(crate) struct RolloutLimits {
+    /// Number of nodes that may be without an available pod.
+    pub(crate) max_unavailable: usize,
+    /// Number of nodes that may have two pods.
+    pub(crate) max_surge: usize,
 }
 
-impl Budget {
+impl RolloutLimits {
     /// Computes the limits; percentages are rounded up, and `maxUnavailable` is 1 if both are 0.
-    pub(crate) fn of(set: &DaemonSet, desired: usize) -> Self {
-        let unavailable = scaled(set, desired, |rolling| rolling.max_unavailable.as_ref());
-        let surge = scaled(set, desired, |rolling| rolling.max_surge.as_ref());
-        let stuck = desired > 0 && unavailable == 0 && surge == 0;
-        Self { unavailable: if stuck { 1 } else { unavailable }, surge }
+    pub(crate) fn resolve(set: &DaemonSet, desired: usize) -> Self {
+        let max_unavailable = scaled(set, desired, |rolling| rolling.max_unavailable.as_ref());
+        let max_surge = scaled(set, desired, |rolling| rolling.max_surge.as_ref());
+        let is_stuck = desired > 0 && max_unavailable == 0 && max_surge == 0;
+        Self { max_unavailable: if is_stuck { 1 } else { max_unavailable }, max_surge }
     }
 }
 

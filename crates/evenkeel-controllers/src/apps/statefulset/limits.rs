@@ -1,4 +1,4 @@
-//! `maxUnavailable` and `partition` of a rolling update.
+//! `maxUnavailable` and `partition` of a rolling update of a StatefulSet.
 
 use evenkeel_api::{int_or_string::Rounding, views::StatefulSet};
 

@@ -1,9 +1,9 @@
-//! State of one reconciliation: the ReplicaSets after the planned changes, and the resulting actions.
+//! State of one sync: the ReplicaSets after the planned changes, and the resulting actions.
 
 use super::{
-    budget::{Budget, ROLLING_UPDATE},
+    annotations,
+    limits::{ROLLING_UPDATE, RolloutLimits},
     observed::Observed,
-    revision,
     sets::SetCopy,
 };
 use crate::{conditions::Condition, wire};
@@ -13,7 +13,7 @@ use evenkeel_runtime::plan::{Action, Delete, EventRecord, OnError, Rewrite, Targ
 /// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
 pub(crate) const PROGRESSING: &str = "Progressing";
 
-/// Part of the status that the reconciliation writes.
+/// Part of the status that the sync writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// No status update.
@@ -26,8 +26,8 @@ pub(crate) enum Finish {
     Rollout,
 }
 
-/// State of one reconciliation.
-pub(crate) struct Pass<'a> {
+/// State of one sync. Upstream: `syncDeployment`.
+pub(crate) struct DeploymentSync<'a> {
     /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The current time.
@@ -35,7 +35,7 @@ pub(crate) struct Pass<'a> {
     /// The Deployment, as the object of events and owner references.
     pub(crate) target: Target,
     /// Limits of the rolling update.
-    pub(crate) budget: Budget,
+    pub(crate) limits: RolloutLimits,
     /// ReplicaSets after the planned changes, oldest first; a created one is last.
     pub(crate) sets: Vec<SetCopy<'a>>,
     /// Index of the new set, which has the Deployment's template.
@@ -54,7 +54,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) finish: Finish,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> DeploymentSync<'a> {
     /// Returns the state before any change.
     pub(super) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         let deployment = &*observed.deployment;
@@ -62,8 +62,8 @@ impl<'a> Pass<'a> {
             observed,
             now,
             target: wire::target(deployment),
-            budget: Budget::of(deployment),
-            sets: observed.sets.iter().map(SetCopy::of).collect(),
+            limits: RolloutLimits::resolve(deployment),
+            sets: observed.sets.iter().map(SetCopy::unchanged).collect(),
             new: observed.new,
             revision: None,
             conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
@@ -95,31 +95,32 @@ impl<'a> Pass<'a> {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
     }
 
-    /// Scales a set and updates its size annotations; `always` updates them even if the size stays. Returns
-    /// whether the size changed. Upstream: `scaleReplicaSet`.
-    pub(crate) fn resize(&mut self, index: usize, replicas: i32, always: bool) -> bool {
-        let budget = self.budget;
-        let set = &mut self.sets[index];
-        let resized = set.replicas != replicas;
-        if resized
-            || (always && !revision::has_sizes(&set.annotations, budget.replicas, budget.max()))
-        {
-            let direction = if set.replicas < replicas { "up" } else { "down" };
-            if resized && set.present.is_some() {
-                let (name, from) = (&set.name, set.replicas);
-                let text =
-                    format!("Scaled {direction} replica set {name} from {from} to {replicas}");
-                set.events.push(EventRecord::normal(
-                    self.target.clone(),
-                    "ScalingReplicaSet",
-                    text,
-                ));
-            }
-            set.annotations = revision::with_sizes(&set.annotations, budget.replicas, budget.max());
-            set.replicas = replicas;
-            set.changed = true;
+    /// Scales a set, and updates its annotations if the size changes. Returns whether it changes. Upstream:
+    /// `scaleReplicaSet` without `forceUpdate`.
+    pub(crate) fn scale_replica_set(&mut self, index: usize, replicas: i32) -> bool {
+        let is_resized = self.sets[index].replicas != replicas;
+        if is_resized {
+            self.scale_and_annotate(index, replicas);
         }
-        resized
+        is_resized
+    }
+
+    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with `forceUpdate`.
+    pub(crate) fn scale_and_annotate(&mut self, index: usize, replicas: i32) {
+        let set = &mut self.sets[index];
+        let is_resized = set.replicas != replicas;
+        if !is_resized && annotations::has_replicas(&set.annotations, self.limits) {
+            return;
+        }
+        if is_resized && set.present.is_some() {
+            let direction = if set.replicas < replicas { "up" } else { "down" };
+            let (name, from) = (&set.name, set.replicas);
+            let text = format!("Scaled {direction} replica set {name} from {from} to {replicas}");
+            set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
+        }
+        set.annotations = annotations::with_replicas(&set.annotations, self.limits);
+        set.replicas = replicas;
+        set.changed = true;
     }
 
     /// Deletes the oldest sets without pods beyond `revisionHistoryLimit`. Upstream: `cleanupDeployment`.
@@ -133,7 +134,7 @@ impl<'a> Pass<'a> {
             .filter(|s| !s.meta.deleting())
             .collect();
         // `old` is sorted by age and the sort is stable, so the oldest set of equal revisions comes first.
-        alive.sort_by_key(|set| revision::of(&set.meta.annotations).unwrap_or(0));
+        alive.sort_by_key(|set| annotations::revision(&set.meta.annotations).unwrap_or(0));
         let surplus = alive.len().saturating_sub(limit);
         let unused = |set: &&&std::sync::Arc<_>| {
             let set: &evenkeel_api::views::ReplicaSet = set;

@@ -8,22 +8,22 @@ use super::{
 use crate::flags::Reader;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Resolved feature gates, with problems and warnings.
+/// Resolved feature gates, with errors and warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Resolved {
-    /// Feature gates with the given values and defaults.
+    /// Feature gates with the requested values and defaults.
     pub gates: FeatureGates,
     /// Invalid settings, in upstream's words.
-    pub problems: Vec<String>,
+    pub errors: Vec<String>,
     /// Warnings about valid but discouraged settings.
     pub warnings: Vec<String>,
 }
 
 impl Resolved {
-    /// Reports the problems to the flag reader `read`, and returns the gates and the warnings.
-    pub fn settle(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
-        for problem in &self.problems {
-            read.refuse(problem, problem.clone());
+    /// Records the errors in the flag reader `read`, and returns the gates and the warnings.
+    pub fn record_errors(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
+        for error in &self.errors {
+            read.record_invalid(error, error.clone());
         }
         (Arc::new(self.gates), self.warnings)
     }
@@ -40,15 +40,15 @@ impl FeatureGates {
         let mut resolved = Resolved::default();
         match Versions::read(emulated, min_compatibility) {
             Ok(versions) => resolved.gates.versions = versions,
-            Err(problem) => {
-                resolved.problems.push(problem);
+            Err(error) => {
+                resolved.errors.push(error);
                 return resolved;
             }
         }
-        resolved.problems = resolved.gates.versions.problems();
+        resolved.errors = resolved.gates.versions.errors();
         match pairs(gates) {
             Ok(requested) => resolved.set(&requested, |_| true),
-            Err(problem) => resolved.problems.push(problem),
+            Err(error) => resolved.errors.push(error),
         }
         resolved
     }
@@ -59,21 +59,21 @@ impl FeatureGates {
         let mut resolved = Resolved::default();
         match pairs(gates) {
             Ok(requested) => resolved.set(&requested, is_generic),
-            Err(problem) => resolved.problems.push(problem),
+            Err(error) => resolved.errors.push(error),
         }
         resolved
     }
 }
 
 /// Returns the requested values of this component's feature gates.
-fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
-    let prefixed = |prefix: &str| given.iter().any(|(component, _)| component == prefix);
+fn pairs(settings: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
+    let prefixed = |prefix: &str| settings.iter().any(|(component, _)| component == prefix);
     if prefixed("") && prefixed("kube") {
         let rule = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
         return Err(rule.to_owned());
     }
     let mut requested = BTreeMap::new();
-    for (component, pair) in given {
+    for (component, pair) in settings {
         if !matches!(component.as_str(), "" | "kube") {
             return Err(format!("component not registered: {component}"));
         }
@@ -102,10 +102,10 @@ impl Resolved {
     ///
     /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
     fn set(&mut self, requested: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
-        let before = self.problems.len();
-        for (given_name, on) in requested {
-            let Some((name, gate)) = GATES.get_key_value(*given_name) else {
-                self.problems.push(format!("unrecognized feature gate: {given_name}"));
+        let before = self.errors.len();
+        for (requested_name, on) in requested {
+            let Some((name, gate)) = GATES.get_key_value(*requested_name) else {
+                self.errors.push(format!("unrecognized feature gate: {requested_name}"));
                 return;
             };
             match *name {
@@ -117,7 +117,7 @@ impl Resolved {
                 self.gates.set.insert(name, *on);
             }
         }
-        if self.problems.len() == before {
+        if self.errors.len() == before {
             self.check_dependencies();
         }
     }
@@ -126,13 +126,13 @@ impl Resolved {
         let Versions { emulated, min_compatibility } = self.gates.versions;
         let cannot = format!("cannot set feature gate {name} to {on}, feature is");
         let Some(spec) = gate.at(self.gates.versions) else {
-            self.problems.push(format!(
+            self.errors.push(format!(
                 "{cannot} PreAlpha at emulated version {emulated}, min compatibility version {min_compatibility}"
             ));
             return;
         };
         if spec.locked && spec.default != on {
-            self.problems.push(format!("{cannot} locked to {}", spec.default));
+            self.errors.push(format!("{cannot} locked to {}", spec.default));
             return;
         }
         self.gates.set.insert(name, on);
@@ -182,7 +182,7 @@ impl Resolved {
                 .filter(|need| !self.gates.enabled(need))
                 .collect();
             if !off.is_empty() {
-                self.problems.push(format!(
+                self.errors.push(format!(
                     "{name} is enabled, but depends on features that are disabled: [{}]",
                     off.join(" ")
                 ));
