@@ -1,15 +1,15 @@
 //! Go durations in flags and in `metav1.Duration`: `1h30m`, `1.5s`, `-2ms`.
 
 /// Units and their nanoseconds.
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("μs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3600e9),
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
 ];
 
 /// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`. Fails if the text is not a duration.
@@ -33,27 +33,70 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
     if rest.is_empty() {
         return Err(invalid());
     }
-    let mut total = 0f64;
+    let mut total = 0u64;
     while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let amount: f64 = rest[..end].parse().map_err(|_| invalid())?;
-        rest = &rest[end..];
-        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let unit = &rest[..end];
+        if !rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(invalid());
+        }
+        let (whole, after) = digits(rest);
+        let number = leading_integer(whole).ok_or_else(invalid)?;
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => digits(after),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
         if unit.is_empty() {
             return Err(format!("time: missing unit in duration \"{text}\""));
         }
         let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Err(format!("time: unknown unit \"{unit}\" in duration \"{text}\""));
         };
-        total += amount * scale;
-        rest = &rest[end..];
+        let part = number.checked_mul(*scale).filter(|part| *part <= LIMIT).ok_or_else(invalid)?;
+        let (fraction, parts) = leading_fraction(fraction);
+        // As upstream, the fraction alone is rounded, towards zero.
+        let part = part + (fraction as f64 * (*scale as f64 / parts)) as u64;
+        total = total.checked_add(part).ok_or_else(invalid)?;
+        if part > LIMIT || total > LIMIT {
+            return Err(invalid());
+        }
+        rest = after;
     }
-    if total > i64::MAX as f64 {
-        return Err(invalid());
+    match i64::try_from(total) {
+        Ok(total) => Ok(if negative { -total } else { total }),
+        Err(_) if negative => Ok(i64::MIN),
+        Err(_) => Err(invalid()),
     }
-    let nanos = total.round() as i64;
-    Ok(if negative { -nanos } else { nanos })
+}
+
+/// 2^63: the absolute value of the least number of nanoseconds.
+const LIMIT: u64 = 1 << 63;
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// Returns the number that digits make; `None` if it is above the limit.
+fn leading_integer(digits: &str) -> Option<u64> {
+    match digits {
+        "" => Some(0),
+        digits => digits.parse().ok().filter(|number| *number <= LIMIT),
+    }
+}
+
+/// Returns digits after a point as a number and the power of ten that it is a fraction of. Digits that do not fit are
+/// left out.
+fn leading_fraction(digits: &str) -> (u64, f64) {
+    let (mut number, mut parts) = (0u64, 1.0);
+    for digit in digits.bytes() {
+        let next = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
+        let Some(next) = next.filter(|next| *next <= LIMIT) else { break };
+        (number, parts) = (next, parts * 10.0);
+    }
+    (number, parts)
 }
 
 /// Formats nanoseconds as a Go duration.
@@ -103,11 +146,21 @@ mod tests {
             ("100ms", "100ms"),
             ("-2h0.5m", "-2h0m30s"),
             ("60s", "1m0s"),
+            ("2562047h47m16.854775807s", "2562047h47m16.854775807s"),
+            ("-2562047h47m16.854775808s", "-2562047h47m16.854775808s"),
+            ("9007199.254740993s", "2501h59m59.254740993s"),
+            ("1.9ns", "1ns"),
+            (".5s", "500ms"),
+            ("1.s", "1s"),
         ] {
             assert_eq!(canonical(text).as_deref(), Ok(want), "{text}");
         }
         assert!(canonical("1").is_err());
         assert!(canonical("").is_err());
         assert!(canonical("1x").is_err());
+        assert!(canonical("2562047h47m16.854775808s").is_err());
+        assert!(canonical("9223372036854775809ns").is_err());
+        assert!(canonical(".s").is_err());
+        assert!(canonical("s").is_err());
     }
 }

@@ -97,6 +97,32 @@ pub fn dns_subdomain_caseless(text: &str) -> Messages {
     messages
 }
 
+/// Validates an RFC 1123 subdomain whose labels may have underscores, such as a search path of a resolver.
+///
+/// Upstream: `IsDNS1123SubdomainWithUnderscore`.
+pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 253, &mut messages);
+    let is_alphanumeric =
+        |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let is_label = |label: &str| {
+        let rest = label.strip_prefix('_').unwrap_or(label);
+        let mut bytes = rest.bytes();
+        is_alphanumeric(bytes.clone().next())
+            && is_alphanumeric(bytes.clone().next_back())
+            && bytes.all(|byte| is_alphanumeric(Some(byte)) || matches!(byte, b'-' | b'_'))
+    };
+    if !text.split('.').all(is_label) {
+        messages.push(regex_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and \
+             must start and end with an alphanumeric character",
+            "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
+            &["example.com"],
+        ));
+    }
+    messages
+}
+
 /// Validates a C identifier.
 ///
 /// Upstream: `IsCIdentifier`.
@@ -306,28 +332,39 @@ pub fn http_header(text: &str) -> Messages {
     vec![regex_error(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// Validates an IP address of either family.
+/// Validates an IP address of either family. An IPv4 address inside an IPv6 one, and octets with leading zeros, are
+/// refused: programs read them differently.
 ///
 /// Upstream: `IsValidIPForLegacyField`.
 pub fn ip(text: &str) -> Messages {
     match text.parse::<core::net::IpAddr>() {
+        Ok(core::net::IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            vec!["must not be an IPv4-mapped IPv6 address".to_owned()]
+        }
         Ok(_) => Messages::new(),
+        Err(_) if is_ipv4_with_leading_zeros(text) => vec!["must not have leading 0s".to_owned()],
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     }
+}
+
+fn is_ipv4_with_leading_zeros(text: &str) -> bool {
+    let octets: Vec<&str> = text.split('.').collect();
+    let is_octet = |octet: &&str| {
+        let digits = octet.trim_start_matches('0');
+        let is_number = octet.bytes().all(|byte| byte.is_ascii_digit()) && !octet.is_empty();
+        is_number && (digits.is_empty() || digits.parse::<u8>().is_ok())
+    };
+    octets.len() == 4 && octets.iter().all(is_octet)
 }
 
 /// Validates an IP address in canonical form, which is unique for each address.
 ///
 /// Upstream: `IsValidIP`.
 pub fn canonical_ip(text: &str) -> Messages {
-    let Ok(address) = text.parse::<core::net::IpAddr>() else { return ip(text) };
-    let canonical = address.to_canonical();
-    let mut messages = Messages::new();
-    if canonical.is_ipv4() != address.is_ipv4() {
-        messages.push("must not be an IPv4-mapped IPv6 address".to_owned());
-    }
-    let canonical = canonical.to_string();
-    if canonical != text {
+    let mut messages = ip(text);
+    let address = text.parse::<core::net::IpAddr>().ok().filter(|_| messages.is_empty());
+    let canonical = address.map(|address| address.to_string());
+    if let Some(canonical) = canonical.filter(|canonical| canonical != text) {
         messages.push(format!("must be in canonical form (\"{canonical}\")"));
     }
     messages

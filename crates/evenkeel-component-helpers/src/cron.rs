@@ -3,6 +3,8 @@
 //! No crate implements this dialect. Sunday is 0 and never 7, and `*/2` does not count as `*`. `@every` adds its
 //! interval to the given time. If both day fields are restricted, a day has to match only one of them.
 
+use std::num::IntErrorKind;
+
 use evenkeel_api::duration;
 use jiff::{
     SignedDuration, Timestamp, ToSpan, Zoned,
@@ -157,7 +159,7 @@ fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
 }
 
 /// Parses a field. Returns a bit for each matching value, and whether the field contains `*` or `?`.
-fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
+fn field(text: &str, low: u64, high: u64, names: &[&str]) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (bits, star) = range(part, low, high, names)?;
@@ -166,7 +168,7 @@ fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool),
     Ok(all)
 }
 
-fn range(part: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
+fn range(part: &str, low: u64, high: u64, names: &[&str]) -> Result<(u64, bool), String> {
     let (span, step) = match part.split_once('/') {
         Some((span, step)) if !step.contains('/') => (span, Some(step)),
         Some(_) => return Err(format!("too many slashes: {part}")),
@@ -200,17 +202,25 @@ fn range(part: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool),
     if step == 0 {
         return Err(format!("step of range should be a positive number: {part}"));
     }
-    let bits = (first..=last).step_by(step as usize).fold(0, |bits, n| bits | 1 << n);
+    let bits = (first..=last)
+        .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+        .fold(0, |bits, n| bits | 1 << n);
     Ok((bits, star && step == 1))
 }
 
-fn number(text: &str, low: u32, names: &[&str]) -> Result<u32, String> {
+fn number(text: &str, low: u64, names: &[&str]) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
-        return u32::try_from(at).map(|at| at + low).map_err(|error| error.to_string());
+        return u64::try_from(at).map(|at| at + low).map_err(|error| error.to_string());
     }
-    text.parse().map_err(|_| {
-        format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
-    })
+    let failed = |why: &str| {
+        format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}")
+    };
+    let number: i64 =
+        text.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => failed("value out of range"),
+            _ => failed("invalid syntax"),
+        })?;
+    u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
 #[cfg(test)]
@@ -238,6 +248,12 @@ mod tests {
             ("* * * * 7", "end of range (7) above maximum (6): 7"),
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("*/0 * * * *", "step of range should be a positive number: */0"),
+            (
+                "99999999999999999999 * * * *",
+                "failed to parse int from 99999999999999999999: strconv.Atoi: parsing \"99999999999999999999\": \
+                 value out of range",
+            ),
+            ("5000000000 * * * *", "end of range (5000000000) above maximum (59): 5000000000"),
             ("@often", "unrecognized descriptor: @often"),
             ("@every x", "failed to parse duration @every x: time: invalid duration \"x\""),
         ] {

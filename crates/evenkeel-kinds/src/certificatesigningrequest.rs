@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::reset::{reset_all_but_metadata_and_status, reset_field};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, list, set, text};
+use evenkeel_apimachinery::value::{get, list, remove, set, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
@@ -24,7 +24,11 @@ pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
     populate_condition_timestamps(&mut conditions, old, now);
     reset_all_but_metadata_and_status(new, old);
     reset_field(new, old, "status");
-    set(new, "status.conditions", conditions);
+    if conditions.is_empty() {
+        remove(new, "status.conditions");
+    } else {
+        set(new, "status.conditions", conditions);
+    }
 }
 
 /// Prepares an update of `/status`. Approved and Denied conditions keep their stored form unless their number

@@ -1,17 +1,20 @@
 //! Strategy of pods: initial status, QoS class, fields that an update cannot change, and the grace period of a
 //! deletion.
 
-use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::reset::reset_field;
-use evenkeel_apimachinery::value::{self, copy, int, list, object, set, text};
+use evenkeel_apimachinery::value::{self, copy, int, list, set, text};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
+
+use crate::{pod_label_keys, pod_resize, pod_resources};
 
 /// Sets the status of a new pod: the phase Pending, the QoS class, and the condition for scheduling gates.
 ///
 /// Upstream: `PrepareForCreate` of `podStrategy`, `applySchedulingGatedCondition`.
 pub fn prepare_create(pod: &mut Value, now: &str) {
-    let qos = qos_class(pod);
+    pod_label_keys::apply(pod);
+    pod_resources::default(pod);
+    let qos = pod_resources::qos_class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": qos});
     if !list(pod, "spec.schedulingGates").is_empty() {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
@@ -23,7 +26,7 @@ pub fn prepare_create(pod: &mut Value, now: &str) {
 
 /// Resets the fields that a write of this subresource cannot change.
 ///
-/// Upstream: `podStatusStrategy`, `podEphemeralContainersStrategy`.
+/// Upstream: `podStatusStrategy`, `podEphemeralContainersStrategy`, `podResizeStrategy`.
 pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
@@ -52,6 +55,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
                 }
             }
         }
+        "resize" => pod_resize::prepare(new, old),
         _ => reset_field(new, old, "status"),
     }
 }
@@ -86,35 +90,6 @@ fn preserve_status_fields(new: &mut Value, old: &Value) {
             set(condition, "observedGeneration", before);
         }
     });
-}
-
-/// Returns the QoS class of a pod: Guaranteed if all limits equal requests, BestEffort without any, else Burstable.
-///
-/// Upstream: `ComputePodQOS`.
-pub fn qos_class(pod: &Value) -> &'static str {
-    let mut any = false;
-    let mut guaranteed = true;
-    for containers in ["spec.containers", "spec.initContainers"] {
-        for container in list(pod, containers) {
-            for name in ["cpu", "memory"] {
-                let amount = |kind: &str| {
-                    object(container, &format!("resources.{kind}"))
-                        .and_then(|map| map.get(name))
-                        .and_then(Amount::of)
-                        .filter(|amount| !amount.is_zero())
-                };
-                let (request, limit) = (amount("requests"), amount("limits"));
-                any |= request.is_some() || limit.is_some();
-                guaranteed &=
-                    limit.is_some() && request.is_none_or(|request| Some(request) == limit);
-            }
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
 }
 
 /// Returns the grace period of a deletion in seconds. It is 0 for a pod that has no node or has finished. By

@@ -507,7 +507,7 @@ mod tests {
             ("10.0.0.1", ""),
             ("fd00::1", ""),
             ("1.5", "must be a valid IP address"),
-            ("10.0.0.01", "must be a valid IP address"),
+            ("10.0.0.01", "must not have leading 0s"),
             ("FD00::1", "must be in canonical form (\"fd00::1\")"),
             ("::ffff:10.0.0.1", "must not be an IPv4-mapped IPv6 address"),
         ] {

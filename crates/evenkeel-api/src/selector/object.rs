@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use serde_json::map::Entry;
+
 use serde::Deserializer;
 
 use super::{Operator, Requirement, Selector, SelectorError, State};
@@ -72,8 +74,13 @@ impl Selector {
                 Operator::Equals | Operator::DoubleEquals => {
                     let value =
                         requirement.values.first().map(|value| &**value).unwrap_or_default();
-                    labels.insert(requirement.key.to_string(), value.into());
-                    continue;
+                    // A map has one value of a key. A second requirement of the key must not replace the first: what
+                    // both select is less than what either selects.
+                    if let Entry::Vacant(entry) = labels.entry(requirement.key.to_string()) {
+                        entry.insert(value.into());
+                        continue;
+                    }
+                    "In"
                 }
                 Operator::In => "In",
                 Operator::NotIn | Operator::NotEquals => "NotIn",
@@ -186,5 +193,20 @@ impl Field for MapSelector {
 
     fn close((earlier, labels): Self::Partial) -> Result<Self, WireError> {
         Ok(if labels.is_empty() { earlier } else { labels.into_iter().collect::<StrMap>().into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn two_requirements_of_one_key_stay_two() {
+        let object = |text: &str| Selector::parse(text).expect("valid").to_json();
+        let both = json!({"matchLabels": {"a": "b"},
+            "matchExpressions": [{"key": "a", "operator": "In", "values": ["c"]}]});
+        assert_eq!(object("a=b,a=c"), Some(both));
+        assert_eq!(object("a=b,c==d"), Some(json!({"matchLabels": {"a": "b", "c": "d"}})));
     }
 }

@@ -39,12 +39,10 @@ fn stripped() -> FieldSet {
 pub(super) fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {
     let (group, kind) = (schema.group(), schema.kind());
     match (subresource, kind) {
-        ("" | "finalize" | "resize" | "ephemeralcontainers", _) if schema.has_status() => {
-            match kind {
-                "CertificateSigningRequest" => FieldSet::from_paths(&[&["f:spec"], &["f:status"]]),
-                _ => FieldSet::from_paths(&[&["f:status"]]),
-            }
-        }
+        ("" | "finalize", _) if schema.has_status() => match kind {
+            "CertificateSigningRequest" => FieldSet::from_paths(&[&["f:spec"], &["f:status"]]),
+            _ => FieldSet::from_paths(&[&["f:status"]]),
+        },
         ("approval", "CertificateSigningRequest") => {
             FieldSet::from_paths(&[&["f:spec"], &["f:status", "f:certificate"]])
         }

@@ -40,15 +40,27 @@ fn ingress_class(o: &PrintedObject<'_>) -> Cells {
     vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
 }
 
+/// Most hosts of an Ingress that its row shows.
+const MAX_HOSTS: usize = 3;
+
 /// Upstream: `printIngress`.
 fn ingress(o: &PrintedObject<'_>) -> Cells {
     let rules = list(o, "spec.rules");
-    let all: Vec<&str> =
-        rules.iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty()).collect();
-    let hosts = match all.len() {
-        0 => "*".to_owned(),
-        1..=3 => all.join(","),
-        _ => format!("{} + {} more...", all[..3].join(","), rules.len() - 3),
+    // A rule after the third host counts as one more, whether it has a host or not.
+    let (mut shown, mut has_more) = (Vec::new(), false);
+    for rule in rules {
+        has_more |= shown.len() == MAX_HOSTS;
+        let host = text(rule, "host");
+        if !has_more && !host.is_empty() {
+            shown.push(host);
+        }
+    }
+    let hosts = match (shown.is_empty(), has_more) {
+        (true, _) => "*".to_owned(),
+        (false, false) => shown.join(","),
+        (false, true) => {
+            format!("{} + {} more...", shown.join(","), rules.len().saturating_sub(MAX_HOSTS))
+        }
     };
     vec![
         json!(name(o)),

@@ -1,6 +1,6 @@
 //! Validation of a pod's affinity.
 
-use super::{labels, names};
+use super::{labels, names, pod_level};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
@@ -52,6 +52,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
         errors.invalid_all(&namespaces, name, &names::dns_label(name));
     }
+    pod_level::label_keys(term, path, errors);
     let key = text(term, "topologyKey");
     if key.is_empty() {
         errors.required(&path.field("topologyKey"), "can not be empty");

@@ -128,14 +128,20 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
             {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
             }
-            let length = value.as_str().unwrap_or_default().len();
-            // The value is Base64, which encodes three bytes in four characters.
-            size += if *field == "data" && root.is_empty() { length } else { length / 4 * 3 };
+            let value = value.as_str().unwrap_or_default();
+            let is_plain = *field == "data" && root.is_empty();
+            size += if is_plain { value.len() } else { decoded_length(value) };
         }
     }
     if size > DATA_LIMIT {
         errors.too_long(&Path::new(if root.is_empty() { "[]" } else { root }), DATA_LIMIT);
     }
+}
+
+/// Returns the number of bytes that a Base64 text encodes: three in four characters, without the padding.
+fn decoded_length(text: &str) -> usize {
+    let padding = text.bytes().rev().take(2).take_while(|byte| *byte == b'=').count();
+    (text.len() / 4 * 3).saturating_sub(padding)
 }
 
 /// Upstream: `ValidateConfigMap`.

@@ -292,7 +292,7 @@ impl Source<'_> {
         if name.is_empty() {
             errors.required(&self.path.field("iqn"), "");
         } else if !is_iscsi_name(name) {
-            errors.invalid(&self.path.field("iqn"), name, "must be valid format");
+            errors.invalid(&self.path.field("iqn"), name, iscsi_name_detail(name));
         }
         errors.in_range(&self.path.field("lun"), int(self.value, "lun"), 0, 255);
         let needs_secret = ["chapAuthDiscovery", "chapAuthSession"];
@@ -303,7 +303,8 @@ impl Source<'_> {
         }
         self.named_secret(&["name"], errors);
         if let Some(initiator) = initiator.filter(|name| !is_iscsi_name(name)) {
-            errors.invalid(&self.path.field("initiatorname"), initiator, "must be valid format");
+            let path = self.path.field("initiatorname");
+            errors.invalid(&path, initiator, iscsi_name_detail(initiator));
         }
     }
 
@@ -421,6 +422,14 @@ fn is_host_port(pair: &str) -> bool {
         None => host,
     };
     !host.contains([':', '[', ']']) && !port.contains(['[', ']'])
+}
+
+/// What is wrong with an invalid name of an iSCSI node.
+fn iscsi_name_detail(name: &str) -> &'static str {
+    match ["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start)) {
+        true => "must be valid format",
+        false => "must be valid format starting with iqn, eui, or naa",
+    }
 }
 
 /// Returns whether a text is the name of an iSCSI initiator or target: `iqn.2001-04.com.example:name`, or `eui.` or

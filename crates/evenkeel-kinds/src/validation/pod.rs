@@ -3,7 +3,9 @@
 //! Upstream: `k8s.io/kubernetes/pkg/apis/core/validation`.
 
 use super::container_restart::container_restart_policy;
-use super::{labels, names, pod_claims, pod_sysctls, quantity, volume};
+use super::pod_env::{file_key_ref, file_key_volumes};
+use super::pod_security::{no_windows_options, user_and_seccomp_profile};
+use super::{labels, names, pod_claims, pod_level, pod_sysctls, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -12,6 +14,10 @@ use std::collections::BTreeSet;
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
 /// Maximum length of a host name on Linux, in bytes.
 const MAX_HOSTNAME: usize = 64;
+/// Most search paths of a pod's resolver.
+const MAX_SEARCHES: usize = 32;
+/// Most characters of the search paths and the spaces between them.
+const MAX_SEARCH_LENGTH: usize = 2048;
 const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 /// Resources of a container that `resourceFieldRef` may reference, besides huge pages.
@@ -94,6 +100,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volume::volumes(spec, &path.field("volumes"), errors);
     pod_claims::pod_resource_claims(spec, path, errors);
     containers(spec, path, &volumes, errors);
+    pod_level::resources(spec, path, errors);
     errors.one_of(&path.field("restartPolicy"), text(spec, "restartPolicy"), RESTART_POLICIES);
     dns(spec, path, errors);
     scheduling(spec, path, errors);
@@ -146,6 +153,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     scheduling_gates(spec, path, errors);
     operating_system(spec, path, errors);
     security(spec, path, errors);
+    file_key_volumes(spec, path, errors);
 }
 
 /// Validates `hostnameOverride`, which replaces the pod's host name. It conflicts with `hostNetwork` and
@@ -163,11 +171,19 @@ fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &names::dns_subdomain(name));
 }
 
+/// Which namespaces of the host a pod shares.
+#[derive(Clone, Copy)]
+struct Host {
+    network: bool,
+    users: bool,
+}
+
 /// Upstream: `validateContainers`, `validateInitContainers`.
 fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
-    let host_network = flag(spec, "hostNetwork");
+    let users = get(spec, "hostUsers") != Some(&Value::Bool(false));
+    let host = Host { network: flag(spec, "hostNetwork"), users };
     let claim_names = pod_claims::claim_names(spec);
     let grace = int(spec, "terminationGracePeriodSeconds").filter(|seconds| *seconds >= 0);
     let all = path.field("containers");
@@ -176,7 +192,7 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     }
     for (index, container) in list(spec, "containers").iter().enumerate() {
         let path = all.index(index);
-        self::container(container, &path, volumes, host_network, errors);
+        self::container(container, &path, volumes, host, errors);
         pod_claims::container_claims(container, &claim_names, &path, errors);
         if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
             errors.duplicate(&path.field("name"), text(container, "name"));
@@ -191,11 +207,14 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     let all = path.field("initContainers");
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
         let path = all.index(index);
-        self::container(container, &path, volumes, host_network, errors);
+        self::container(container, &path, volumes, host, errors);
         pod_claims::container_claims(container, &claim_names, &path, errors);
         if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
             errors.duplicate(&path.field("name"), text(container, "name"));
         }
+        let resize = list(container, "resizePolicy");
+        let resize_path = path.field("resizePolicy");
+        resize_policy(resize, text(spec, "restartPolicy"), &resize_path, errors);
         if text(container, "restartPolicy") == "Always" {
             lifecycle(container, grace, &path, errors);
             probes(container, &path, errors);
@@ -208,7 +227,8 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
             }
         }
     }
-    ephemeral_containers(spec, path, volumes, &mut seen, errors);
+    let host = Host { network: false, ..host };
+    ephemeral_containers(spec, path, volumes, &mut seen, host, errors);
 }
 
 /// Upstream: `validateEphemeralContainers`.
@@ -217,6 +237,7 @@ fn ephemeral_containers<'a>(
     path: &Path<'_>,
     volumes: &BTreeSet<&str>,
     seen: &mut BTreeSet<&'a str>,
+    host: Host,
     errors: &mut Errors,
 ) {
     let all = path.field("ephemeralContainers");
@@ -226,7 +247,7 @@ fn ephemeral_containers<'a>(
         .collect();
     for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
         let path = all.index(index);
-        self::container(container, &path, volumes, false, errors);
+        self::container(container, &path, volumes, host, errors);
         if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
             errors.duplicate(&path.field("name"), text(container, "name"));
         }
@@ -266,7 +287,7 @@ fn container(
     container: &Value,
     path: &Path<'_>,
     volumes: &BTreeSet<&str>,
-    host_network: bool,
+    host: Host,
     errors: &mut Errors,
 ) {
     errors.required_valid(&path.field("name"), text(container, "name"), names::dns_label);
@@ -279,7 +300,7 @@ fn container(
         text(container, "terminationMessagePolicy"),
         policies,
     );
-    ports(container, &path.field("ports"), host_network, errors);
+    ports(container, &path.field("ports"), host.network, errors);
     env(container, path, errors);
     volume::mounts(container, path, volumes, errors);
     let pulls = &["Always", "IfNotPresent", "Never"];
@@ -290,6 +311,13 @@ fn container(
     if let Some(context) = get(container, "securityContext") {
         let path = path.field("securityContext");
         user_and_seccomp_profile(context, &path, errors);
+        let proc_mounts = ["Default", "Unmasked"];
+        let proc_mount = get(context, "procMount");
+        errors.one_of_if_set(&path.field("procMount"), proc_mount, &proc_mounts);
+        if proc_mount.and_then(Value::as_str) == Some("Unmasked") && host.users {
+            let detail = "`hostUsers` must be false to use `Unmasked`";
+            errors.invalid(&path.field("procMount"), "Unmasked", detail);
+        }
         if flag(context, "privileged")
             && get(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
         {
@@ -434,7 +462,10 @@ fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
         errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
         errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
-    source_count += usize::from(get(source, "fileKeyRef").is_some());
+    if let Some(reference) = get(source, "fileKeyRef") {
+        source_count += 1;
+        file_key_ref(reference, &path.field("fileKeyRef"), errors);
+    }
     let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
     if source_count == 0 {
         errors.invalid(path, "", words);
@@ -691,11 +722,33 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
         errors.invalid_all(&all.index(index), server, &names::ip(server));
     }
+    searches(config, &path.field("searches"), errors);
     let options = path.field("options");
     for (index, option) in list(config, "options").iter().enumerate() {
         if text(option, "name").is_empty() {
             errors.required(&options.index(index), "must not be empty");
         }
+    }
+}
+
+/// Validates the search list of a resolver, which has limits of its own.
+fn searches(config: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let searches: Vec<&str> = list(config, "searches").iter().filter_map(Value::as_str).collect();
+    let all = || Value::from(searches.clone());
+    if searches.len() > MAX_SEARCHES {
+        let detail = format!("must not have more than {MAX_SEARCHES} search paths");
+        errors.invalid(path, all(), &detail);
+    }
+    if searches.join(" ").len() > MAX_SEARCH_LENGTH {
+        let detail = format!(
+            "must not have more than {MAX_SEARCH_LENGTH} characters (including spaces) in the search list"
+        );
+        errors.invalid(path, all(), &detail);
+    }
+    for (index, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        let messages = names::dns_subdomain_with_underscore(search);
+        errors.invalid_all(&path.index(index), search, &messages);
     }
 }
 
@@ -739,6 +792,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             errors.one_of_if_set(&path.field(field), get(constraint, field), &["Honor", "Ignore"]);
         }
+        pod_level::label_keys(constraint, &path, errors);
         if let Some(selector) = get(constraint, "labelSelector") {
             labels::selector(selector, &path.field("labelSelector"), errors);
         }
@@ -833,6 +887,7 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                     "windows options cannot be set for a linux pod",
                 );
             }
+            no_windows_options(spec, path, errors);
         }
         "windows" => {
             let words = "cannot be set for a windows pod";
@@ -883,30 +938,5 @@ fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
         let words = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.invalid(&path.field("shareProcessNamespace"), true, words);
-    }
-}
-
-/// Validates the user, the group and the seccomp profile of a security context.
-fn user_and_seccomp_profile(context: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for field in ["runAsUser", "runAsGroup"] {
-        errors.in_range(&path.field(field), int(context, field), 0, i64::from(i32::MAX));
-    }
-    if let Some(profile) = get(context, "seccompProfile") {
-        let path = path.field("seccompProfile");
-        match text(profile, "type") {
-            "" => {
-                errors.required(&path.field("type"), "type is required when seccompProfile is set");
-            }
-            "Localhost" if text(profile, "localhostProfile").is_empty() => {
-                let words = "must be set when seccomp type is Localhost";
-                errors.required(&path.field("localhostProfile"), words);
-            }
-            "Localhost" | "RuntimeDefault" | "Unconfined" => {}
-            other => errors.not_supported(
-                &path.field("type"),
-                other,
-                &["Localhost", "RuntimeDefault", "Unconfined"],
-            ),
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! unless its restart policy allows a restart.
 
 use super::ValidationTarget;
-use super::pod;
+use super::{pod, pod_resize};
 use crate::internal::{diff, quoted};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, object, remove, set, text};
@@ -22,11 +22,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     match target.subresource {
         "status" => status(new, old, errors),
         "ephemeralcontainers" => ephemeral(new, old, errors),
-        "resize" => {
-            if let Some(spec) = new.get("spec") {
-                pod::spec(spec, &Path::new("spec"), errors);
-            }
-        }
+        "resize" => pod_resize::resize(new, old, errors),
         _ => spec(new, old, errors),
     }
 }

@@ -1,6 +1,7 @@
 //! Validation of resource lists: the names, the quantities, and that requests do not exceed limits.
 
 use super::names;
+use crate::pod_resources;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, object};
@@ -187,16 +188,42 @@ fn huge_pages(name: &str, quantity: &Value, path: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Validates the name of a resource of a whole pod.
+///
+/// Upstream: `validatePodResourceName`.
+fn pod_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if resource_name(name, path, errors) && !pod_resources::is_supported(name) {
+        errors.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
+    }
+}
+
 /// Validates `resources` of a container.
 ///
 /// Upstream: `ValidateContainerResourceRequirements`.
 pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
+    requirements_of(resources, container_resource_name, path, errors);
+}
+
+/// Validates the requests and limits of a whole pod.
+///
+/// Upstream: `validatePodResourceRequirements`.
+pub(super) fn pod_requirements(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
+    requirements_of(resources, pod_resource_name, path, errors);
+}
+
+/// Upstream: `validateResourceRequirements`.
+fn requirements_of(
+    resources: &Value,
+    validate_name: fn(&str, &Path<'_>, &mut Errors),
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let (limits, requests) = (object(resources, "limits"), object(resources, "requests"));
     for (map, field) in [(limits, "limits"), (requests, "requests")] {
         let path = path.field(field);
         for (name, quantity) in map.into_iter().flatten() {
             let path = path.key(name);
-            container_resource_name(name, &path, errors);
+            validate_name(name, &path, errors);
             validate_quantity(name, quantity, &path, errors);
             huge_pages(name, quantity, &path, errors);
         }

@@ -207,10 +207,9 @@ pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.starts_with('/') {
         errors.invalid(path, target, "must be a relative path");
-        return;
     }
     no_backsteps(target, path, errors);
-    if target.starts_with("..") && !target.starts_with("../") && target != ".." {
+    if target.starts_with("..") && !target.starts_with("../") {
         errors.invalid(path, target, "must not start with '..'");
     }
 }

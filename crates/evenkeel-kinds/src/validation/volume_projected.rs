@@ -1,16 +1,53 @@
 //! Validation of the sources of projected volumes.
 
 use super::volume::{downward, local_path, mode, mode_and_items};
-use super::{certificates, labels};
+use super::{certificates, labels, names};
 use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Types of keys that a pod certificate may have.
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+
+/// An hour in seconds: the shortest time for which a pod certificate can be asked.
+const HOUR: i64 = 3600;
+
+/// Returns whether Kubernetes itself defines a signer.
+///
+/// Upstream: `IsKubernetesSignerName`.
+fn is_built_in_signer(name: &str) -> bool {
+    let host = name.split('/').next().unwrap_or_default();
+    host == "kubernetes.io" || host.ends_with(".kubernetes.io")
+}
+
+/// Requires a domain in the key of each annotation for the signer.
+///
+/// Upstream: `ValidateUserAnnotations`.
+fn user_annotations(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut size = 0;
+    for (key, value) in object(source, "userAnnotations").into_iter().flatten() {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        let key = key.to_lowercase();
+        let messages = names::qualified_name(&key);
+        if key.is_empty() {
+            errors.required(path, "");
+        } else if !messages.is_empty() {
+            errors.invalid_all(path, &key, &messages);
+        } else if !key.contains('/') {
+            let detail = "must be a domain-prefixed key (such as \"acme.io/foo\")";
+            errors.invalid(path, key.as_str(), detail);
+        }
+    }
+    if size > MAX_ANNOTATIONS {
+        errors.too_long(path, MAX_ANNOTATIONS);
+    }
+}
+
+/// Maximum size of all annotations together, in bytes.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// Paths of the files of all sources except tokens. They must be unique.
 struct Paths<'v, 'p> {
@@ -110,6 +147,18 @@ fn trust_bundle<'v>(
             if name.is_empty() {
                 errors.required(&path.field("name"), "must be a valid object name");
             }
+            let messages = if name.contains(':') {
+                vec![
+                    "ClusterTrustBundle without signer name must not have \":\" in its name"
+                        .to_owned(),
+                ]
+            } else {
+                names::dns_subdomain(name)
+            };
+            for message in messages {
+                let detail = format!("not a valid clustertrustbundlename: {message}");
+                errors.invalid(&path.field("name"), name, &detail);
+            }
             if let Some(selector) = get(source, "labelSelector") {
                 let selector = quoted("*v1.LabelSelector", Some(selector));
                 let detail = "labelSelector must be unset if name is specified";
@@ -144,6 +193,21 @@ fn pod_certificate<'v>(
 ) {
     certificates::signer_name(text(source, "signerName"), &path.field("signerName"), errors);
     errors.one_of(&path.field("keyType"), text(source, "keyType"), &KEY_TYPES);
+    user_annotations(source, &path.field("userAnnotations"), errors);
+    errors.in_range(&path.field("user"), int(source, "user"), 0, i64::from(i32::MAX));
+    if let Some(seconds) = int(source, "maxExpirationSeconds") {
+        let is_built_in = is_built_in_signer(text(source, "signerName"));
+        let most = if is_built_in { 24 * HOUR } else { 91 * 24 * HOUR };
+        let path = path.field("maxExpirationSeconds");
+        for (is_valid, bound) in
+            [(seconds >= HOUR, format!(">= {HOUR}")), (seconds <= most, format!("<= {most}"))]
+        {
+            if !is_valid {
+                let detail = format!("if provided, maxExpirationSeconds must be {bound}");
+                errors.invalid(&path, seconds, &detail);
+            }
+        }
+    }
     let mut has_file = false;
     for field in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
         let file = text(source, field);

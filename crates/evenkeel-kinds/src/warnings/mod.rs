@@ -5,7 +5,7 @@ mod service;
 
 pub use crate::validation::dns_label;
 use evenkeel_apimachinery::amount::Amount;
-use evenkeel_apimachinery::value::{get, list, object, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 
@@ -56,14 +56,30 @@ pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
 /// Upstream: `GetWarningsForPod`, `WarningsOnCreate`.
 pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
+    let names_pods =
+        matches!(kind, "ReplicationController" | "Deployment" | "ReplicaSet" | "Job" | "CronJob");
+    if old.is_none() && names_pods {
+        let messages = dns_label(text(object, "metadata.name"));
+        if !messages.is_empty() {
+            warnings.push(format!(
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
+                 label is recommended: [{}]",
+                messages.join(" ")
+            ));
+        }
+    }
     match (group, kind) {
         ("", "Pod") if old.is_none() => pod::pod(object, &mut warnings),
         ("", "PodTemplate") => pod::template(object, "template", old, &mut warnings),
         ("", "ReplicationController") | ("apps", _) => {
             pod::template(object, "spec.template", old, &mut warnings);
         }
-        ("batch", "Job") => pod::template(object, "spec.template", old, &mut warnings),
+        ("batch", "Job") => {
+            indexed_job(object, "spec", &mut warnings);
+            pod::template(object, "spec.template", old, &mut warnings);
+        }
         ("batch", "CronJob") => {
+            indexed_job(object, "spec.jobTemplate.spec", &mut warnings);
             pod::template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
         }
         ("storage.k8s.io", "CSIDriver") => {
@@ -99,6 +115,24 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         _ => {}
     }
     warnings
+}
+
+/// Warns about an Indexed Job whose failed indexes may become too many to track.
+///
+/// Upstream: `WarningsForJobSpec`.
+fn indexed_job(object: &Value, path: &str, warnings: &mut Vec<String>) {
+    const MANY_COMPLETIONS: i64 = 100_000;
+    const MANY_PODS: i64 = 10_000;
+    let number = |field: &str| int(object, &format!("{path}.{field}")).unwrap_or_default();
+    if text(object, &format!("{path}.completionMode")) == "Indexed"
+        && number("completions") > MANY_COMPLETIONS
+        && number("parallelism") > MANY_PODS
+    {
+        warnings.push(format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+             Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        ));
+    }
 }
 
 /// Upstream: `GetWarningsForPersistentVolume`.

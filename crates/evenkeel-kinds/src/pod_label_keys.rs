@@ -1,0 +1,84 @@
+//! Label keys of a new pod's affinity terms and topology spread constraints, which become requirements of their label
+//! selectors.
+
+use evenkeel_apimachinery::value::{Object, get_mut, list, object};
+use serde_json::{Value, json};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Adds the pod's own values of the label keys to the label selectors.
+///
+/// Upstream: `mutatePodAffinity`, `mutateTopologySpreadConstraints`.
+pub(crate) fn apply(pod: &mut Value) {
+    let labels = object(pod, "metadata.labels").cloned().unwrap_or_default();
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let place = format!("spec.affinity.{field}");
+        for term in items(pod, &format!("{place}.{REQUIRED}")) {
+            merge(term, &labels);
+        }
+        for weighted in items(pod, &format!("{place}.{PREFERRED}")) {
+            if let Some(term) = weighted.get_mut("podAffinityTerm") {
+                merge(term, &labels);
+            }
+        }
+    }
+    for constraint in items(pod, "spec.topologySpreadConstraints") {
+        merge(constraint, &labels);
+    }
+}
+
+fn items<'a>(pod: &'a mut Value, path: &str) -> &'a mut [Value] {
+    get_mut(pod, path).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
+}
+
+/// Upstream: `applyMatchLabelKeysAndMismatchLabelKeys`.
+fn merge(term: &mut Value, labels: &Object) {
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in list(term, field).iter().filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                added.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    // Without a selector a term matches nothing, whatever its keys.
+    let Some(Value::Object(selector)) = get_mut(term, "labelSelector") else { return };
+    if added.is_empty() {
+        return;
+    }
+    let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
+    if expressions.is_null() {
+        *expressions = json!([]);
+    }
+    if let Value::Array(expressions) = expressions {
+        expressions.extend(added);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_pods_own_labels_become_requirements() {
+        let term = json!({"labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["tier", "absent"],
+            "mismatchLabelKeys": ["zone"]});
+        let mut pod = json!({"metadata": {"labels": {"tier": "front", "zone": "z"}}, "spec": {
+            "affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]},
+                "podAffinity": {REQUIRED: [{"matchLabelKeys": ["tier"]}]}},
+            "topologySpreadConstraints": [{"labelSelector": {}, "matchLabelKeys": ["tier"]}]}});
+        apply(&mut pod);
+        let front = json!({"key": "tier", "operator": "In", "values": ["front"]});
+        let zone = json!({"key": "zone", "operator": "NotIn", "values": ["z"]});
+        let expressions = |pointer: &str| pod["spec"].pointer(pointer).cloned();
+        let preferred = format!(
+            "/affinity/podAntiAffinity/{PREFERRED}/0/podAffinityTerm/labelSelector/matchExpressions"
+        );
+        assert_eq!(expressions(&preferred), Some(json!([front, zone])));
+        let constraint = "/topologySpreadConstraints/0/labelSelector/matchExpressions";
+        assert_eq!(expressions(constraint), Some(json!([front])));
+        let required = format!("/affinity/podAffinity/{REQUIRED}/0/labelSelector");
+        assert_eq!(expressions(&required), None, "a term without a selector keeps none");
+    }
+}
