@@ -196,7 +196,9 @@ fn ephemeral_container_starts_in_a_running_pod_and_is_not_restarted() {
         |pod: &TestPod, n: usize| pod.object["status"]["ephemeralContainerStatuses"][n].clone();
     assert!(status(&pod, 0)["state"]["running"].is_object());
     assert_eq!(status(&pod, 0)["ready"], false);
+    pod.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/exit-code": "forever=3" });
     pod.run(600);
+    assert_eq!(pod.events, [], "annotations may name ephemeral containers");
     assert_eq!(status(&pod, 0)["state"]["terminated"]["exitCode"], 2);
     assert_eq!(status(&pod, 0)["restartCount"], 0);
     assert!(status(&pod, 1)["state"]["running"].is_object());
