@@ -175,3 +175,44 @@ async fn a_pod_whose_status_is_not_written_holds_no_address() {
     assert_eq!(workers.sync().await, (true, vec!["PATCH pod".to_owned()]));
     assert_eq!(workers.addresses(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn volumes_are_mountable_once_their_driver_is_known_or_they_are_attached() {
+    let used = json!({ "spec": { "volumes": [
+        { "name": "v", "persistentVolumeClaim": { "claimName": "data" } },
+    ] } });
+    let meta = |name: &str| json!({ "name": name, "uid": name, "resourceVersion": "1" });
+    let mut claim = json!({ "metadata": meta("data"), "spec": { "volumeName": "pv" }, "status": { "phase": "Bound" } });
+    claim["metadata"]["namespace"] = "shop".into();
+    let volume = json!({ "metadata": meta("pv"), "spec": { "csi": { "driver": "d", "volumeHandle": "h" } } });
+    let driver =
+        |attach: bool| json!({ "metadata": meta("d"), "spec": { "attachRequired": attach } });
+    let attached = json!({ "metadata": meta("node-0"), "status": { "volumesAttached": [
+        { "name": "kubernetes.io/csi/d^h", "devicePath": "" },
+    ] } });
+    for (volumes, drivers, nodes, mountable, attachable) in [
+        (vec![], vec![driver(false)], vec![], false, 0),
+        (vec![volume.clone()], vec![driver(false)], vec![], true, 0),
+        (vec![volume.clone()], vec![driver(true)], vec![], false, 1),
+        (vec![volume.clone()], vec![], vec![], false, 1),
+        (vec![volume.clone()], vec![driver(true)], vec![attached.clone()], true, 1),
+        (vec![volume], vec![], vec![attached], true, 1),
+    ] {
+        let case = format!("{volumes:?} {drivers:?} {nodes:?}");
+        let workers = TestWorkers::new([
+            ("/api/v1/pods", vec![pod(&used)]),
+            ("/api/v1/nodes", nodes),
+            ("/api/v1/persistentvolumeclaims", vec![claim.clone()]),
+            ("/api/v1/persistentvolumes", volumes),
+            ("/apis/storage.k8s.io/v1/csidrivers", drivers),
+        ])
+        .await;
+        let pod = workers.pod_workers.pods.get("shop", "web").unwrap();
+        let volumes = &workers.pod_workers.volumes;
+        assert_eq!(
+            (volumes.are_mountable(&pod), volumes.attachable(&pod).len()),
+            (mountable, attachable),
+            "{case}"
+        );
+    }
+}
