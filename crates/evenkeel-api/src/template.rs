@@ -240,7 +240,7 @@ pub(crate) fn push_json(body: &mut String, text: &str) {
 }
 
 /// A `JobTemplateSpec`: metadata and spec of the Jobs that a CronJob creates.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobTemplate {
     /// Labels of the objects created from the template.
     pub labels: StrMap,
@@ -248,6 +248,13 @@ pub struct JobTemplate {
     pub annotations: StrMap,
     /// `spec` in canonical JSON.
     pub spec: Text,
+}
+
+/// An absent template is an empty one, whose spec is an object, as in protobuf.
+impl Default for JobTemplate {
+    fn default() -> Self {
+        Self { labels: StrMap::default(), annotations: StrMap::default(), spec: "{}".into() }
+    }
 }
 
 impl JobTemplate {

@@ -18,7 +18,7 @@ use evenkeel_runtime::{
 };
 use kube::config::Kubeconfig;
 use prometheus::Registry;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Returns the descriptors of the controllers that `--controllers` enables. Logs the enabled controllers that
 /// are not implemented.
@@ -34,6 +34,13 @@ pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
         tracing::warn!(controllers = missing.join(","), "Enabled controllers are not implemented");
     }
     descriptors
+}
+
+/// Returns the feature gates. A gate that v1.37 does not know has become generally available, so it is on.
+pub fn gates(options: &Options) -> Gates {
+    let (gates, known) = (options.gates.clone(), options.gates.clone());
+    let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
+    Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
 /// Returns the factors by which a controller's client multiplies `--kube-api-qps` and `--kube-api-burst`.

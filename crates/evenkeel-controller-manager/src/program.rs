@@ -13,11 +13,9 @@ use evenkeel_component::{
     process::{Parts, Process},
     worker::Worker,
 };
-use evenkeel_controllers::{
-    core::serviceaccounttoken, needs::Gates, wiring::descriptor::Descriptor,
-};
+use evenkeel_controllers::{core::serviceaccounttoken, wiring::descriptor::Descriptor};
 use evenkeel_runtime::{leaderelection, manager::RunnableGroup};
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
@@ -91,7 +89,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
             env: manager.env().clone(),
             chosen,
             options: controllers::options(&options)?,
-            gates: gates(&options),
+            gates: controllers::gates(&options),
             registry: process.registry.clone(),
             health: manager.health().clone(),
         },
@@ -100,13 +98,6 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         Ok(leader.run(&running).await?)
     });
     process.run().await
-}
-
-/// Returns the feature gates. A gate that v1.37 does not know has become generally available, so it is on.
-fn gates(options: &Options) -> Gates {
-    let (gates, known) = (options.gates.clone(), options.gates.clone());
-    let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
-    Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
 /// Returns the start interval of the controllers, and the interval of reminders at shutdown: a third of the shutdown

@@ -20,6 +20,14 @@ use std::sync::{Arc, OnceLock};
 /// Labels of both metrics.
 const LABELS: [&str; 7] = ["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"];
 
+/// Help texts of both metrics.
+const HELP: [&str; 2] = [
+    "[STABLE] Resources requested by workloads on the cluster, broken down by pod. This shows the resource usage the \
+     scheduler and kubelet expect per pod for resources along with the unit for the resource if any.",
+    "[STABLE] Resources limit for workloads on the cluster, broken down by pod. This shows the resource usage the \
+     scheduler and kubelet expect per pod for resources along with the unit for the resource if any.",
+];
+
 /// Adds the endpoint. Its response is empty until this process is the leader and sets `caches`.
 pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     routes.get("/metrics/resources", move |request| match caches.get() {
@@ -31,11 +39,9 @@ pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
 /// Returns the metrics of all pods that have not ended, in the format that the headers request.
 fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     let registry = Registry::new();
-    let [requests, limits] = [
-        ("kube_pod_resource_request", "[STABLE] What pods ask for of each resource."),
-        ("kube_pod_resource_limit", "[STABLE] What pods may use of each resource."),
-    ]
-    .map(|(name, help)| gauges(&registry, name, help, &LABELS));
+    let [request, limit] = HELP;
+    let requests = gauges(&registry, "kube_pod_resource_request", request, &LABELS);
+    let limits = gauges(&registry, "kube_pod_resource_limit", limit, &LABELS);
     for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
         set(&requests, pod, &resource::pod_requests(pod, &[]));
         set(&limits, pod, &quota::limits(pod));
@@ -98,6 +104,15 @@ mod tests {
         let ended = json!({"spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": "Failed"}});
         let pods = [pending, pod("ended", ended)];
         let text = String::from_utf8(page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
+        let help: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP")).collect();
+        let of = |metric: &str, what: &str| {
+            format!(
+                "# HELP kube_pod_resource_{metric} [STABLE] Resources {what} workloads on the cluster, broken down by \
+                 pod. This shows the resource usage the scheduler and kubelet expect per pod for resources along with \
+                 the unit for the resource if any."
+            )
+        };
+        assert_eq!(help, [of("limit", "limit for"), of("request", "requested by")]);
         let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let line = |metric: &str, resource: &str, unit: &str, value: &str| {
             format!(

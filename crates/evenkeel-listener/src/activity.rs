@@ -19,7 +19,7 @@ use crate::watchdog::ConnectionActivity;
 pub(crate) struct Activity {
     requests: AtomicU64,
     in_flight: AtomicU64,
-    /// Whether bytes arrived since the last response ended.
+    /// Whether bytes arrived since the last response ended. Only recorded for HTTP/1.
     partial_head: AtomicBool,
 }
 

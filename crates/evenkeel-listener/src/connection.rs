@@ -115,10 +115,10 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = Arc::new(Activity::default());
-    let io = TokioIo::new(RecordedIo::new(io, activity.clone()));
     let service = Counted::new(service, activity.clone());
     match protocol {
         Protocol::Http1 => {
+            let io = TokioIo::new(RecordedIo::new(io, activity.clone()));
             let mut server = http1::Builder::new();
             // hyper's timeout would also close idle connections; the watchdog distinguishes these from overdue
             // heads.
@@ -136,7 +136,8 @@ where
                 .max_header_list_size(HEADER_LIST)
                 .max_pending_accept_reset_streams(RESET_STREAMS)
                 .max_local_error_reset_streams(ERROR_RESET_STREAMS);
-            drive(server.serve_connection(io, service), &activity, leave).await
+            // Bytes between requests are no head here: clients send PING, WINDOW_UPDATE and SETTINGS frames.
+            drive(server.serve_connection(TokioIo::new(io), service), &activity, leave).await
         }
     }
 }

@@ -16,7 +16,8 @@ pub(crate) struct ConnectionActivity {
     pub(crate) requests: u64,
     /// Number of requests whose response has not been sent completely.
     pub(crate) in_flight: u64,
-    /// Whether bytes arrived since the last request. They belong to the next request's head.
+    /// Whether bytes arrived since the last request. They belong to the next request's head. Always false for HTTP/2,
+    /// whose clients also send frames while they have no request. Upstream: Go's HTTP/2 server only has `IdleTimeout`.
     pub(crate) partial_head: bool,
 }
 

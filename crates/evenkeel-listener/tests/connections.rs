@@ -212,3 +212,39 @@ async fn a_response_that_is_cut_off_resets_its_stream_alone() {
     }
     assert!(!served.is_finished());
 }
+
+#[tokio::test(start_paused = true)]
+async fn frames_without_a_request_neither_end_nor_prolong_a_connection() {
+    const HEADERS: u8 = 1;
+    const GOAWAY: u8 = 7;
+    let (mut client, served) = start(Protocol::Http2, std::future::pending());
+    client.write_all(PREFACE).await.expect("a write");
+    client
+        .write_all(&[0, 0, 3, HEADERS, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84])
+        .await
+        .expect("a request");
+    while frame(&mut client).await.0 != HEADERS {}
+    let (mut reader, mut writer) = tokio::io::split(client);
+    let pings = tokio::spawn(async move {
+        // SETTINGS with ACK, WINDOW_UPDATE, and then a PING every 5 s.
+        writer.write_all(&[0, 0, 0, 4, 1, 0, 0, 0, 0]).await.expect("settings");
+        writer.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 4]).await.expect("a window");
+        let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        while writer.write_all(&ping).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    });
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).await.expect("the end");
+    let (ended, after) = served.await.expect("it ends");
+    assert!(ended.is_ok(), "{ended:?}");
+    within(after, 85, 115);
+    let kinds: Vec<u8> = std::iter::successors(Some(received.as_slice()), |rest| {
+        let length = u32::from_be_bytes([0, *rest.first()?, *rest.get(1)?, *rest.get(2)?]);
+        rest.get(9 + usize::try_from(length).ok()?..)
+    })
+    .filter_map(|rest| rest.get(3).copied())
+    .collect();
+    assert!(kinds.contains(&GOAWAY), "{kinds:?}");
+    pings.await.expect("no panic");
+}

@@ -30,6 +30,12 @@ impl Addresses {
         self.taken.insert(address.into());
     }
 
+    /// Returns how many addresses are in use.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.taken.len()
+    }
+
     /// Returns an address of a deleted pod to the allocator.
     pub(crate) fn release(&mut self, address: Ipv4Addr) {
         self.taken.remove(&address.into());

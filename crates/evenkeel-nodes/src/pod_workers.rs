@@ -229,9 +229,13 @@ impl PodWorkers {
             plan(&facts, &memory, self.clock.now());
         let mut gone = false;
         if let Some(patch) = patch {
-            match self.patch(key, patch).await? {
-                Some(version) => memory.version = version,
-                None => gone = true,
+            match self.patch(key, patch).await {
+                Ok(Some(version)) => memory.version = version,
+                Ok(None) => gone = true,
+                Err(error) => {
+                    self.release_unremembered(key, &pod, memory.ip);
+                    return Err(error);
+                }
             }
         }
         for event in events {
@@ -243,12 +247,16 @@ impl PodWorkers {
                 message: event.message,
             });
         }
+        memory.removed |= gone;
+        self.keep(*node, node_writes);
+        // Before the deletion: if that fails, the retry repeats neither the events nor the writes.
+        self.remember(key, &pod, memory, processes);
         if remove && !gone {
             self.delete(key, &pod.meta.uid).await?;
+            if let Some(known) = self.lock().memories.get_mut(key) {
+                known.memory.removed = true;
+            }
         }
-        memory.removed |= gone || remove;
-        self.keep(*node, node_writes);
-        self.remember(key, &pod, memory, processes);
         let now = self.clock.now();
         Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
     }
@@ -398,6 +406,15 @@ impl PodWorkers {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Releases the address that a first sync allocated and did not write. The retry allocates one again.
+    fn release_unremembered(&self, key: &Key, pod: &Pod, ip: Ipv4Addr) {
+        let mut state = self.lock();
+        let is_known = state.memories.get(key).is_some_and(|known| *known.uid == *pod.meta.uid);
+        if !is_known && !pod.spec.host_network && pod.status.pod_ip.is_empty() {
+            state.addresses.release(ip);
+        }
     }
 
     /// Forgets a deleted pod, and releases its address.
@@ -602,3 +619,6 @@ fn target(pod: &Pod) -> Target {
         uid: Arc::from(&*pod.meta.uid),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ pub(crate) struct Volumes {
     users: Index<Pod>,
     /// Pods by node.
     by_node: Index<Pod>,
+    pods: Cache<Pod>,
 }
 
 impl Volumes {
@@ -29,6 +30,7 @@ impl Volumes {
             nodes: caches.of(),
             users: pods.index("claim", claims::keys_of_pod),
             by_node: pods.index("node", corev1::node_key),
+            pods: pods.clone(),
         }
     }
 
@@ -40,6 +42,25 @@ impl Volumes {
             if !matches!(event, CacheEvent::Deleted(_)) {
                 let pods = users.get(&claims::key(&meta.namespace, &meta.name));
                 pods.iter().for_each(|pod| wake_user(pod));
+            }
+        });
+        let (users, wake_user) = (self.users.clone(), wake.clone());
+        self.volumes.subscribe(move |event| {
+            if let (Some(of), false) =
+                (&event.object().spec.claim_ref, matches!(event, CacheEvent::Deleted(_)))
+            {
+                let pods = users.get(&claims::key(&of.namespace, &of.name));
+                pods.iter().for_each(|pod| wake_user(pod));
+            }
+        });
+        let (pods, wake_user) = (self.pods.clone(), wake.clone());
+        self.drivers.subscribe(move |event| {
+            let is_unchanged = matches!(event, CacheEvent::Updated { old, new }
+                if old.spec.attach_required == new.spec.attach_required);
+            if !is_unchanged {
+                let pods = pods.list();
+                let with_claims = pods.iter().filter(|pod| claims::of_pod(pod).next().is_some());
+                with_claims.for_each(|pod| wake_user(pod));
             }
         });
         let by_node = self.by_node.clone();
@@ -72,29 +93,43 @@ impl Volumes {
 
     /// Reports whether a claim is bound, and its volume is attached to the node if its driver requires it.
     fn is_mountable(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
-        &*claim.status.phase == "Bound"
-            && self.attached_name(claim).is_none_or(|name| {
+        self.bound_volume(claim).is_some_and(|volume| {
+            attached_name(&volume, self.driver(&volume).as_deref()).is_none_or(|name| {
                 node.is_some_and(|node| {
                     node.status.volumes_attached.iter().any(|attached| *attached.name == *name)
                 })
             })
+        })
     }
 
-    /// Returns the name of the claim's volume in `status.volumesAttached`; `None` if its driver does not attach
-    /// volumes, or if the caches lack the volume or the driver.
-    fn attached_name(&self, claim: &PersistentVolumeClaim) -> Option<String> {
-        let volume = self.volumes.get("", &claim.spec.volume_name)?;
-        let csi = volume.spec.source.csi.as_deref()?;
-        let driver = self.drivers.get("", &csi.driver)?;
-        (driver.spec.attach_required != Some(false)).then(|| attach::attached_name(&volume))?
+    /// Returns the volume of a bound claim; `None` if the claim is not bound or the cache lacks the volume.
+    fn bound_volume(&self, claim: &PersistentVolumeClaim) -> Option<Arc<PersistentVolume>> {
+        let is_bound = &*claim.status.phase == "Bound";
+        is_bound.then(|| self.volumes.get("", &claim.spec.volume_name))?
+    }
+
+    /// Returns the CSIDriver of the volume.
+    fn driver(&self, volume: &PersistentVolume) -> Option<Arc<CsiDriver>> {
+        self.drivers.get("", &volume.spec.source.csi.as_deref()?.driver)
     }
 
     /// Returns the names of the pod's attachable volumes, as in `status.volumesInUse`.
     pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
-        let claims = claims::of_pod(pod).filter_map(|used| {
-            let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
-            (&*claim.status.phase == "Bound").then_some(claim)
+        let volumes = claims::of_pod(pod).filter_map(|used| {
+            self.bound_volume(&*self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?)
         });
-        claims.filter_map(|claim| self.attached_name(&claim)).collect()
+        volumes
+            .filter_map(|volume| attached_name(&volume, self.driver(&volume).as_deref()))
+            .collect()
     }
+}
+
+/// Returns the name of a volume in `status.volumesAttached`; `None` if its driver does not attach volumes. A driver
+/// without a CSIDriver object attaches them.
+///
+/// Upstream: `skipAttach`.
+fn attached_name(volume: &PersistentVolume, driver: Option<&CsiDriver>) -> Option<String> {
+    volume.spec.source.csi.as_deref()?;
+    let attaches = driver.is_none_or(|driver| driver.spec.attach_required != Some(false));
+    attaches.then(|| attach::attached_name(volume))?
 }

@@ -151,3 +151,21 @@ pub use volume::{
     LocalObjectReference, PersistentVolumeClaimVolumeSource, PortworxVolumeSource, RbdVolumeSource,
     SecretVolumeSource, Volume, VolumeSource, VsphereVirtualDiskVolumeSource,
 };
+
+/// Calls a macro with the names of all views, for tests that hold for each.
+#[cfg(test)]
+macro_rules! with_all_views {
+    ($check:ident) => {
+        $check! {
+            ClusterRole, ConfigMap, ControllerRevision, CronJob, CsiDriver, CsiNode,
+            CsiStorageCapacity, DaemonSet, Deployment, DeviceClass, DeviceTaintRule,
+            EndpointSlice, Endpoints, HorizontalPodAutoscaler, Job, Lease, LimitRange,
+            Metadata, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+            PodCommand, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
+            ResourceQuota, ResourceSlice, Secret, Service, ServiceAccount, ServiceCidr,
+            StatefulSet, StorageClass, VolumeAttachment, VolumeAttributesClass
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use with_all_views;

@@ -42,23 +42,19 @@ fn check_broken<V: View>(bytes: &[u8], seed: u64) {
     }
 }
 
-macro_rules! all_views {
-    ($check:ident: $($view:ty),*) => {
+macro_rules! check_encodings {
+    ($($view:ident),*) => {
         proptest! {
             #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
             #[test]
-            fn $check(seed: u64) {
+            fn encodings_agree_and_corrupt_bytes_never_panic(seed: u64) {
                 $(check_broken::<$view>(&check_parity::<$view>(seed), seed);)*
             }
         }
     };
 }
 
-all_views!(encodings_agree_and_corrupt_bytes_never_panic:
-    Pod, PodCommand, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
-    Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
-    Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule, ClusterRole, PersistentVolume, StorageClass, CsiDriver,
-    CsiNode, CsiStorageCapacity, VolumeAttachment, VolumeAttributesClass);
+with_all_views!(check_encodings);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]

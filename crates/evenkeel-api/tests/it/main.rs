@@ -7,4 +7,5 @@ mod quantities;
 mod selectors;
 mod templates;
 mod values;
+mod views;
 mod wire;

@@ -225,6 +225,10 @@ mod tests {
         let text = |text: &str| Value::Text(text.to_owned());
         let list =
             |items: &[&str]| Value::List(items.iter().map(|item| (*item).to_owned()).collect());
+        let pair = |text: &str| {
+            let (key, value) = text.split_once('=').expect("a pair");
+            (key.to_owned(), value.to_owned())
+        };
         check(&[], "leader-elect", Value::Bool(true), "true");
         check(&["--leader-elect=false"], "leader-elect", Value::Bool(false), "false");
         check(&["--leader_elect=F"], "leader-elect", Value::Bool(false), "false");
@@ -282,6 +286,16 @@ mod tests {
             Value::Map(vec![("m,l".into(), "v".into())]),
             "[\"m,l=v\"]",
         );
+        check(
+            &[
+                "--allow-metric-labels=m=v",
+                "--allow-metric-labels=b=1,b=2,m=w",
+                "--allow-metric-labels=a=3",
+            ],
+            "allow-metric-labels",
+            Value::Map(["b=2", "m=w", "a=3"].map(pair).into()),
+            "[a=3,b=2,m=w]",
+        );
         check(&["--vmodule=a=1,b*=02"], "vmodule", text("a=1,b*=2"), "a=1,b*=2");
         check(
             &["--log-json-info-buffer-size=64Ki"],
@@ -307,6 +321,18 @@ mod tests {
             (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),
             (&["-x"], "unknown shorthand flag: 'x' in -x"),
             (&["-v"], "flag needs an argument: 'v' in -v"),
+            (
+                &["-v=99999999999999999999"],
+                "invalid argument \"99999999999999999999\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
+            ),
+            (
+                &["-v=2147483648"],
+                "invalid argument \"2147483648\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"2147483648\": value out of range",
+            ),
+            (
+                &["-v=+1"],
+                "invalid argument \"+1\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"+1\": invalid syntax",
+            ),
             (&["--=x"], "bad flag syntax: --=x"),
             (&["---x"], "bad flag syntax: ---x"),
             (

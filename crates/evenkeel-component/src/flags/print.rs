@@ -27,6 +27,8 @@ pub(super) fn value(kind: Type, value: &Value) -> String {
             pairs.join(",")
         }
         Value::Map(pairs) => {
+            let mut pairs: Vec<_> = pairs.iter().collect();
+            pairs.sort();
             let pairs: Vec<String> =
                 pairs.iter().map(|(key, value)| quoted(&format!("{key}={value}"))).collect();
             format!("[{}]", pairs.join(","))

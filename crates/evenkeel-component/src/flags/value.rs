@@ -28,7 +28,7 @@ pub enum Type {
     Ints,
     /// An IP address.
     Ip,
-    /// `key=value` pairs. Repeated flags add pairs.
+    /// `key=value` pairs. Repeated flags add pairs. The last value of a repeated key counts.
     Map,
     /// `component:text` pairs. Repeated flags add pairs. Without a component, the key is empty.
     Multimap,
@@ -147,7 +147,7 @@ impl Type {
             Self::Items => append_items(before, vec![text.to_owned()]),
             Self::Ints => append_items(before, ints(text)?),
             Self::CertKeys => append_items(before, vec![cert_key(text)?]),
-            Self::Map => append_pairs(before, pairs(text)?),
+            Self::Map => replace_pairs(before, pairs(text)?),
             Self::Multimap => append_pairs(before, components(text)),
             Self::Quantity => {
                 Quantity::parse(text).map_err(|_| QUANTITY.to_owned())?;
@@ -215,6 +215,19 @@ fn append_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
     }
 }
 
+/// Adds pairs in place of those with the same keys.
+fn replace_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
+    let mut map = match before {
+        Some(Value::Map(map)) => map,
+        _ => Vec::new(),
+    };
+    for (key, value) in pairs {
+        map.retain(|(known, _)| *known != key);
+        map.push((key, value));
+    }
+    Value::Map(map)
+}
+
 fn syntax(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: invalid syntax")
 }
@@ -250,12 +263,10 @@ fn integer(function: &str, text: &str) -> Result<i64, String> {
 }
 
 fn level(text: &str) -> Result<i64, String> {
-    if text.starts_with(['-', '+']) {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(syntax("ParseUint", text));
     }
-    let level = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i64>());
-    let level = level.and_then(Result::ok).ok_or_else(|| syntax("ParseUint", text))?;
-    i32::try_from(level).map(i64::from).map_err(|_| out_of_range("ParseUint", text))
+    text.parse::<i32>().map(i64::from).map_err(|_| out_of_range("ParseUint", text))
 }
 
 fn number(text: &str) -> Result<f64, String> {

@@ -55,7 +55,7 @@ impl Levels {
 /// Returns klog's verbosity of an event.
 pub(super) fn verbosity_of(metadata: &Metadata<'_>) -> u32 {
     let (target, level) = (metadata.target(), *metadata.level());
-    let ours = target.starts_with("evenkeel") || target == "kube_controller_manager";
+    let ours = is_ours(target);
     // kube's client logs a whole response body as a warning when it cannot decode it.
     let logs_bodies = target.starts_with("kube_client::client");
     match level {
@@ -68,6 +68,15 @@ pub(super) fn verbosity_of(metadata: &Metadata<'_>) -> u32 {
         Level::INFO if !logs_bodies => 6,
         _ => NEVER,
     }
+}
+
+/// Targets of the programs' own crates.
+const PROGRAMS: [&str; 3] =
+    ["kube_controller_manager", "kube_scheduler", "cloud_controller_manager"];
+
+/// Returns whether a target belongs to this workspace, rather than to a library.
+fn is_ours(target: &str) -> bool {
+    target.starts_with("evenkeel") || PROGRAMS.contains(&target)
 }
 
 /// Returns whether a file's name, without its extension, matches the pattern. `*` matches any text, and `?` any
@@ -96,7 +105,21 @@ fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{is_ours, matches};
+
+    #[test]
+    fn programs_and_libraries_of_the_workspace_are_distinguished_from_others() {
+        for (target, want) in [
+            ("evenkeel_runtime::cache", true),
+            ("kube_controller_manager", true),
+            ("kube_scheduler", true),
+            ("cloud_controller_manager", true),
+            ("kube_client::client", false),
+            ("hyper", false),
+        ] {
+            assert_eq!(is_ours(target), want, "{target}");
+        }
+    }
 
     #[test]
     fn patterns_match_file_names() {

@@ -128,6 +128,16 @@ fn reports(introspection: &Introspection) -> Vec<ControllerReport> {
     introspection.all().iter().map(|inspect| inspect.report()).collect()
 }
 
+/// Returns the settings with which the program would run these controllers.
+fn settings<'a>(options: &Options, chosen: &'a [Descriptor]) -> Result<DryRunSettings<'a>> {
+    Ok(DryRunSettings {
+        chosen,
+        options: controllers::options(options)?,
+        gates: controllers::gates(options),
+        timeout: SYNC_TIMEOUT,
+    })
+}
+
 /// Runs the program with `--plan`.
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     let clock = Clock::system();
@@ -138,15 +148,8 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         ..ConnectOptions::default()
     };
     let kube = client::transport(&client::config(&connect).await?)?;
-    let (chosen, controllers) =
-        (controllers::enabled_descriptors(&options), controllers::options(&options)?);
-    let settings = DryRunSettings {
-        chosen: &chosen,
-        options: controllers,
-        gates: Gates::new(move |gate| options.gates.enabled(gate)),
-        timeout: SYNC_TIMEOUT,
-    };
-    let dry_run = dry_run(kube, &clock, settings).await?;
+    let chosen = controllers::enabled_descriptors(&options);
+    let dry_run = dry_run(kube, &clock, settings(&options, &chosen)?).await?;
     #[expect(clippy::print_stdout, reason = "the program's output is the plan")]
     {
         print!("{}", dry_run.text());
@@ -234,6 +237,17 @@ mod tests {
         assert!(
             client.get_metadata(&lease(), "kube-system", "kube-controller-manager").await.is_err()
         );
+    }
+
+    #[test]
+    fn planned_controllers_have_the_gates_of_the_program() {
+        let arguments = ["--plan", "--feature-gates=PodDeletionCost=false"];
+        let options = crate::options::from_arguments(arguments.map(str::to_owned));
+        let options = options.expect("options");
+        let settings = settings(&options, &[]).expect("settings");
+        assert!(!settings.gates.enabled("PodDeletionCost"));
+        assert!(settings.gates.enabled("VolumeAttributesClass"), "on by default");
+        assert!(settings.gates.enabled("Graduated"), "v1.37 does not know this gate");
     }
 
     /// Returns the kind of leases.

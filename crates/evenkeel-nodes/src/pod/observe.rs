@@ -130,13 +130,10 @@ fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
     if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {
         return (0, Vec::new());
     }
-    let names: Vec<&str> = pod
-        .spec
-        .init_containers
-        .iter()
-        .chain(&*pod.spec.containers)
-        .map(|container| &*container.name)
-        .collect();
+    let spec = &pod.spec;
+    let containers = spec.init_containers.iter().chain(&*spec.containers);
+    let ephemerals = spec.ephemeral_containers.iter().map(|ephemeral| &*ephemeral.common.name);
+    let names: Vec<&str> = containers.map(|container| &*container.name).chain(ephemerals).collect();
     let errors = behaviour::annotation_errors(annotations, &names);
     if errors.is_empty() {
         return (0, errors);

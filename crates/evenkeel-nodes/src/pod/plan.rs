@@ -16,6 +16,7 @@
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
 //! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
 //! | SIGTERM, grace period, SIGKILL (exit code 137) | `stop`, `stop_one`, `plan/processes::exit_after_signal` |
+//! | sidecar containers get SIGTERM after the main containers, in reverse order | `signal_time` |
 //! | the kubelet deletes the object when all containers have stopped | `plan` |
 //! | the kubelet rejects a pod that does not fit: `OutOfcpu`, … | `facts::RejectionReason`, `admission::reject` |
 //! | a restarted kubelet continues from the pod's status | `observe::recover_memory` |
@@ -39,6 +40,9 @@ const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
 /// Time from the end of a backoff after which a crash restarts the container without delay.
 const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
+/// Minimum time from SIGTERM to SIGKILL of a sidecar that waited for other containers. Upstream:
+/// `minimumGracePeriodInSeconds`.
+const MINIMUM_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// Time from the first failed pull to `ImagePullBackOff`, which lasts until the pod changes.
 const IMAGE_BACKOFF_PERIOD: Duration = Duration::from_secs(10);
 
@@ -347,33 +351,78 @@ impl Pass<'_> {
         }
     }
 
-    /// Stops all containers. A running one ends when it exits, at the latest at the end of the grace period.
+    /// Stops all containers: first all but the sidecars, then these in reverse order. A running one ends when it exits,
+    /// at the latest at the end of the grace period.
     fn stop(&mut self, stopping: Stopping) {
         let limit = match (stopping.why, self.facts.deletion) {
             (StopReason::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
+        let limit = limit.max(stopping.since);
         let facts = self.facts;
-        for (group, index) in self.container_indexes() {
+        let mut containers: Vec<_> = self.container_indexes().collect();
+        containers.reverse();
+        for (group, index) in containers {
+            let signal = self.signal_time(group, index, stopping, limit);
             let mut slot = std::mem::take(&mut self.memory.group_mut(group)[index]);
-            self.stop_one(&facts.group(group)[index], &mut slot, stopping, limit);
+            self.stop_one(&facts.group(group)[index], &mut slot, stopping, signal, limit);
             self.memory.group_mut(group)[index] = slot;
         }
     }
 
-    /// Ends one container if that is due at `now`, and otherwise wakes the sync at its end.
+    /// Returns when a container receives SIGTERM. A sidecar waits until the main containers and the next sidecar have
+    /// ended, at most until `limit`; `None` while it waits.
+    ///
+    /// Upstream: `terminationOrdering`.
+    fn signal_time(
+        &self,
+        group: Group,
+        index: usize,
+        stopping: Stopping,
+        limit: Timestamp,
+    ) -> Option<Timestamp> {
+        let inits = self.facts.inits.iter().zip(&*self.memory.inits);
+        let mut sidecars = inits.skip(index).filter(|(container, _)| container.sidecar);
+        if group != Group::Init || !self.facts.inits[index].sidecar {
+            return Some(stopping.since);
+        }
+        let next = sidecars.nth(1).map(|(_, slot)| slot);
+        let mut last_end = stopping.since;
+        for slot in self.memory.mains.iter().chain(next) {
+            if slot.running().is_some() {
+                return (self.now >= limit).then_some(limit);
+            }
+            last_end = slot.ended().map_or(last_end, |ended| last_end.max(ended.finished));
+        }
+        Some(last_end.min(limit))
+    }
+
+    /// Ends one container if that is due at `now`, and otherwise wakes the sync at its end. Without a `signal`, it can
+    /// only end by itself.
     fn stop_one(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
         stopping: Stopping,
+        signal: Option<Timestamp>,
         limit: Timestamp,
     ) {
         match slot.state {
             State::Running { since } => {
-                let (exit_time, code) =
-                    self.exit_after_signal(container, slot, since, stopping.since);
-                let limit = limit.max(stopping.since);
+                let Some(signal) = signal else {
+                    if let Some(end) = self.end_of_run(container, since, slot)
+                        && end > self.now
+                    {
+                        self.wake_at(end);
+                    }
+                    return self.wake_at(limit);
+                };
+                let (exit_time, code) = self.exit_after_signal(container, slot, since, signal);
+                let limit = if signal > stopping.since {
+                    limit.max(later(signal, MINIMUM_GRACE_PERIOD))
+                } else {
+                    limit
+                };
                 let end = exit_time.map_or(limit, |exit_time| exit_time.min(limit));
                 if self.now < end {
                     return self.wake_at(end);

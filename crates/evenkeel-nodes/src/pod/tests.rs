@@ -196,7 +196,9 @@ fn ephemeral_container_starts_in_a_running_pod_and_is_not_restarted() {
         |pod: &TestPod, n: usize| pod.object["status"]["ephemeralContainerStatuses"][n].clone();
     assert!(status(&pod, 0)["state"]["running"].is_object());
     assert_eq!(status(&pod, 0)["ready"], false);
+    pod.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/exit-code": "forever=3" });
     pod.run(600);
+    assert_eq!(pod.events, [], "annotations may name ephemeral containers");
     assert_eq!(status(&pod, 0)["state"]["terminated"]["exitCode"], 2);
     assert_eq!(status(&pod, 0)["restartCount"], 0);
     assert!(status(&pod, 1)["state"]["running"].is_object());
@@ -651,6 +653,43 @@ fn command_handles_sigterm_or_is_killed_after_the_grace_period() {
 }
 
 #[test]
+fn sidecars_are_stopped_after_the_main_containers_in_reverse_order() {
+    let stubborn = "sleep infinity";
+    let exits_after =
+        |seconds: u32| format!("trap 'sleep {seconds}; exit 0' TERM; while true; do sleep 1; done");
+    // Scripts of the sidecars `one` and `two` and of the main container; grace period; seconds from the deletion to
+    // the end of each, and exit codes.
+    for (one, two, main, grace, ends) in [
+        (&*exits_after(1), &*exits_after(2), &*exits_after(4), 30, [(7, 0), (6, 0), (4, 0)]),
+        // A sidecar that waits may end by itself, here 15 s after the pod began.
+        (&exits_after(1), "sleep 13; exit 3", &exits_after(4), 30, [(5, 0), (3, 3), (4, 0)]),
+        // At the end of the grace period, all that still wait get SIGTERM, and SIGKILL 2 s later.
+        (&exits_after(1), stubborn, stubborn, 10, [(11, 0), (12, 137), (10, 137)]),
+        (stubborn, &exits_after(1), &exits_after(4), 10, [(10, 137), (5, 0), (4, 0)]),
+        (stubborn, stubborn, stubborn, 0, [(0, 137), (0, 137), (0, 137)]),
+    ] {
+        let mut spec = scripted(main);
+        spec["initContainers"] = json!([shell("one", one), shell("two", two)]);
+        for sidecar in spec["initContainers"].as_array_mut().unwrap() {
+            sidecar["restartPolicy"] = "Always".into();
+        }
+        let mut pod = TestPod::new(spec, json!({}));
+        pod.run(12);
+        assert_eq!(pod.phase(), "Running");
+        pod.delete(grace);
+        let deleted_at = pod.now;
+        pod.run(60);
+        assert!(pod.removed, "{grace} {main}");
+        let found = [pod.init(0), pod.init(1), pod.container(0)].map(|status| {
+            let ended = &status["state"]["terminated"];
+            let finished: Timestamp = ended["finishedAt"].as_str().unwrap().parse().unwrap();
+            (finished.as_second() - deleted_at.as_second(), ended["exitCode"].as_i64().unwrap())
+        });
+        assert_eq!(found, ends, "{grace} {one} / {two} / {main}");
+    }
+}
+
+#[test]
 fn exec_readiness_probe_follows_the_containers_files() {
     for command in [json!(["cat", "/data/up"]), json!(["sh", "-c", "test -f /data/up"])] {
         let mut spec = scripted("sleep 30; touch /data/up; sleep 30; rm /data/up; sleep infinity");
@@ -736,7 +775,8 @@ proptest! {
             prop_assert!(due.is_some() || pod.writes == writes, "a finished pod is not written");
         }
         pod.delete(grace);
-        pod.run(grace + 1);
+        // A sidecar that receives SIGTERM at the end of the grace period has 2 s left.
+        pod.run(grace + 3);
         prop_assert!(pod.removed, "{}", pod.object);
         prop_assert!(Phase::parse(pod.phase()).is_terminal());
         prop_assert_eq!(pod.wake, None);

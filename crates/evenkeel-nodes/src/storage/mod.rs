@@ -184,7 +184,7 @@ impl Storage {
             Item::Claim(key) => {
                 let Some(claim) = self.claims.get(&key.namespace, &key.name) else { return Ok(()) };
                 let class = self.classes.get("", volume::class_of_claim(&claim));
-                let volume = self.volumes.get("", &claim.spec.volume_name);
+                let volume = self.volumes.get("", &plan::volume_name(&claim));
                 plan::of_claim(&claim, class.as_deref(), volume.as_deref())
             }
             Item::Volume(key) => {

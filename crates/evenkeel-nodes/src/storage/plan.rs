@@ -48,6 +48,15 @@ pub(super) fn class(name: &str) -> Value {
     })
 }
 
+/// Returns the name of the volume that the claim has, or that this provisioner makes for it. Once that volume exists,
+/// changes of the claim start no other provisioning.
+pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
+    match &*claim.spec.volume_name {
+        "" => format!("pvc-{}", claim.meta.uid),
+        name => name.to_owned(),
+    }
+}
+
 /// Provisions a volume for a claim that the binder delegated to this provisioner, or resizes the claim's volume.
 pub(super) fn of_claim(
     claim: &PersistentVolumeClaim,
@@ -77,7 +86,7 @@ fn must_provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
 /// Returns the creation of a volume for a claim, with the external provisioner's events.
 fn provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     let meta = &claim.meta;
-    let name = format!("pvc-{}", meta.uid);
+    let name = volume_name(claim);
     let policy = match &*class.reclaim_policy {
         "" => "Delete",
         policy => policy,

@@ -2,7 +2,7 @@
 
 use super::{
     DRIVER,
-    plan::{Write, of_attachment, of_claim, of_volume},
+    plan::{Write, of_attachment, of_claim, of_volume, volume_name},
 };
 use evenkeel_api::{
     Encoding, View,
@@ -78,6 +78,21 @@ fn volume_is_provisioned_when_the_binding_mode_allows_it() {
     assert_eq!(body["spec"]["claimRef"]["uid"], "u");
     assert_eq!(body["spec"]["persistentVolumeReclaimPolicy"], "Delete");
     assert_eq!(events[1].message, "Successfully provisioned volume pvc-u");
+}
+
+#[test]
+fn a_volume_is_provisioned_once() {
+    let pending = claim(DRIVER, None, "1Gi", None);
+    assert_eq!(
+        volume_name(&pending),
+        "pvc-u",
+        "this volume shows that the claim has been provisioned"
+    );
+    let provisioned = volume("Pending", "Delete", false, &[]);
+    assert_eq!(of_claim(&pending, Some(&class("Immediate")), Some(&provisioned)), []);
+    let mut bound = claim(DRIVER, None, "1Gi", Some("1Gi"));
+    bound.spec.volume_name = "chosen".into();
+    assert_eq!(volume_name(&bound), "chosen");
 }
 
 #[test]

@@ -65,15 +65,19 @@ struct FeasibleNodes {
     items: Vec<Node>,
 }
 
-/// A node in a response.
-#[derive(Deserialize)]
+/// A node in a response. As in Go, an absent name is empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Node {
+    #[serde(deserialize_with = "lenient")]
     metadata: Name,
 }
 
 /// Metadata of a node in a response.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Name {
+    #[serde(deserialize_with = "lenient")]
     name: String,
 }
 
@@ -192,17 +196,58 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// Parses a response as Go does: ignores the case of field names, and all bytes after the first value.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
-    serde_json::from_value(lowercase_keys(value))
+    serde_json::from_value(lowercase_fields(value))
 }
 
-/// Lowercases all keys. Node names, which some maps have as keys, are lowercase already.
-fn lowercase_keys(value: Value) -> Value {
+/// Fields whose values are maps with node names as keys.
+const MAPS: [&str; 3] = ["failednodes", "failedandunresolvablenodes", "nodenametometavictims"];
+
+/// Lowercases the names of all fields, but not the keys of maps.
+fn lowercase_fields(value: Value) -> Value {
     match value {
-        Value::Object(map) => map
+        Value::Object(fields) => fields
             .into_iter()
-            .map(|(key, value)| (key.to_ascii_lowercase(), lowercase_keys(value)))
+            .map(|(field, value)| {
+                let field = field.to_ascii_lowercase();
+                let value = match value {
+                    Value::Object(map) if MAPS.contains(&&*field) => {
+                        let entries = map.into_iter();
+                        entries.map(|(node, value)| (node, lowercase_fields(value))).collect()
+                    }
+                    value => lowercase_fields(value),
+                };
+                (field, value)
+            })
             .collect(),
-        Value::Array(items) => items.into_iter().map(lowercase_keys).collect(),
+        Value::Array(items) => items.into_iter().map(lowercase_fields).collect(),
         plain => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_names_of_nodes_are_empty() {
+        let body = br#"{"Nodes": {"items": [
+            {"metadata": {"name": "a"}}, {"metadata": {}}, {"metadata": null}, {"metadata": {"name": null}}, {}
+        ]}}"#;
+        let mut result: FilterResult = read(body).unwrap();
+        assert_eq!(result.filtered_names(false), ["a", "", "", "", ""]);
+    }
+
+    #[test]
+    fn field_names_have_any_case_and_node_names_keep_theirs() {
+        let body = br#"{"FAILEDNODES": {"N-1": "full"}, "failedAndUnresolvableNodes": {"Error": "gone"}, "eRRor": "e"}"#;
+        let result: FilterResult = read(body).unwrap();
+        let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        assert_eq!(result.failednodes, map("N-1", "full"));
+        assert_eq!(result.failedandunresolvablenodes, map("Error", "gone"));
+        assert_eq!(result.error, "e");
+        let body = br#"{"NodeNameToMetaVictims": {"N-1": {"PODS": [{"uid": "U"}], "NumPDBViolations": 2}}}"#;
+        let result: PreemptionResult = read(body).unwrap();
+        let victims = &result.nodenametometavictims["N-1"];
+        assert_eq!((&*victims.pods[0].uid, victims.numpdbviolations), ("U", 2));
     }
 }

@@ -217,6 +217,44 @@ fn missing_pods_of_workloads_are_added() {
             )],
             &["w-3", "w-4"],
         ),
+        // After a success, a work queue gets no more pods.
+        (
+            vec![workload(
+                "Job",
+                "w",
+                &json!({"spec": {"parallelism": 3}, "status": {"succeeded": 1}}),
+            )],
+            &[],
+        ),
+        // Index 2 has an active pod; 0, 4, 5 and 6 have finished.
+        (
+            vec![
+                workload(
+                    "Job",
+                    "w",
+                    &json!({
+                        "spec": {"parallelism": 5, "completions": 9, "completionMode": "Indexed"},
+                        "status": {"succeeded": 3, "completedIndexes": "0,4-5", "failedIndexes": "6"},
+                    }),
+                ),
+                has(json!({"metadata": {
+                    "annotations": {"batch.kubernetes.io/job-completion-index": "2"},
+                    "ownerReferences": [{"kind": "Job", "name": "w", "controller": true}],
+                }})),
+            ],
+            &["w-1", "w-3", "w-7", "w-8"],
+        ),
+        (
+            vec![workload(
+                "Job",
+                "w",
+                &json!({
+                    "spec": {"parallelism": 5, "completions": 3, "completionMode": "Indexed"},
+                    "status": {"succeeded": 1, "completedIndexes": "1", "failedIndexes": "2"},
+                }),
+            )],
+            &["w-0"],
+        ),
         (vec![workload("Job", "w", &json!({"spec": {"suspend": true}}))], &[]),
         (
             vec![workload(

@@ -13,6 +13,7 @@ use evenkeel_component_helpers::{
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -146,6 +147,14 @@ fn reference(owner: &Value) -> Value {
 fn is_live(pod: &Value) -> bool {
     !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
         && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Parses the indexes in a Job's status, such as `1,3-5,7`. Ignores what is invalid.
+fn index_ranges(indexes: &str) -> impl Iterator<Item = RangeInclusive<usize>> {
+    indexes.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    })
 }
 
 impl<'a> Owner<'a> {
@@ -297,7 +306,8 @@ impl<'a> Owner<'a> {
         missing
     }
 
-    /// Creates pods up to `parallelism`, but not more than the remaining `completions`.
+    /// Creates pods up to `parallelism`, but not more than the remaining `completions`. A Job without `completions`
+    /// gets no more pods after one succeeded. An Indexed Job gets pods for its first indexes that have not finished.
     fn of_job(&self) -> MissingObjects {
         let (spec, status) = (&self.object["spec"], &self.object["status"]);
         let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {
@@ -310,6 +320,7 @@ impl<'a> Owner<'a> {
         let done = status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         let wanted = match (&spec["completions"], &spec["parallelism"]) {
             (Value::Null, Value::Null) => 1_usize.saturating_sub(done),
+            (Value::Null, _) if done > 0 => 0,
             (Value::Null, _) => self.number("parallelism", 1),
             _ => self
                 .number("parallelism", 1)
@@ -318,13 +329,22 @@ impl<'a> Owner<'a> {
         let index = "batch.kubernetes.io/job-completion-index";
         let taken: BTreeSet<&str> =
             self.pods.iter().map(|pod| text(&pod["metadata"]["annotations"][index])).collect();
-        let free = (done..).filter(|n| !taken.contains(&*n.to_string()));
+        let is_indexed = spec["completionMode"] == "Indexed";
+        let names = if is_indexed { 0..self.number("completions", 1) } else { done..usize::MAX };
+        let finished: Vec<_> = ["completedIndexes", "failedIndexes"]
+            .iter()
+            .flat_map(|field| index_ranges(text(&status[*field])))
+            .collect();
+        let free = names.filter(|n| {
+            !taken.contains(&*n.to_string())
+                && !(is_indexed && finished.iter().any(|range| range.contains(n)))
+        });
         let pods = free.take(wanted.saturating_sub(self.pods.len())).map(|n| {
             let mut pod = self.pod(&format!("{}-{n}", self.name()), self.object);
             let labels = &mut pod["metadata"]["labels"];
             labels["batch.kubernetes.io/job-name"] = self.name().into();
             labels["job-name"] = self.name().into();
-            if spec["completionMode"] == "Indexed" {
+            if is_indexed {
                 labels[index] = n.to_string().into();
                 pod["metadata"]["annotations"][index] = n.to_string().into();
             }

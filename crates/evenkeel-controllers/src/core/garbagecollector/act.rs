@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 const MAX_CONCURRENT: usize = 16;
 
 /// Maximum number of retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer`, which makes
-/// 4 attempts.
-const MAX_CONFLICTS: usize = 5;
+/// the 4 attempts of `DefaultBackoff`.
+const MAX_CONFLICTS: usize = 3;
 
 /// An object as a live read returned it.
 struct Live<'a> {
@@ -208,18 +208,20 @@ impl GarbageCollector {
             ..DeleteOptions::default()
         };
         match self.0.client.delete(kind, &meta.namespace, &meta.name, &options).await {
-            Err(error) if error.is_not_found() => Ok(()),
             Err(error) if error.code() == 409 && !any_version => {
-                let now = self.read(kind, &meta.namespace, &meta.name, &meta.uid).await?;
-                if now.is_none_or(|now| now.meta.owners != meta.owners) {
-                    return Err(error);
+                let now = self.0.client.get_metadata(kind, &meta.namespace, &meta.name).await;
+                match after_conflict(now.as_ref(), meta) {
+                    AfterConflict::Gone => Ok(()),
+                    AfterConflict::Fail => Err(error),
+                    AfterConflict::DeleteAnyVersion => {
+                        options.resource_version.clear();
+                        ignore_absent(
+                            self.0.client.delete(kind, &meta.namespace, &meta.name, &options).await,
+                        )
+                    }
                 }
-                options.resource_version.clear();
-                ignore_absent(
-                    self.0.client.delete(kind, &meta.namespace, &meta.name, &options).await,
-                )
             }
-            other => other.map(drop),
+            other => ignore_absent(other),
         }
     }
 
@@ -319,6 +321,32 @@ impl GarbageCollector {
     }
 }
 
+/// Next step of a deletion after a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterConflict {
+    /// The object no longer exists: the deletion succeeded.
+    Gone,
+    /// Only fields other than the owner references changed. The deletion repeats without a resource version.
+    DeleteAnyVersion,
+    /// The owners may have changed, or another object has the name. The object returns to its queue.
+    Fail,
+}
+
+/// Decides on a live read after a conflict of the deletion of `meta`. Upstream: `deleteObject`.
+fn after_conflict(live: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConflict {
+    match live {
+        Err(error) if error.is_not_found() => AfterConflict::Gone,
+        Ok(live)
+            if live.meta.uid == meta.uid
+                && live.meta.resource_version != meta.resource_version
+                && live.meta.owners == meta.owners =>
+        {
+            AfterConflict::DeleteAnyVersion
+        }
+        _ => AfterConflict::Fail,
+    }
+}
+
 fn ignore_absent<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
@@ -338,4 +366,39 @@ fn reference(owner: &OwnerReference) -> Value {
         written["blockOwnerDeletion"] = json!(true);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::client::Status;
+
+    fn object(uid: &str, version: &str, owners: &[&str]) -> Metadata {
+        let owner = |uid: &&str| OwnerReference { uid: (*uid).into(), ..OwnerReference::default() };
+        Metadata {
+            meta: Meta {
+                uid: uid.into(),
+                resource_version: version.into(),
+                owners: owners.iter().map(owner).collect(),
+                ..Meta::default()
+            },
+        }
+    }
+
+    #[test]
+    fn after_a_conflict_only_the_same_object_with_the_same_owners_is_deleted() {
+        let deleted = object("u", "1", &["o"]).meta;
+        for (live, wanted) in [
+            (object("u", "2", &["o"]), AfterConflict::DeleteAnyVersion),
+            (object("u", "2", &["o", "p"]), AfterConflict::Fail),
+            (object("u", "1", &["o"]), AfterConflict::Fail),
+            (object("another", "2", &["o"]), AfterConflict::Fail),
+        ] {
+            assert_eq!(after_conflict(Ok(&live), &deleted), wanted, "{live:?}");
+        }
+        for (code, wanted) in [(404, AfterConflict::Gone), (500, AfterConflict::Fail)] {
+            let error = ApiError::Status(Box::new(Status { code, ..Status::default() }));
+            assert_eq!(after_conflict(Err(&error), &deleted), wanted, "{code}");
+        }
+    }
 }

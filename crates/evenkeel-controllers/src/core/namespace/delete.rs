@@ -17,9 +17,6 @@ use std::{sync::Arc, time::Duration};
 /// `namespaceDeletionGracePeriod`.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Maximum number of retries of a write after conflicts.
-const MAX_CONFLICTS: usize = 5;
-
 /// Result of the last step.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Deleted {
@@ -141,7 +138,7 @@ fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Ended> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// Updates the namespace with `change`, and retries conflicts. Does not write to a new namespace of the same name.
+/// Updates the namespace with `change`, and retries conflicts until none remains. Does not write to a new namespace of the same name.
 /// Upstream: `retryOnConflictError`.
 fn write(
     namespace: &mut Value,
@@ -150,7 +147,7 @@ fn write(
     steps: &mut Steps<'_>,
 ) -> Result<(), Ended> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    for attempt in 0.. {
+    loop {
         let Some(changed) = change(namespace) else { break };
         let target = Target::new(Namespace::kind(), "", &name, "");
         let update = Update::new(target, changed.to_string());
@@ -162,9 +159,7 @@ fn write(
                 namespace["metadata"]["resourceVersion"] = version.into();
                 break;
             }
-            Some(error)
-                if error.code == 409 && !error.is_already_exists() && attempt < MAX_CONFLICTS =>
-            {
+            Some(error) if error.code == 409 && !error.is_already_exists() => {
                 let now = live(&name, steps)?;
                 if now["metadata"]["uid"] != namespace["metadata"]["uid"] {
                     return Err(Ended::Gone);

@@ -140,7 +140,9 @@ fn remove_references(
             Ok(live) => live,
             Err(error) => return Some(Plan::failure(error.to_string())),
         };
-        if remove_reference(&mut live, name) {
+        // Another account of this name may refer to a Secret that will be created.
+        let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
+        if uid == Some(&*account.meta.uid) && remove_reference(&mut live, name) {
             plan.push(update(wire::target(&**account), &live));
         }
     }

@@ -269,7 +269,12 @@ pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClai
         match find(observed, claim, named, answer) {
             Ok(Found::Lacks(new)) => {
                 let Some(outcome) = done.writes.next() else { break };
-                all.push((*new, outcome.error.is_none()));
+                let succeeded = outcome.error.is_none();
+                all.push((*new, succeeded));
+                if !succeeded {
+                    // The next outcome is that of the event.
+                    break;
+                }
             }
             Ok(_) => {}
             Err(_) => break,

@@ -213,7 +213,8 @@ impl Preemption {
             return Ok(());
         }
         match self.patch(pod, &json!({ "nominatedNodeName": null })).await {
-            Err(error) if error.is_not_found() => Ok(()),
+            // Another pod of this name has no nomination of this one.
+            Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
             answer => answer,
         }
     }

@@ -88,6 +88,18 @@ fn at_version(claim: &ResourceClaim, version: &str, mut change: Value) -> Value 
     change
 }
 
+/// Returns the claim as a read after a conflict found it. Stricter than upstream, which writes to any claim of the name.
+///
+/// # Errors
+/// If another claim has the name by now.
+fn same_claim(before: &ResourceClaim, current: ResourceClaim) -> Result<ResourceClaim, String> {
+    if current.meta.uid == before.meta.uid {
+        return Ok(current);
+    }
+    let meta = &before.meta;
+    Err(format!("claim {}/{} got deleted in the meantime", meta.namespace, meta.name))
+}
+
 /// Returns the change that deallocates a claim.
 fn deallocated() -> Value {
     json!({ "status": { "allocation": null, "reservedFor": null, "devices": null } })

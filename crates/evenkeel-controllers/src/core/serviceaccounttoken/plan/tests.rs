@@ -127,6 +127,10 @@ fn references_to_a_deleted_secret_are_removed() {
     let answers = [failed(404, "NotFound"), replied(&account_json())];
     let written_account = written(after(&observed, &answers));
     assert_eq!(written_account["secrets"], json!([{"name": "other"}]));
+    let mut another = account_json();
+    another["metadata"]["uid"] = "another".into();
+    let answers_of_another = [failed(404, "NotFound"), replied(&another)];
+    assert_eq!(after(&observed, &answers_of_another), Some(Plan::nothing()));
     let [gone, live_account] = answers;
     let after_write = |last| after(&observed, &[gone.clone(), live_account.clone(), last]);
     assert_eq!(

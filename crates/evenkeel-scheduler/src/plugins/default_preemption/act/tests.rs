@@ -34,9 +34,14 @@ impl TestExecutor {
 
     /// Starts the preemption of these victims on node `a` for the pod `high`.
     fn start(&self, victims: &[&str]) {
+        self.start_over(victims, Vec::new());
+    }
+
+    /// Starts a preemption on a node for which pods of lower priority are nominated.
+    fn start_over(&self, victims: &[&str], lower: Vec<Arc<Pod>>) {
         let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
         let victims = Candidate { node: "a".into(), pods, num_pdb_violations: 0 };
-        self.executor.prepare_candidate_async(&info("high", &json!({})), victims, Vec::new());
+        self.executor.prepare_candidate_async(&info("high", &json!({})), victims, lower);
     }
 
     /// Reports whether the executor activates the preemptor within this time.
@@ -148,5 +153,27 @@ async fn a_missing_victim_activates_the_preemptor_unless_the_cache_still_has_it(
             "the cache will show the deletion"
         );
         assert!(!with_victim.executor.is_running_preemption("high"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nominations_of_deleted_and_recreated_pods_need_no_clearing() {
+    let other_uid = json!({
+        "kind": "Status", "code": 409, "reason": "Conflict",
+        "message": "Operation cannot be fulfilled on pods \"low\": Precondition failed: UID in precondition: low, UID in object meta: new",
+    });
+    let modified =
+        json!({ "kind": "Status", "code": 409, "reason": "Conflict", "message": "modified" });
+    for (answer, succeeds) in [
+        (Answer::refused(404), true),
+        (Answer::Body(409, other_uid), true),
+        (Answer::Body(409, modified), false),
+    ] {
+        let mut bench = TestExecutor::new(&["v"], vec![answer.clone(), done(), done()]).await;
+        let nominated = pod("low", &json!({ "status": { "nominatedNodeName": "a" } }));
+        bench.start_over(&["v"], vec![nominated]);
+        let activated = bench.is_activated_within(RETRY_DELAY * 2).await;
+        assert_eq!(activated, !succeeds, "{answer:?}: only a failure retries the preemptor");
+        assert_eq!(bench.script.calls(), [patch("low"), patch("v"), delete("v")]);
     }
 }

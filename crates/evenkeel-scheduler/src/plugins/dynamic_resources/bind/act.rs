@@ -13,7 +13,8 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    MAX_ATTEMPTS, Reservation, at_version, deallocated, released, reservation, unprotected,
+    MAX_ATTEMPTS, Reservation, at_version, deallocated, released, reservation, same_claim,
+    unprotected,
 };
 use crate::{
     framework::PreBindError,
@@ -37,8 +38,9 @@ pub(in super::super) async fn reserve(
     for attempt in 1.. {
         match attempt_to_reserve(client, pod, &claim, allocation, now).await {
             Err(PreBindError::Api(error)) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
-                let meta = &claim.meta;
-                claim = Arc::new(client.get(&meta.namespace, &meta.name).await?);
+                let current: ResourceClaim =
+                    client.get(&claim.meta.namespace, &claim.meta.name).await?;
+                claim = Arc::new(same_claim(&claim, current).map_err(PreBindError::Refused)?);
             }
             other => return other.map(Arc::new),
         }
@@ -143,11 +145,85 @@ async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiErro
         let Some(change) = unprotected(claim) else { break };
         match patch(client, claim, &claim.meta.resource_version, "", change).await {
             Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
-                newer = client.get(&claim.meta.namespace, &claim.meta.name).await?;
+                let current = client.get(&claim.meta.namespace, &claim.meta.name).await?;
+                // Another claim of this name keeps its finalizer.
+                let Ok(current) = same_claim(claim, current) else { break };
+                newer = current;
                 claim = &newer;
             }
             outcome => return outcome.map(drop),
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{at, info},
+        plugins::dynamic_resources::tests::object,
+        scripted::{Answer, Script},
+    };
+    use evenkeel_runtime::clock::Clock;
+    use serde_json::json;
+
+    const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
+    const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+    /// Returns the scripted responses of a server on which a claim with this uid has replaced the one that was read.
+    fn replaced_by(uid: &str) -> Vec<Answer> {
+        let live = json!({
+            "kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1",
+            "metadata": {
+                "name": "c", "namespace": "shop", "uid": uid, "resourceVersion": "9", "finalizers": [FINALIZER],
+            },
+            "spec": {},
+        });
+        let conflict = json!({ "kind": "Status", "code": 409, "reason": "Conflict" });
+        vec![Answer::Body(409, conflict), Answer::object(live.clone()), Answer::object(live)]
+    }
+
+    fn patch(subresource: &str) -> String {
+        format!("PATCH {CLAIM}{subresource}")
+    }
+
+    fn get() -> String {
+        format!("GET {CLAIM}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_never_leads_to_a_write_to_another_claim_of_the_name() {
+        let clock = Clock::starting_at(at(0));
+        let protected = json!({ "metadata": { "finalizers": [FINALIZER] } });
+        let claim: Arc<ResourceClaim> = object("c", &protected);
+        for (uid, same) in [(&*claim.meta.uid, true), ("another", false)] {
+            let script = Script::new(replaced_by(uid));
+            unprotect(&script.client(&clock), &claim).await.unwrap();
+            let calls = [patch(""), get(), patch("")];
+            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+
+            let script = Script::new(replaced_by(uid));
+            let (pod, allocation) = (
+                info("web", &json!({})),
+                Allocation {
+                    result: Arc::default(),
+                    written: Arc::new(json!({ "devices": { "results": [] } })),
+                    rank: 0,
+                },
+            );
+            let client = script.client(&clock);
+            let reserved =
+                reserve(&client, &pod.pod, Arc::clone(&claim), Some(&allocation), at(0)).await;
+            let calls = [patch("/status"), get(), patch("/status")];
+            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+            match reserved {
+                Ok(_) => assert!(same),
+                Err(PreBindError::Refused(why)) => {
+                    assert_eq!((same, &*why), (false, "claim shop/c got deleted in the meantime"));
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
 }
