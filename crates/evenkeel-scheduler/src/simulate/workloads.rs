@@ -335,10 +335,8 @@ impl<'a> Owner<'a> {
             .iter()
             .flat_map(|field| index_ranges(text(&status[*field])))
             .collect();
-        let free = names.filter(|n| {
-            !taken.contains(&*n.to_string())
-                && !(is_indexed && finished.iter().any(|range| range.contains(n)))
-        });
+        let is_finished = |n: &usize| is_indexed && finished.iter().any(|range| range.contains(n));
+        let free = names.filter(|n| !taken.contains(&*n.to_string()) && !is_finished(n));
         let pods = free.take(wanted.saturating_sub(self.pods.len())).map(|n| {
             let mut pod = self.pod(&format!("{}-{n}", self.name()), self.object);
             let labels = &mut pod["metadata"]["labels"];

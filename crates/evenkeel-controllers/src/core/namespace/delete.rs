@@ -147,8 +147,7 @@ fn write(
     steps: &mut Steps<'_>,
 ) -> Result<(), Ended> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    loop {
-        let Some(changed) = change(namespace) else { break };
+    while let Some(changed) = change(namespace) {
         let target = Target::new(Namespace::kind(), "", &name, "");
         let update = Update::new(target, changed.to_string());
         let written = steps.one(Update { subresource, on_error: OnError::Ignore, ..update })?;
