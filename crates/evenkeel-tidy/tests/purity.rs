@@ -122,7 +122,7 @@ const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 12] = [
+const DECIDING: [(&str, &[&str]); 13] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
     ("crates/evenkeel-apiserver/src/audit", &AUDIT_SHELL),
     ("crates/evenkeel-apiserver/src/auth", &AUTH_SHELL),

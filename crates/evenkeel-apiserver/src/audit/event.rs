@@ -273,7 +273,7 @@ impl AuditEvent {
 
 /// User in an event.
 ///
-/// Upstream: `UserInfo` of `authentication.k8s.io/v1`.
+/// Upstream: `UserInfo` of the authentication API.
 #[derive(Debug, Clone, Default, Serialize)]
 struct UserInfo {
     #[serde(skip_serializing_if = "String::is_empty")]

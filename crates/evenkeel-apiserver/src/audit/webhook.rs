@@ -84,7 +84,7 @@ impl Target {
             request = request.header(AUTHORIZATION, authorization);
         }
         let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-        let address = Address::of(authority);
+        let address = Address::from_authority(authority);
         let sent = https::send(&address, &self.roots, request, MAX_RESPONSE);
         match tokio::time::timeout(TIMEOUT, sent).await {
             Ok(Ok((code, _))) if code.is_success() => Ok(()),

@@ -234,7 +234,7 @@ mod tests {
             {"metadata": {"name": "a"}}, {"metadata": {}}, {"metadata": null}, {"metadata": {"name": null}}, {}
         ]}}"#;
         let mut result: FilterResult = read(body).unwrap();
-        assert_eq!(result.filtered_names(false), ["a", "", "", "", ""]);
+        assert_eq!(result.take_names_of_feasible_nodes(), ["a", "", "", "", ""]);
     }
 
     #[test]

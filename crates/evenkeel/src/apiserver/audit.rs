@@ -42,18 +42,21 @@ pub(super) fn flags(read: &Reader) -> Option<AuditFlags> {
             flag => read.text(flag),
         };
         if given != only {
-            read.refuse(flag, format!("--{flag} must be {only} in this server"));
+            read.record_invalid(flag, format!("--{flag} must be {only} in this server"));
         }
     }
     for flag in TRUNCATION {
         if read.bool(flag) {
-            read.refuse(flag, format!("--{flag} is not in this server: events are not truncated"));
+            read.record_invalid(
+                flag,
+                format!("--{flag} is not in this server: events are not truncated"),
+            );
         }
     }
-    let log = read.path("audit-log-path").map(|path| log(read, &path));
-    let webhook = read.path("audit-webhook-config-file").map(PathBuf::from);
+    let log = read.non_empty_text("audit-log-path").map(|path| log(read, &path));
+    let webhook = read.non_empty_text("audit-webhook-config-file").map(PathBuf::from);
     let webhook = webhook.map(|path| (path, webhook_flags(read)));
-    let policy = read.path("audit-policy-file").map(PathBuf::from)?;
+    let policy = read.non_empty_text("audit-policy-file").map(PathBuf::from)?;
     Some(AuditFlags { policy, log, webhook })
 }
 
@@ -61,12 +64,12 @@ fn log(read: &Reader, path: &str) -> AuditLogOptions {
     let number = |flag: &str| {
         let number = read.int(flag);
         u32::try_from(number).unwrap_or_else(|_| {
-            read.refuse(flag, format!("--{flag} {number} can't be a negative number"));
+            read.record_invalid(flag, format!("--{flag} {number} can't be a negative number"));
             0
         })
     };
     let mode = read.text("audit-log-mode").parse().unwrap_or_else(|why: String| {
-        read.refuse("audit-log-mode", why);
+        read.record_invalid("audit-log-mode", why);
         AuditMode::Blocking
     });
     AuditLogOptions {
