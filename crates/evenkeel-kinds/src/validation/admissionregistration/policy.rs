@@ -245,7 +245,7 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let field_path = path.field(required);
     match get(mutation, required) {
         None => {
-            errors.required(&field_path, &format!("must be specified when patchType is {kind}"))
+            errors.required(&field_path, &format!("must be specified when patchType is {kind}"));
         }
         Some(patch) if text(patch, "expression").trim().is_empty() => {
             errors.required(&field_path.field("expression"), "");
