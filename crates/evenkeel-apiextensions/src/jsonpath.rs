@@ -20,7 +20,8 @@ enum Step {
     Field(Box<str>),
     /// An element. A negative index counts from the end.
     Index(i64),
-    Slice(Option<i64>, Option<i64>),
+    /// Every n-th element of a range.
+    Slice(Option<i64>, Option<i64>, usize),
     All,
     /// The value and all values below it.
     Deep,
@@ -169,18 +170,47 @@ fn bracket(text: &str, left: usize) -> Step {
     if let Some(name) = unquoted(text) {
         return Step::Field(name.into());
     }
-    if text.contains(',') {
-        return Step::Union(text.split(',').map(|part| bracket(part.trim(), left)).collect());
+    let parts = outside_quotes(text, ',');
+    if parts.len() > 1 {
+        return Step::Union(parts.into_iter().map(|part| bracket(part.trim(), left)).collect());
     }
     if let Some((from, to)) = text.split_once(':') {
         let number = |t: &str| t.trim().parse().ok();
-        return Step::Slice(number(from), number(to.split(':').next().unwrap_or_default()));
+        let (to, step) = to.split_once(':').unwrap_or((to, ""));
+        return match step.trim() {
+            "" => Step::Slice(number(from), number(to), 1),
+            // Upstream refuses a step below one.
+            step => match step.parse() {
+                Ok(step) if step > 0 => Step::Slice(number(from), number(to), step),
+                _ => Step::Nothing,
+            },
+        };
     }
     text.parse().map_or(Step::Nothing, Step::Index)
 }
 
 fn unquoted(text: &str) -> Option<&str> {
-    ['\'', '"'].into_iter().find_map(|q| text.strip_prefix(q)?.strip_suffix(q))
+    let inner = |q: char| text.strip_prefix(q)?.strip_suffix(q).filter(|inner| !inner.contains(q));
+    ['\'', '"'].into_iter().find_map(inner)
+}
+
+/// Splits a text at a separator that is not in quotes.
+fn outside_quotes(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start, mut quote) = (Vec::new(), 0, None);
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(q) if q == c => quote = None,
+            Some(_) => {}
+            None if matches!(c, '\'' | '"') => quote = Some(c),
+            None if c == separator => {
+                parts.push(&text[start..at]);
+                start = at + c.len_utf8();
+            }
+            None => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
 }
 
 fn filter_step(text: &str, left: usize) -> Step {
@@ -192,16 +222,21 @@ fn filter_step(text: &str, left: usize) -> Step {
         ("<", Operator::Less),
         (">", Operator::Greater),
     ];
-    for (sign, operator) in OPERATORS {
-        if let Some((path, right)) = text.split_once(sign) {
+    // The first operator counts: what follows it may be a text with further ones.
+    let is_sign = |c: char| matches!(c, '!' | '<' | '>' | '=');
+    if let Some(at) = text.find(is_sign) {
+        let (path, rest) = text.split_at(at);
+        let (sign, right) = rest.split_at(rest.find(|c| !is_sign(c)).unwrap_or(rest.len()));
+        let operator = OPERATORS.iter().find(|(known, _)| *known == sign);
+        return operator.map_or(Step::Nothing, |(_, operator)| {
             let right = right.trim();
             let operand = match unquoted(right) {
                 Some(text) => Operand::Value(Value::from(text)),
                 None if right.starts_with('@') => Operand::Path(JsonPath::nested(right, left)),
                 None => Operand::Value(serde_json::from_str(right).unwrap_or_default()),
             };
-            return Step::Filter(JsonPath::nested(path.trim(), left), operator, operand);
-        }
+            Step::Filter(JsonPath::nested(path.trim(), left), *operator, operand)
+        });
     }
     Step::Filter(JsonPath::nested(text.trim(), left), Operator::Exists, Operand::Value(Value::Null))
 }
@@ -223,12 +258,13 @@ impl Step {
                 let at = if *at < 0 { items.len() as i64 + at } else { *at };
                 found.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
             }
-            Self::Slice(from, to) => {
+            Self::Slice(from, to, step) => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let length = items.len() as i64;
                 let clamped = |at: i64| (if at < 0 { length + at } else { at }).clamp(0, length);
                 let (from, to) = (clamped(from.unwrap_or(0)), clamped(to.unwrap_or(length)));
-                found.extend(items.iter().skip(from as usize).take((to - from).max(0) as usize));
+                let range = items.iter().skip(from as usize).take((to - from).max(0) as usize);
+                found.extend(range.step_by(*step));
             }
             Self::All => found.extend(children(value)),
             Self::Deep => {
@@ -325,6 +361,11 @@ mod tests {
             ("..x", json!(["p", "q"])),
             (".spec.l[0:1].n", json!([1])),
             (".spec.l[0,1].n", json!([1, 2])),
+            (".spec.l[0:2:2].n", json!([1])),
+            (".spec.l[0:2:0].n", json!([])),
+            (".spec.l[0]['x','n']", json!(["p", 1])),
+            (".spec.l[?(@.x!=\"a==b\")].n", json!([1, 2])),
+            (".spec.l[?(@.x=\"q\")].n", json!([])),
             (".spec.nope", json!([])),
             (".spec.l[", json!([])),
         ] {

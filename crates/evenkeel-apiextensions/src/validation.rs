@@ -255,7 +255,10 @@ fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mu
     let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     let quoted_path = evenkeel_apimachinery::status::quote(path);
-    if !schema.any_of.is_empty() && !schema.int_or_string {
+    // The pattern only repeats what `x-kubernetes-int-or-string` says.
+    let kinds = schema.any_of.iter().map(|one| &*one.kind);
+    let is_pattern = schema.int_or_string && kinds.eq(["integer", "string"]);
+    if !schema.any_of.is_empty() && !is_pattern {
         let found: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_below).collect();
         if found.iter().all(|f| !f.is_empty()) {
             report(format!("{quoted_path} must validate at least one schema (anyOf)"));
@@ -298,6 +301,19 @@ mod tests {
         let mut errors = Vec::new();
         validate(value, old, &Structural::new(schema), "", &mut errors);
         errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn only_the_pattern_of_an_int_or_string_is_skipped() {
+        let errors = |any_of: Value, value: Value| {
+            let schema = json!({"x-kubernetes-int-or-string": true, "anyOf": any_of});
+            errors_of(&json!({"type": "object", "properties": {"a": schema}}), &value, None)
+        };
+        let pattern = json!([{"type": "integer"}, {"type": "string"}]);
+        assert_eq!(errors(pattern, json!({"a": "x"})), Vec::<String>::new());
+        let bounds = json!([{"minimum": 5}, {"enum": [1]}]);
+        assert_eq!(errors(bounds.clone(), json!({"a": 1})), Vec::<String>::new());
+        assert!(!errors(bounds, json!({"a": 3})).is_empty());
     }
 
     #[test]

@@ -34,7 +34,9 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             // Only a DELETE sets `deletionTimestamp`, and only the pod's own path sets owner references.
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
-            copy(new, old, "status.qosClass");
+            if text(new, "status.qosClass").is_empty() {
+                copy(new, old, "status.qosClass");
+            }
             preserve_status_fields(new, old);
         }
         "ephemeralcontainers" => {

@@ -33,8 +33,8 @@ const LEAST_EQUAL: f64 = 0.993;
 const LEAST_EQUAL_TEXTS: f64 = 0.98;
 
 /// The same shares of the wide reach.
-const LEAST_EQUAL_WIDE: f64 = 0.975;
-const LEAST_EQUAL_TEXTS_WIDE: f64 = 0.965;
+const LEAST_EQUAL_WIDE: f64 = 0.985;
+const LEAST_EQUAL_TEXTS_WIDE: f64 = 0.975;
 
 /// Connections to each server.
 const N_CONNECTIONS: usize = 8;

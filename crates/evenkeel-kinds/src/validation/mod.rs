@@ -169,9 +169,17 @@ fn finalizer(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Returns whether objects of a kind may have any finalizer: upstream validates metadata of these without the rules for
+/// built-in kinds.
+fn accepts_any_finalizer(target: ValidationTarget<'_>) -> bool {
+    target.kind == "RuntimeClass" || target.kind == "Event" && target.request_group.is_empty()
+}
+
 /// Validates a new object, except its metadata.
 pub fn create(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
-    finalizers(target, object, errors);
+    if !accepts_any_finalizer(target) {
+        finalizers(target, object, errors);
+    }
     create_spec(target, object, errors);
 }
 
@@ -205,9 +213,7 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
 /// Validates an update, except the metadata.
 pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let kind = target.kind;
-    // Updates of these two kinds accept any finalizer, unlike creates.
-    let accepts_any = kind == "RuntimeClass" || kind == "Event" && target.request_group.is_empty();
-    if !accepts_any {
+    if !accepts_any_finalizer(target) {
         finalizers(target, new, errors);
     }
     match (target.group, target.subresource) {

@@ -658,13 +658,9 @@ fn handler(handler: &Value, types: &[&str], path: &Path<'_>, errors: &mut Errors
                 port_number_or_name(get(action, "port"), &path.field("port"), errors);
                 errors.one_of(&path.field("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
                 let headers = path.field("httpHeaders");
-                for (index, header) in list(action, "httpHeaders").iter().enumerate() {
+                for header in list(action, "httpHeaders") {
                     let name = text(header, "name");
-                    errors.invalid_all(
-                        &headers.index(index).field("name"),
-                        name,
-                        &names::http_header(name),
-                    );
+                    errors.invalid_all(&headers, name, &names::http_header(name));
                 }
             }
             "tcpSocket" => port_number_or_name(get(action, "port"), &path.field("port"), errors),

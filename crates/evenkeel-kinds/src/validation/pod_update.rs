@@ -246,6 +246,7 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
             transitions(new, old, field, policy, errors);
         }
     }
+    super::immutable(&["status.qosClass"], new, old, errors);
     let ips = list(new, "status.podIPs");
     if !ips.is_empty() && text(&ips[0], "ip") != text(new, "status.podIP") {
         errors.invalid(
