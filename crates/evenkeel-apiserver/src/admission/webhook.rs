@@ -101,7 +101,7 @@ impl Mutating {
             if !self.passes.calls(&at) {
                 continue;
             }
-            let place = Place { prefix: MUTATION, round, at };
+            let place = WebhookPosition { prefix: MUTATION, round, at };
             let changed_by = change(cx, operation, hook, &place, object, old, warnings).await?;
             let Some(by_this) = changed_by else {
                 continue;
@@ -120,7 +120,7 @@ async fn change(
     cx: &Context<'_>,
     operation: Operation,
     hook: &Hook,
-    place: &Place,
+    place: &WebhookPosition,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
@@ -159,7 +159,7 @@ pub(crate) async fn admit_delete(
     let hooks = all(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING);
     for (at, hook) in hooks.iter().enumerate() {
         let webhook = &hook.webhook;
-        let place = Place { prefix: MUTATION, round: 0, at };
+        let place = WebhookPosition { prefix: MUTATION, round: 0, at };
         let Some(matched) = is_called(request, webhook)? else { continue };
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
@@ -210,7 +210,8 @@ pub(crate) async fn validate(
     }
     let calls = called.iter().enumerate().map(|(at, (hook, matched))| {
         let asked = async move {
-            let place = Place { prefix: "validating.webhook.admission.k8s.io/", round: 0, at };
+            let place =
+                WebhookPosition { prefix: "validating.webhook.admission.k8s.io/", round: 0, at };
             let mut warnings = Vec::new();
             let converted = request.converted(matched.version(request));
             let converted = converted.as_ref().map(|converted| converted.attributes(request));
@@ -246,7 +247,7 @@ fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched
 async fn call(
     request: &Attributes<'_>,
     webhook: &Value,
-    place: &Place,
+    place: &WebhookPosition,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Answer>, StatusError> {
     let cx = request.cx;
@@ -297,14 +298,14 @@ async fn call(
 /// Prefix of annotations about mutations.
 const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
 
-/// Place of a webhook among the others, in annotations of the request's audit event.
-struct Place {
+/// Position of a webhook among the others, in annotations of the request's audit event.
+struct WebhookPosition {
     prefix: &'static str,
     round: u8,
     at: usize,
 }
 
-impl Place {
+impl WebhookPosition {
     fn key(&self) -> String {
         format!("{}round_{}_index_{}", self.prefix, self.round, self.at)
     }
@@ -325,7 +326,7 @@ struct Annotation<'a> {
 }
 
 /// Annotates whether a webhook changed the object.
-fn annotate_mutation(cx: &Context<'_>, hook: &Hook, place: &Place, mutated: bool) {
+fn annotate_mutation(cx: &Context<'_>, hook: &Hook, place: &WebhookPosition, mutated: bool) {
     if cx.audit.wants(Level::Metadata) {
         let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
         let (mutated, patch, patch_type) = (Some(mutated), None, None);
@@ -335,12 +336,12 @@ fn annotate_mutation(cx: &Context<'_>, hook: &Hook, place: &Place, mutated: bool
 }
 
 /// Annotates the patch of a webhook, which is a part of the request's object.
-fn annotate_patch(cx: &Context<'_>, hook: &Hook, place: &Place, patch: &Value) {
+fn annotate_patch(cx: &Context<'_>, hook: &Hook, place: &WebhookPosition, patch: &Value) {
     if cx.audit.wants(Level::Request) {
         let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
         let (mutated, patch, patch_type) = (None, Some(patch), Some("JSONPatch"));
         let value = Annotation { configuration, webhook, mutated, patch, patch_type };
-        let key = Place { prefix: "patch.webhook.admission.k8s.io/", ..*place }.key();
+        let key = WebhookPosition { prefix: "patch.webhook.admission.k8s.io/", ..*place }.key();
         cx.audit.annotate(key, serde_json::to_string(&value).unwrap_or_default());
     }
 }

@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `Metadata` has no bodies; `Request` has the request's object, `RequestResponse` also that of the response | `set_request_object`, `set_response_object` |
-//! | `objectRef` names the object: by the URL, else by the request's object | `AuditEvent::begin`, `set_request_object` |
+//! | `objectRef` names the object: by the URL, else by the request's object | `begin`, `set_request_object` |
 //! | `responseStatus` has the code, and the fields of a Status | `set_response_status`, `set_response_code` |
 //! | The first value of an annotation stays | `annotate` |
 //! | `omitManagedFields` drops managed fields of objects, lists and tables | `without_managed_fields` |

@@ -4,10 +4,10 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `RequestReceived` is written once the user is known, and `ResponseComplete` at the end | `RequestAudit::receive`, `RequestAudit::complete` |
-//! | `ResponseStarted` is written for long-running requests | `RequestAudit::start` |
-//! | A request without a valid user has the stage `ResponseStarted` alone | `RequestAudit::refuse` |
-//! | `Panic` is written when a handler panicked | `RequestAudit::panicked` |
+//! | `RequestReceived` is written once the user is known, and `ResponseComplete` at the end | `receive`, `complete` |
+//! | `ResponseStarted` is written for long-running requests | `start` |
+//! | A request without a valid user has the stage `ResponseStarted` alone | `refuse` |
+//! | `Panic` is written when a handler panicked | `panicked` |
 //! | `--audit-log-mode`: `batch`, `blocking`, `blocking-strict` | `log::Log::process` |
 //! | `--audit-log-maxage`, `--audit-log-maxbackup`, `--audit-log-maxsize` | `rotation::removed`, `log::LogFile` |
 //! | `--audit-webhook-batch-…`, `--audit-webhook-initial-backoff` | `webhook::Webhook` |

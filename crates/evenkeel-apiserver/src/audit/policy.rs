@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | The first rule that matches a request sets its level; without one it is `None` | `evaluate` |
-//! | `omitStages` of the policy and of the rule add up | `AuditPolicy::parse` |
+//! | `omitStages` of the policy and of the rule add up | `parse` |
 //! | `omitManagedFields` of a rule overrides that of the policy | `evaluate` |
 //! | A rule matches by users, groups, verbs, and resources with namespaces or non-resource URLs | `matches` |
 //! | `pods` does not match subresources; `pods/log`, `pods/*`, `*/scale` and `*` do | `matches_name` |
@@ -19,7 +19,7 @@ use serde_json::Value;
 /// Amount of information in the audit events of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// No events.
+    /// No events of the request.
     None,
     /// Metadata of the request, without bodies.
     Metadata,

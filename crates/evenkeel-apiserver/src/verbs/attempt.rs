@@ -7,9 +7,8 @@ use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 
-use super::{meta, stages};
+use super::meta;
 use crate::api::{Context, Options};
-use crate::audit::Level;
 use crate::budget::Budget;
 use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
@@ -106,21 +105,6 @@ impl<'a> Write<'a> {
             has_status: self.has_status(),
             has_template_labels: self.has_template_labels,
         }
-    }
-
-    /// Records the object of the request for its audit event, with defaults, in the request's version.
-    ///
-    /// Upstream: `LogRequestObject`.
-    pub(super) fn log_request_object(&self, object: &Value) {
-        let audit = self.request.audit;
-        if !audit.wants(Level::Request) {
-            audit.request_object(object);
-            return;
-        }
-        let mut logged = object.clone();
-        stages::default(self, &mut logged);
-        self.convert_out(&mut logged);
-        audit.request_object(&logged);
     }
 
     /// Returns whether the resource has a `status` subresource.

@@ -20,7 +20,7 @@ pub(super) async fn serve(
     request.format()?;
     let mut object = stages::decode(request, body, &options)?;
     let mut write = Write::new(request, options);
-    write.log_request_object(&object);
+    stages::log_request_object(&write, &object);
     place(request, &mut object)?;
     let written = write.create(object, Creates::Post).await?;
     stages::encode(&write, &written)

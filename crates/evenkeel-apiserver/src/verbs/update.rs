@@ -23,7 +23,7 @@ pub(super) async fn serve(
     let resource = request.resource();
     let mut object = stages::decode(request, body, &options)?;
     let mut write = Write::new(request, options);
-    write.log_request_object(&object);
+    stages::log_request_object(&write, &object);
     create::place(request, &mut object)?;
     check_name(request, &object)?;
     for _ in 0..MAX_WRITE_ATTEMPTS {

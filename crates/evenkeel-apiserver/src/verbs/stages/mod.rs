@@ -28,7 +28,7 @@ mod validate;
 use super::attempt::{Attempt, AttemptError, Write, Written};
 
 pub(super) use decode::decode;
-pub(super) use default::default;
+pub(super) use default::{default, log_request_object};
 pub(super) use encode::encode;
 pub(super) use mutate::mutate;
 
