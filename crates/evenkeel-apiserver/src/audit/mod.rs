@@ -5,11 +5,11 @@
 //! | documented | where |
 //! |---|---|
 //! | `RequestReceived` is written once the user is known, and `ResponseComplete` at the end | `receive`, `complete` |
-//! | `ResponseStarted` is written for long-running requests | `start` |
+//! | `ResponseStarted` is written for long-running requests | `respond` |
 //! | A request without a valid user has the stage `ResponseStarted` alone | `refuse` |
 //! | `Panic` is written when a handler panicked | `panicked` |
-//! | `--audit-log-mode`: `batch`, `blocking`, `blocking-strict` | `log::Log::process` |
-//! | `--audit-log-maxage`, `--audit-log-maxbackup`, `--audit-log-maxsize` | `rotation::removed`, `log::LogFile` |
+//! | `--audit-log-mode`: `batch`, `blocking`, `blocking-strict` | `log::process` |
+//! | `--audit-log-maxage`, `--audit-log-maxbackup`, `--audit-log-maxsize` | `rotation::removed`, `log::rotate` |
 //! | `--audit-webhook-batch-…`, `--audit-webhook-initial-backoff` | `webhook::Webhook` |
 //!
 //! Upstream: `endpoints/filters/audit.go`, `audit/context.go`.
