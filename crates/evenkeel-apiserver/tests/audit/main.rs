@@ -305,7 +305,7 @@ async fn events(path: &Path) -> Vec<Value> {
     panic!("the last event is missing");
 }
 
-/// Removes what differs by nature: times, unique IDs, versions, tokens, and the address of the connection.
+/// Removes what differs by nature: times, ages, unique IDs, versions, tokens, and the address of the connection.
 fn normalise(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -336,6 +336,12 @@ fn normalise(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(normalise),
         Value::String(text) if text.starts_with("kube-api-access-") => {
             *text = "kube-api-access-*".to_owned();
+        }
+        // An age in a row of a Table.
+        Value::String(text)
+            if text.strip_suffix('s').is_some_and(|seconds| seconds.parse::<u32>().is_ok()) =>
+        {
+            *text = "*s".to_owned();
         }
         _ => {}
     }
