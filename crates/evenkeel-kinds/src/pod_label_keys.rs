@@ -1,7 +1,7 @@
 //! Label keys of a new pod's affinity terms and topology spread constraints, which become requirements of their label
 //! selectors.
 
-use evenkeel_apimachinery::value::{Object, get_mut, list, object};
+use evenkeel_apimachinery::value::{Object, get, get_mut, list, object};
 use serde_json::{Value, json};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -11,6 +11,10 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 ///
 /// Upstream: `mutatePodAffinity`, `mutateTopologySpreadConstraints`.
 pub(crate) fn apply(pod: &mut Value) {
+    if get(pod, "spec.affinity").is_none() && list(pod, "spec.topologySpreadConstraints").is_empty()
+    {
+        return;
+    }
     let labels = object(pod, "metadata.labels").cloned().unwrap_or_default();
     for field in ["podAffinity", "podAntiAffinity"] {
         let place = format!("spec.affinity.{field}");
@@ -42,11 +46,11 @@ fn merge(term: &mut Value, labels: &Object) {
             }
         }
     }
-    // Without a selector a term matches nothing, whatever its keys.
-    let Some(Value::Object(selector)) = get_mut(term, "labelSelector") else { return };
     if added.is_empty() {
         return;
     }
+    // Without a selector a term matches nothing, whatever its keys.
+    let Some(Value::Object(selector)) = get_mut(term, "labelSelector") else { return };
     let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
     if expressions.is_null() {
         *expressions = json!([]);

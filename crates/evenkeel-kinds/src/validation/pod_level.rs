@@ -29,15 +29,17 @@ pub(super) fn resources(spec: &Value, spec_path: &Path<'_>, errors: &mut Errors)
 ///
 /// Upstream: `validatePodResourceConsistency`.
 fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for (field, noun) in [("requests", "requests"), ("limits", "limits")] {
+    for field in ["requests", "limits"] {
         let path = path.field(field);
         let own = object(stated, field);
         for (name, total) in aggregate(spec, field) {
+            if field == "limits" && !name.starts_with("hugepages-") {
+                continue;
+            }
             let value = own.and_then(|own| own.get(name)).and_then(pod_resources::quantity);
-            let counts = field == "requests" || name.starts_with("hugepages-");
-            if let Some(value) = value.filter(|value| counts && total > *value) {
+            if let Some(value) = value.filter(|value| total > *value) {
                 let detail = format!(
-                    "must be greater than or equal to aggregate container {noun} of {total}"
+                    "must be greater than or equal to aggregate container {field} of {total}"
                 );
                 errors.invalid(&path.key(name), value.to_string(), &detail);
             }
@@ -62,9 +64,7 @@ fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Error
 ///
 /// Upstream: `ValidateMatchLabelKeysAndMismatchLabelKeys`.
 pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let keys = |field: &str| {
-        list(term, field).iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
-    };
+    let keys = |field: &str| list(term, field).iter().filter_map(Value::as_str).collect::<Vec<_>>();
     let (matched, mismatched) = (keys("matchLabelKeys"), keys("mismatchLabelKeys"));
     let selector = get(term, "labelSelector");
     for (field, keys) in [("matchLabelKeys", &matched), ("mismatchLabelKeys", &mismatched)] {
@@ -89,7 +89,7 @@ pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             .collect();
         for expression in list(selector, "matchExpressions") {
             let key = text(expression, "key");
-            let index = matched.iter().rposition(|matched| matched == key);
+            let index = matched.iter().rposition(|matched| *matched == key);
             if let Some(index) = index.filter(|_| seen.contains(key)) {
                 let detail = "exists in both matchLabelKeys and labelSelector";
                 errors.invalid(&path.index(index), key, detail);
@@ -100,7 +100,7 @@ pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("matchLabelKeys");
     for (index, key) in matched.iter().enumerate().filter(|(_, key)| mismatched.contains(key)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
-        errors.invalid(&path.index(index), key.as_str(), detail);
+        errors.invalid(&path.index(index), *key, detail);
     }
 }
 

@@ -4,9 +4,9 @@ use super::pod;
 use crate::pod_resources;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{
-    copy, get, is_empty, list, object, remove, same_meaning, set, text,
+    copy, get, is_empty, list, object, remove, same, same_meaning, set, text,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -50,16 +50,16 @@ pub(super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
         {
             let path = all.index(index);
             let path = path.field("resources");
-            for (part, noun) in [("requests", "requests"), ("limits", "limits")] {
+            for part in ["requests", "limits"] {
                 if removes(new, old, &format!("resources.{part}")) {
-                    let detail = format!("resource {noun} cannot be removed");
+                    let detail = format!("resource {part} cannot be removed");
                     found.forbidden(&path.field(part), &detail);
                 }
             }
         }
     }
     immutable_parts(new_spec, old_spec, &mut masked, &path, &mut found);
-    if !is_same(new_spec.get("volumes"), old_spec.get("volumes")) {
+    if !same(new_spec.get("volumes"), old_spec.get("volumes")) {
         let detail = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature \
                       gate is disabled";
         found.forbidden(&path.field("volumes"), detail);
@@ -102,7 +102,7 @@ fn pod_level(new: &Value, old: &Value, masked: &mut Value, path: &Path<'_>, erro
     if old.get("resources").is_none() && is_empty(masked, "resources.claims") && !is_set(masked) {
         remove(masked, "resources");
     }
-    if !is_same(masked.get("resources"), old.get("resources")) {
+    if !same(masked.get("resources"), old.get("resources")) {
         errors.forbidden(path, "only cpu and memory resources are mutable at pod-level");
     }
 }
@@ -118,9 +118,8 @@ fn immutable_parts(
     for field in ["containers", "initContainers"] {
         let all = path.field(field);
         for (index, before) in list(old, field).iter().enumerate() {
-            let place = field;
             let Some(container) =
-                masked.get_mut(place).and_then(|containers| containers.get_mut(index))
+                masked.get_mut(field).and_then(|containers| containers.get_mut(index))
             else {
                 continue;
             };
@@ -161,7 +160,7 @@ fn mask(holder: &mut Value, old: &Value) {
     }
     for field in ["resources.requests", "resources.limits"] {
         let before = object(old, field);
-        let mut map = object(holder, field).cloned().unwrap_or_else(Map::new);
+        let mut map = object(holder, field).cloned().unwrap_or_default();
         for name in ["cpu", "memory"] {
             map.remove(name);
             if let Some(amount) = before.and_then(|before| before.get(name)) {
@@ -203,10 +202,6 @@ fn same_order(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) ->
         }
     }
     is_same
-}
-
-fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
-    evenkeel_apimachinery::value::same(a, b)
 }
 
 #[cfg(test)]

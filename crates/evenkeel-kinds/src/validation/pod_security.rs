@@ -1,6 +1,6 @@
 //! Validation of security contexts: users, and the profiles of seccomp and AppArmor.
 
-use super::persistentvolumesource::no_backsteps;
+use super::volume::descending_path;
 use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
@@ -29,11 +29,7 @@ pub(super) fn user_and_seccomp_profile(context: &Value, path: &Path<'_>, errors:
             }
             "Localhost" => {
                 let file = text(profile, "localhostProfile");
-                let path = path.field("localhostProfile");
-                if file.starts_with('/') {
-                    errors.invalid(&path, file, "must be a relative path");
-                }
-                no_backsteps(file, &path, errors);
+                descending_path(file, &path.field("localhostProfile"), errors);
             }
             "RuntimeDefault" | "Unconfined" => {}
             other => errors.not_supported(

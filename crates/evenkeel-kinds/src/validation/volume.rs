@@ -205,10 +205,7 @@ pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 ///
 /// Upstream: `ValidateLocalNonReservedPath`.
 pub(super) fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
-    if target.starts_with('/') {
-        errors.invalid(path, target, "must be a relative path");
-    }
-    no_backsteps(target, path, errors);
+    descending_path(target, path, errors);
     if target.starts_with("..") && !target.starts_with("../") {
         errors.invalid(path, target, "must not start with '..'");
     }
@@ -311,7 +308,7 @@ pub(super) fn mounts<'a>(
 /// Validates a path inside a volume. It must be relative, and not contain `..`.
 ///
 /// Upstream: `validateLocalDescendingPath`.
-fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.starts_with('/') {
         errors.invalid(path, target, "must be a relative path");
     }
