@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::options::{AuditLogOptions, AuditMode};
@@ -194,12 +195,24 @@ impl LogFile {
         Ok(())
     }
 
-    /// Renames the full file, opens a new one, and removes old ones.
+    /// Renames the full file, opens a new one, and removes old ones. Only a new file that cannot be opened is an error.
     fn rotate(&mut self) -> io::Result<()> {
         let now = self.clock.now();
-        std::fs::rename(&self.path, rotation::backup(&self.path, now))?;
+        match std::fs::rename(&self.path, rotation::backup(&self.path, now)) {
+            // Another program moved the file, or the last rotation could not open a new one.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         self.file = append(&self.path)?;
         self.size = 0;
+        if let Err(error) = self.remove_old(now) {
+            tracing::warn!(%error, "old audit logs cannot be listed");
+        }
+        Ok(())
+    }
+
+    /// Removes the files that are too many or too old.
+    fn remove_old(&self, now: Timestamp) -> io::Result<()> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -225,8 +238,6 @@ fn append(path: &Path) -> io::Result<File> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::sync::atomic::AtomicI64;
-
-    use jiff::Timestamp;
 
     use super::*;
 

@@ -10,6 +10,7 @@
 //!
 //! Upstream: `audit/policy/checker.go`, `apis/audit/validation`.
 
+use crate::auth::non_resource_url_matches;
 use evenkeel_api::forms::dns_subdomain;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::user::User;
@@ -218,7 +219,10 @@ fn matches(rule: &RuleFile, user: Option<&User>, attributes: &AuditAttributes<'_
     }
     rule.non_resource_urls.is_empty()
         || !attributes.is_resource
-            && rule.non_resource_urls.iter().any(|url| matches_path(url, attributes.path))
+            && rule
+                .non_resource_urls
+                .iter()
+                .any(|url| non_resource_url_matches(url, attributes.path))
 }
 
 /// Upstream: `ruleMatchesResource`.
@@ -239,14 +243,6 @@ fn matches_name(wanted: &str, attributes: &AuditAttributes<'_>) -> bool {
         return wanted == resource;
     }
     wanted.rsplit_once('/').is_some_and(|(of, its)| its == part && (of == "*" || of == resource))
-        || wanted.strip_prefix("*/") == Some(part)
-}
-
-/// Upstream: `pathMatches`.
-fn matches_path(spec: &str, path: &str) -> bool {
-    spec == "*"
-        || spec == path
-        || spec.ends_with('*') && path.starts_with(spec.trim_end_matches('*'))
 }
 
 /// Upstream: `ValidatePolicy`.

@@ -26,7 +26,7 @@ pub(crate) use oidc::configure;
 pub(crate) use permit::{forbidden, permit};
 pub(crate) use rbac::{Role, RoleRef, aggregate};
 pub(crate) use response::{Notes, Response, UsedSecret};
-pub(crate) use rule::{Attributes, FieldRequirements, PolicyRule};
+pub(crate) use rule::{Attributes, FieldRequirements, PolicyRule, non_resource_url_matches};
 pub(crate) use serviceaccount::{Claims, LAST_USED, ServiceAccountOptions, ServiceAccounts};
 
 pub use evenkeel_apimachinery::user::User;

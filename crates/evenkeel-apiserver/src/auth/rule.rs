@@ -94,7 +94,7 @@ impl PolicyRule {
 /// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of the path.
 ///
 /// Upstream: `NonResourceURLMatches`.
-pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
+pub(crate) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::api::Api;
 use crate::audit::{AuditAttributes, Level, Received, RequestAudit};
 use crate::request::RequestInfo;
-use crate::resource::{ResourceType, is_connection};
+use crate::resource::{ResourceType, is_long_running_subresource};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -101,7 +101,7 @@ impl Audited<'_> {
     /// Returns whether the body of a response is an object of the API, as long as it is no log or stream.
     pub(super) fn has_object(&self) -> bool {
         if self.info.is_resource {
-            return !is_connection(self.info.subresource) && self.info.subresource != "log";
+            return !is_long_running_subresource(self.info.subresource);
         }
         // Documents of discovery are objects, those of OpenAPI are not.
         ["/api", "/apis"].iter().any(|root| {
