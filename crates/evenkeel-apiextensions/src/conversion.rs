@@ -241,7 +241,6 @@ fn go_type(value: &Value) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Desired version.
     const TO: &str = "example.com/v2";
 
     fn original() -> Value {

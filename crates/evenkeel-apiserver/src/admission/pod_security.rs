@@ -21,6 +21,11 @@ type Version = u32;
 /// The latest version of the standards.
 const LATEST: Version = Version::MAX;
 
+/// Annotation of a request's audit event: the standard that its pod has to meet.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Annotation of a request's audit event: how its pod violates the `audit` level of its namespace.
+const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+
 /// Upstream's reason and detail of a violation.
 type Finding = (&'static str, String);
 
@@ -57,30 +62,23 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     if cx.resource.kind() != "Pod" {
         annotate_violations(cx, &namespace, metadata, spec);
     }
-    let (level, version) = wanted(&namespace, "warn");
-    let found = check(level, version, metadata, spec);
-    if found.is_empty() {
-        return Vec::new();
-    }
-    let (level, version) = (level.name(), shown(version));
-    vec![format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found))]
+    violation(&namespace, "warn", metadata, spec).into_iter().collect()
 }
 
-/// Annotation of a request's audit event: the standard that its pod has to meet.
-const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
-/// Annotation of a request's audit event: how its pod violates the `audit` level of its namespace.
-const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+/// Returns how a pod would violate its namespace's level of a mode, `warn` or `audit`; `None` if it does not.
+fn violation(namespace: &Value, mode: &str, metadata: &Value, spec: &Value) -> Option<String> {
+    let (level, version) = wanted(namespace, mode);
+    let found = check(level, version, metadata, spec);
+    let (level, version) = (level.name(), shown(version));
+    (!found.is_empty())
+        .then(|| format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found)))
+}
 
 /// Annotates the request's audit event if a pod violates the `audit` level of its namespace.
 fn annotate_violations(cx: &Context<'_>, namespace: &Value, metadata: &Value, spec: &Value) {
-    if !cx.audit.wants(audit::Level::Metadata) {
-        return;
-    }
-    let (level, version) = wanted(namespace, "audit");
-    let found = check(level, version, metadata, spec);
-    if !found.is_empty() {
-        let (level, version) = (level.name(), shown(version));
-        let why = format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found));
+    if cx.audit.wants(audit::Level::Metadata)
+        && let Some(why) = violation(namespace, "audit", metadata, spec)
+    {
         cx.audit.annotate(VIOLATIONS, why);
     }
 }

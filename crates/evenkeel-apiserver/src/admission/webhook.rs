@@ -271,10 +271,11 @@ async fn call(
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked});
     let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
     let answered = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
-    let answered = answered.map_err(|why| No::Failed(format!("failed to call webhook: {why}")));
-    let review = answered.as_ref().ok().cloned();
-    let read = answered.and_then(|answer| read(name, &uid, &answer));
-    if let (Some(review), Ok(_) | Err(No::Denied(_))) = (&review, &read) {
+    let read = match &answered {
+        Ok(review) => read(name, &uid, review),
+        Err(why) => Err(No::Failed(format!("failed to call webhook: {why}"))),
+    };
+    if let (Ok(review), Ok(_) | Err(No::Denied(_))) = (&answered, &read) {
         let all = object(review, "response.auditAnnotations").into_iter().flatten();
         for (key, value) in all.filter_map(|(key, value)| Some((key, value.as_str()?))) {
             cx.audit.annotate(format!("{name}/{key}"), value);

@@ -125,6 +125,9 @@ pub(super) fn policy_matches<'s>(
     bindings: &'s Bindings<'_>,
     object: &'s Value,
 ) -> Result<bool, String> {
+    if policy.conditions.is_empty() {
+        return Ok(true);
+    }
     let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
     match_all(&policy.conditions, &bindings.for_matching(object, request.old), &mut budget)
 }

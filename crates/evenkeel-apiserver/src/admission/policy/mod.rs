@@ -177,6 +177,9 @@ fn sort_out(
     denied: &mut Vec<Denied>,
     warnings: &mut Vec<String>,
 ) {
+    if found.failures.is_empty() && found.denied.is_empty() {
+        return;
+    }
     let actions = list(binding, "spec.validationActions");
     let names = format!(
         "ValidatingAdmissionPolicy '{}' with binding '{}'",
