@@ -7,7 +7,7 @@ use crate::auth::{LAST_USED, UsedSecret};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::selection_attributes;
-use crate::store::{Encoded, Expect, Transaction, WriteError};
+use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
@@ -19,15 +19,16 @@ const MAX_WRITE_ATTEMPTS: usize = 16;
 /// Returns all stored objects of a resource in a namespace, or in all namespaces if it is empty.
 pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
     let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
-    api.store
-        .all(&resource.resource_prefix)
-        .iter()
-        .filter(|entry| {
-            let within = entry.key.strip_prefix(namespace);
-            namespace.is_empty() || within.is_some_and(|rest| rest.starts_with('/'))
-        })
-        .filter_map(|entry| entry.decode().ok())
-        .collect()
+    let entries = api.store.within(&resource.resource_prefix, namespace);
+    entries.iter().filter_map(|entry| entry.decode().ok()).collect()
+}
+
+/// Returns the EndpointSlices of a Service.
+pub(crate) fn endpoint_slices(api: &Api, namespace: &str, service: &str) -> Vec<Value> {
+    let is_of_service =
+        |entry: &&Arc<Entry>| entry.selection.label("kubernetes.io/service-name") == Some(service);
+    let entries = api.store.within("discovery.k8s.io/endpointslices", namespace);
+    entries.iter().filter(is_of_service).filter_map(|entry| entry.decode().ok()).collect()
 }
 
 /// Returns a stored object by its name.

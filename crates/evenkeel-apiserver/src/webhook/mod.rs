@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::https::{self, Address, join_host_port};
+use crate::loopback;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{get, int, list, text};
 
@@ -174,11 +175,7 @@ fn clean(path: &str) -> String {
 }
 
 fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Option<String> {
-    for entry in api.store.within("discovery.k8s.io/endpointslices", namespace) {
-        if entry.selection.label("kubernetes.io/service-name") != Some(service) {
-            continue;
-        }
-        let Ok(slice) = entry.decode() else { continue };
+    for slice in loopback::endpoint_slices(api, namespace, service) {
         let port = list(&slice, "ports").iter().find(|p| text(p, "name") == port_name);
         let Some(port) = port.and_then(|p| int(p, "port")) else { continue };
         let ready = list(&slice, "endpoints")

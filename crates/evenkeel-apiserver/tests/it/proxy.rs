@@ -232,6 +232,12 @@ async fn requests_that_reach_nobody_are_refused() {
         ("pods/none/proxy/", 404, "pods \"none\" not found".to_owned()),
         ("pods/a:b:c/proxy/", 400, "invalid pod request \"a:b:c\"".to_owned()),
         ("services/s/proxy/", 503, "no endpoints available for service \"s\"".to_owned()),
+        // The EndpointSlice of another Service is no endpoint of this one.
+        (
+            "services/other:web/proxy/",
+            503,
+            "no endpoints available for service \"other\"".to_owned(),
+        ),
         ("services/s:81/proxy/", 503, "no service port 81 found for service \"s\"".to_owned()),
     ] {
         let path = format!("/api/v1/namespaces/default/{path}");

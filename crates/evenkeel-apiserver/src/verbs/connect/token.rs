@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Answer;
+use crate::audit::Level;
 use crate::auth::Claims;
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
@@ -26,6 +27,9 @@ const EXTENDED: (i64, i64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 
 /// Records a TokenRequest for the request's audit event, with its defaults.
 pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
+    if !request.audit.wants(Level::Request) {
+        return request.audit.request_object(token_request);
+    }
     let mut logged = token_request.clone();
     if logged["spec"]["expirationSeconds"].is_null() {
         logged["spec"]["expirationSeconds"] = Value::from(LIFE.2);

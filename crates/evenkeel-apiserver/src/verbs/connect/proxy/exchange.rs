@@ -22,7 +22,7 @@ pub(super) struct Exchange {
     pub(super) links: Links,
     /// Path and query as the service sees them.
     target: Uri,
-    /// `X-Forwarded-Uri`.
+    /// Value of the header `X-Forwarded-Uri`.
     forwarded_uri: String,
 }
 

@@ -135,12 +135,12 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
         };
         text(port, "name").clone_into(&mut port_name);
     }
-    let slices = loopback::all(cx.api, "discovery.k8s.io/v1", "endpointslices", cx.namespace);
+    let slices = loopback::endpoint_slices(cx.api, cx.namespace, name);
     let pods = |namespace: &str, name: &str| {
         loopback::one(cx.api, "v1", "pods", namespace, name).ok().flatten()
     };
     let start = cx.api.random(rand::Rng::random::<u64>);
-    let endpoint = endpoint(&slices, (cx.namespace, name, &port_name), &pods, start);
+    let endpoint = endpoint(&slices, (cx.namespace, &port_name), &pods, start);
     let Some((owner, host, port)) = endpoint else {
         let why = format!("no endpoints available for service {}", quote(name));
         return Err(StatusError::unavailable(why));
@@ -148,20 +148,14 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     Ok(Location { owner, is_https, host, port })
 }
 
-/// Chooses an endpoint of a Service: one that is ready, and a pod's. `service` is its namespace, its name and the name of the
-/// port; `start` is a random number.
+/// Chooses an endpoint of a Service from its EndpointSlices: one that is ready, and a pod's. `start` is a random number.
 fn endpoint(
     slices: &[Value],
-    (namespace, service, port_name): (&str, &str, &str),
+    (namespace, port_name): (&str, &str),
     pods: &dyn Fn(&str, &str) -> Option<Value>,
     start: u64,
 ) -> Option<(Owner, String, String)> {
-    let is_of_service = |slice: &&Value| {
-        let label = get(slice, "metadata.labels")
-            .and_then(|labels| labels.get("kubernetes.io/service-name"));
-        label.and_then(Value::as_str) == Some(service)
-    };
-    let mut slices: Vec<&Value> = slices.iter().filter(is_of_service).collect();
+    let mut slices: Vec<&Value> = slices.iter().collect();
     if !slices.is_empty() {
         let by = usize::try_from(start % slices.len() as u64).unwrap_or_default();
         slices.rotate_left(by);
@@ -268,10 +262,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_ready_and_a_pods_own() {
-        let slice = |service: &str, endpoints: Value| {
-            json!({"metadata": {"labels": {"kubernetes.io/service-name": service}},
-                "ports": [{"name": "web", "port": 80}, {"name": "", "port": 81}, {"port": 82}], "endpoints": endpoints})
-        };
+        let slice = |endpoints: Value| json!({"ports": [{"name": "web", "port": 80}, {"name": "", "port": 81}, {"port": 82}], "endpoints": endpoints});
         let endpoint_of = |pod: &str, ip: &str, ready: Value| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": {"namespace": "ns", "name": pod}});
         let pods = |_: &str, name: &str| {
             let ip = match name {
@@ -283,29 +274,26 @@ mod tests {
             Some(json!({"status": {"podIPs": [{"ip": ip}]}}))
         };
         let slices = [
-            slice("other", json!([endpoint_of("a", "10.0.0.1", json!(true))])),
-            slice(
-                "s",
-                json!([
-                    endpoint_of("b", "10.0.0.2", json!(false)),
-                    endpoint_of("b", "10.9.9.9", json!(true)),
-                    endpoint_of("gone", "10.0.0.3", json!(true)),
-                    endpoint_of("local", "127.0.0.1", json!(true)),
-                    {"addresses": ["10.0.0.4"]},
-                    endpoint_of("a", "10.0.0.1", Value::Null),
-                ]),
-            ),
+            slice(json!([])),
+            slice(json!([
+                endpoint_of("b", "10.0.0.2", json!(false)),
+                endpoint_of("b", "10.9.9.9", json!(true)),
+                endpoint_of("gone", "10.0.0.3", json!(true)),
+                endpoint_of("local", "127.0.0.1", json!(true)),
+                {"addresses": ["10.0.0.4"]},
+                endpoint_of("a", "10.0.0.1", Value::Null),
+            ])),
         ];
         for start in 0..12 {
-            let found = |port| endpoint(&slices, ("ns", "s", port), &pods, start);
+            let found = |port| endpoint(&slices, ("ns", port), &pods, start);
             let a = |port: &str| {
                 let owner = Owner::Pod("ns".to_owned(), "a".to_owned());
                 Some((owner, "10.0.0.1".to_owned(), port.to_owned()))
             };
             assert_eq!((found("web"), found("")), (a("80"), a("81")));
             assert_eq!(found("none"), None);
-            assert_eq!(endpoint(&slices, ("other", "s", "web"), &pods, start), None);
+            assert_eq!(endpoint(&slices, ("other", "web"), &pods, start), None);
         }
-        assert_eq!(endpoint(&[], ("ns", "s", ""), &pods, 5), None);
+        assert_eq!(endpoint(&[], ("ns", ""), &pods, 5), None);
     }
 }

@@ -63,8 +63,9 @@ pub(super) async fn serve(
     if behind.is_empty() && reads {
         return redirect(request.uri).map(Answer::Response);
     }
-    let Link { stream, server } = dial::dial(cx.api, &exchange.location).await?;
+    // Connections that are not open yet count as well.
     let slot = cx.api.connections.take(&cx.user.name)?;
+    let Link { stream, server } = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, false, Full::new(body.clone()))?;
     let (response, driver) = send(stream, server, outgoing).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
