@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
 pub(super) static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");
 static V3_INDEX: &str = include_str!("../../data/openapi/v3.index.json");
-pub(super) static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
+static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
 
 /// Returns hash, offset and length of each recorded v3 document.
 pub(super) fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
@@ -18,11 +18,15 @@ pub(super) fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
     INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
 }
 
+/// Returns the hash and the compressed bytes of a recorded v3 document.
+pub(super) fn compressed(name: &str) -> Option<(&'static str, &'static [u8])> {
+    let (hash, offset, length) = index().get(name)?;
+    Some((hash, V3_PACK.get(*offset..offset + length)?))
+}
+
 /// Returns a recorded v3 document; null if none has that name.
 pub(super) fn recorded(name: &str) -> Value {
-    let range = |(_, offset, length): &(String, usize, usize)| *offset..offset + length;
-    let packed = index().get(name).and_then(|entry| V3_PACK.get(range(entry)));
-    let text = packed.and_then(|packed| unpacked(packed).ok());
+    let text = compressed(name).and_then(|(_, packed)| unpacked(packed).ok());
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
