@@ -83,7 +83,6 @@ fn fit(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-/// Creates NodeResourcesBalancedAllocation.
 fn balanced(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesBalancedAllocationArgs = context.args();
     let args = balanced_allocation::Args { resources: weights(args.resources) };
@@ -99,7 +98,6 @@ fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
     resources.into_iter().map(weight).collect()
 }
 
-/// Creates DefaultPreemption.
 fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
     let args: DefaultPreemptionArgs = context.args();
     let defaults = default_preemption::Args::default();
@@ -118,7 +116,6 @@ fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-/// Creates InterPodAffinity.
 fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     let InterPodAffinityArgs { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
         context.args();
@@ -130,7 +127,6 @@ fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-/// Creates NodeAffinity.
 fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeAffinityArgs = context.args();
     let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
@@ -142,7 +138,6 @@ fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     Ok(Arc::new(NodeAffinity::new(args)))
 }
 
-/// Creates PodTopologySpread.
 fn spread(context: &PluginContext<'_>) -> PluginResult {
     let args: PodTopologySpreadArgs = context.args();
     let text =
@@ -166,7 +161,6 @@ fn spread(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-/// Creates DynamicResources.
 fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
     let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
     let default = dynamic_resources::Args::default();
@@ -178,7 +172,6 @@ fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-/// Creates VolumeBinding.
 fn volume_binding(context: &PluginContext<'_>) -> PluginResult {
     let args: VolumeBindingArgs = context.args();
     let seconds = args.bind_timeout_seconds.unwrap_or_default();

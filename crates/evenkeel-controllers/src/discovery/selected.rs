@@ -49,12 +49,7 @@ impl Selected {
             .map(|(name, value)| index_key(&mut String::new(), namespace, name, value).to_owned());
         // Search the index by the label that the fewest pods have.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
-        let mut found = Vec::new();
-        self.pods.for_each(&key, |pod| {
-            if selects(selector, &pod.meta.labels) {
-                found.push(Arc::clone(pod));
-            }
-        });
+        let mut found = self.pods.filter(&key, |pod| selects(selector, &pod.meta.labels));
         found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         found
     }

@@ -23,8 +23,8 @@ pub(crate) use object::Object;
 
 use crate::introspect::CacheState;
 use evenkeel_api::{Kind, Text, View};
-use object::downcast;
-use std::{any::Any, marker::PhantomData, sync::Arc, time::Duration};
+use object::{downcast, downcast_ref};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 use store::Selection;
 
 /// Function that calls back with each index key of an object.
@@ -172,7 +172,7 @@ impl<V: View> Cache<V> {
     #[doc(alias = "AddIndexers")]
     pub fn index(&self, name: &'static str, keys: IndexKeys<V>) -> Index<V> {
         let keys = move |object: &dyn Object, key: &mut dyn FnMut(&str)| {
-            if let Some(object) = (object as &dyn Any).downcast_ref() {
+            if let Some(object) = downcast_ref(object) {
                 keys(object, key);
             }
         };
@@ -183,11 +183,7 @@ impl<V: View> Cache<V> {
     /// reflector's task: it may read caches and enqueue keys, but must not block or subscribe.
     #[doc(alias = "AddEventHandler")]
     pub fn subscribe(&self, handler: impl Fn(&CacheEvent<V>) + Send + Sync + 'static) {
-        self.informer.subscribe(Box::new(move |event| {
-            if let Some(event) = event.downcast() {
-                handler(&event);
-            }
-        }));
+        self.informer.subscribe(Box::new(move |event| event.with(&handler)));
     }
 
     /// Sends every object to the handlers again each `period`, as an update without a change. The shortest
@@ -248,10 +244,22 @@ impl<V: View> Index<V> {
     }
 
     /// Calls `each` with the objects under `key` while the cache is locked. `each` must not use a cache.
-    pub fn for_each(&self, key: &str, mut each: impl FnMut(&Arc<V>)) {
+    pub fn for_each(&self, key: &str, mut each: impl FnMut(&V)) {
         self.cache.informer.for_each(Selection::Key(self.index, key), &mut |object| {
-            downcast(object.clone()).iter().for_each(&mut each);
+            downcast_ref(&**object).into_iter().for_each(&mut each);
         });
+    }
+
+    /// Returns the objects under `key` for which `keep` is true, in arbitrary order. The cache is locked meanwhile;
+    /// `keep` must not use a cache.
+    pub fn filter(&self, key: &str, mut keep: impl FnMut(&V) -> bool) -> Vec<Arc<V>> {
+        let mut kept = Vec::new();
+        self.cache.informer.for_each(Selection::Key(self.index, key), &mut |object| {
+            if downcast_ref(&**object).is_some_and(&mut keep) {
+                kept.extend(downcast(Arc::clone(object)));
+            }
+        });
+        kept
     }
 
     /// Returns all keys with the number of their objects, in arbitrary order.

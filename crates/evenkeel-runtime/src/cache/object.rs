@@ -32,9 +32,21 @@ pub(super) fn downcast<V: View>(object: Arc<dyn Object>) -> Option<Arc<V>> {
     object.downcast().ok()
 }
 
+/// Returns the object as its view, as [`downcast`] does.
+pub(super) fn downcast_ref<V: View>(object: &dyn Object) -> Option<&V> {
+    (object as &dyn Any).downcast_ref()
+}
+
 impl CacheEvent<dyn Object> {
+    /// Calls `handle` with the event of the view.
+    pub(crate) fn with<V: View>(&self, handle: impl FnOnce(&CacheEvent<V>)) {
+        if let Some(event) = self.downcast() {
+            handle(&event);
+        }
+    }
+
     /// Returns the event with its objects as their view, as [`downcast`] does.
-    pub(crate) fn downcast<V: View>(&self) -> Option<CacheEvent<V>> {
+    fn downcast<V: View>(&self) -> Option<CacheEvent<V>> {
         Some(match self.clone() {
             Self::Added { object, initial } => {
                 CacheEvent::Added { object: downcast(object)?, initial }

@@ -132,6 +132,11 @@ impl ApiError {
                 .is_some_and(|s| MESSAGES.iter().any(|message| s.message.contains(message)))
     }
 
+    /// Returns whether the object of the request no longer exists, or another one has its name.
+    pub fn is_gone(&self) -> bool {
+        self.is_not_found() || self.is_other_uid()
+    }
+
     /// Returns whether an object of this name already exists (409, `AlreadyExists`).
     pub fn is_already_exists(&self) -> bool {
         self.reason() == "AlreadyExists"

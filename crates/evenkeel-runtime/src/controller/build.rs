@@ -79,9 +79,7 @@ impl Builder {
             root.informer(),
             Box::new(move |event, enqueue, barrier| {
                 forget_deleted(event, barrier);
-                if let Some(event) = event.downcast() {
-                    map(&event, enqueue);
-                }
+                event.with(|event| map(event, enqueue));
             }),
         )
     }
@@ -214,9 +212,7 @@ impl Builder {
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) -> Self {
         let handle = Box::new(move |event: &CacheEvent<dyn Object>, enqueue: &_, _: &_| {
-            if let Some(event) = event.downcast() {
-                map(&event, enqueue);
-            }
+            event.with(|event| map(event, enqueue));
         });
         self.watch(cache.informer(), handle)
     }

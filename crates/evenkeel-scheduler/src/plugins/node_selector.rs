@@ -125,7 +125,7 @@ impl Check {
     }
 }
 
-/// Compiles `spec.nodeSelector`.
+/// Compiles the requirements of `spec.nodeSelector`.
 fn labels(required: &StrMap, nodes: &NodeTable) -> Vec<CompiledRequirement> {
     let test = |(key, value): (&str, &str)| {
         let column = nodes.label(key);

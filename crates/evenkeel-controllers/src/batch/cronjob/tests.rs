@@ -43,7 +43,6 @@ fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job
     Arc::new(job)
 }
 
-/// Sets `status.active`.
 fn set_active(cron: &mut CronJob, names: &[&str]) {
     let set_active: Vec<Value> = names
         .iter()

@@ -183,7 +183,7 @@ impl Preemption {
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
-                Err(error) if error.is_not_found() || error.is_other_uid() => {
+                Err(error) if error.is_gone() => {
                     return Ok(PreemptOutcome::NotFound);
                 }
                 Err(error) => return Err(error),
@@ -214,7 +214,7 @@ impl Preemption {
         }
         match self.patch(pod, &json!({ "nominatedNodeName": null })).await {
             // Another pod of this name has no nomination of this one.
-            Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
+            Err(error) if error.is_gone() => Ok(()),
             answer => answer,
         }
     }

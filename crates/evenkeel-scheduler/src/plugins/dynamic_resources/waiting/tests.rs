@@ -63,7 +63,6 @@ struct Fixture {
     tasks: Tasks,
     /// Writes that the test has not taken yet.
     written: Vec<(String, Value)>,
-    /// All events.
     events: Vec<Value>,
 }
 
