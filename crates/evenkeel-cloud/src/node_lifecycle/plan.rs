@@ -29,14 +29,14 @@ pub(super) fn needs_instance_check(node: &Node) -> bool {
 /// Returns whether a change of a node enqueues it.
 pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
     needs_instance_check(old) != needs_instance_check(new)
-        || is_tainted(old) != is_tainted(new)
+        || !shutdown_taints(old).eq(shutdown_taints(new))
         || old.spec.provider_id != new.spec.provider_id
 }
 
 /// Plans to remove the taint of a node that is ready again.
 pub(super) fn ready(node: &Node) -> Plan {
     let mut plan = Plan::nothing();
-    if node.spec.taints.iter().any(is_shutdown) {
+    if shutdown_taints(node).next().is_some() {
         let kept = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
         plan.push(of_node(node, json!({"spec": {"taints": taints(kept)}})));
     }
@@ -78,6 +78,11 @@ pub(super) fn not_ready(node: &Node, state: InstanceState) -> Plan {
 /// Returns whether the node has the taint exactly as this controller writes it: `NoSchedule`, without a value.
 fn is_tainted(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_shutdown(taint) && taint.value.is_empty())
+}
+
+/// Returns the taints with the key and the effect of this controller's, whatever their values.
+fn shutdown_taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.spec.taints.iter().filter(|taint| is_shutdown(taint))
 }
 
 fn is_shutdown(taint: &Taint) -> bool {
