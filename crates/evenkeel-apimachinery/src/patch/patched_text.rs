@@ -45,9 +45,9 @@ enum Node<'a> {
     Stored(&'a Value, Option<TypeRef<'a>>),
     /// Value of the patch that upstream did not decode.
     Sent(&'a Json<'a>),
-    /// Decoded object.
+    /// Object whose fields are decoded.
     Fields(BTreeMap<String, Node<'a>>),
-    /// Decoded list.
+    /// List whose items are decoded.
     Items(Vec<Node<'a>>),
 }
 

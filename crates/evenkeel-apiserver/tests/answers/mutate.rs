@@ -33,12 +33,7 @@ impl Mutation {
             sites.iter().filter(|site| object.pointer(&site.pointer).is_some()).collect();
         let all: Vec<&Site<'_>> = sites.iter().collect();
         let pool = if rand::Rng::random_bool(rng, 0.6) { &there } else { &all };
-        let site = pool.choose(rng).expect("an object has fields");
-        let changes = changes(object.pointer(&site.pointer), site.schema, schemas);
-        Self {
-            pointer: site.pointer.clone(),
-            change: changes.choose(rng).expect("a change").clone(),
-        }
+        Self::of_site(pool, object, schemas, rng).expect("an object has fields")
     }
 
     /// A change of an object at a random place below a pointer. `None` if there is no such place.
@@ -52,7 +47,17 @@ impl Mutation {
         let sites = schemas.sites(object, schema);
         let below: Vec<&Site<'_>> =
             sites.iter().filter(|site| site.pointer.starts_with(prefix)).collect();
-        let site = below.choose(rng)?;
+        Self::of_site(&below, object, schemas, rng)
+    }
+
+    /// A random change at a random one of the sites. `None` without a site.
+    fn of_site(
+        sites: &[&Site<'_>],
+        object: &Value,
+        schemas: &Schemas,
+        rng: &mut StdRng,
+    ) -> Option<Self> {
+        let site = sites.choose(rng)?;
         let changes = changes(object.pointer(&site.pointer), site.schema, schemas);
         Some(Self { pointer: site.pointer.clone(), change: changes.choose(rng)?.clone() })
     }

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 /// Kind of policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// ValidatingAdmissionPolicy.
     Validating,
-    /// MutatingAdmissionPolicy.
     Mutating,
 }
 

@@ -1,5 +1,6 @@
 //! Functions of URLs: CEL's library `url`.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Outcome;
@@ -31,12 +32,13 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         "getEscapedPath" => Val::str(url.path.clone()),
         "getQuery" => {
             let mut query: Vec<(Val<'a>, Vec<Val<'a>>)> = Vec::new();
+            let mut indexes: HashMap<&str, usize> = HashMap::new();
             for (key, value) in &url.query {
-                let key = Val::str(key.clone());
-                match query.iter_mut().find(|(k, _)| k.equals(&key)) {
-                    Some((_, values)) => values.push(Val::str(value.clone())),
-                    None => query.push((key, vec![Val::str(value.clone())])),
-                }
+                let index = *indexes.entry(key).or_insert_with(|| {
+                    query.push((Val::str(key.clone()), Vec::new()));
+                    query.len() - 1
+                });
+                query[index].1.push(Val::str(value.clone()));
             }
             Val::Map(Rc::new(query.into_iter().map(|(k, v)| (k, Val::list(v))).collect()))
         }
