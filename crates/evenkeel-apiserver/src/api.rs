@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_kinds::service::IpFamily;
 use evenkeel_kinds::strategy;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
@@ -157,6 +158,8 @@ pub(crate) struct Api {
     pub(crate) served: Served,
     /// Enabled admission plug-ins.
     pub(crate) plugins: Plugins,
+    /// IP families of the cluster's Service networks, the default first.
+    pub(crate) service_families: Vec<IpFamily>,
     /// Cache of compiled admission policies.
     pub(crate) policies: Compiled,
     /// Limits on concurrent requests (API Priority and Fairness).

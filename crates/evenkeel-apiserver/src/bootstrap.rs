@@ -1,7 +1,6 @@
 //! Objects of a new server: namespaces, roles, priority classes, flow control and the service `kubernetes`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,11 +9,12 @@ use crate::api::Api;
 use crate::loopback::{change, one, put};
 use crate::registry;
 use crate::resource::{Path, parse_path};
+use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
 use crate::store::Transaction;
 use crate::tracking;
-use evenkeel_api::cidr::{Cidr, from_number, number};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::list;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
@@ -24,41 +24,6 @@ const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authen
 /// Returns the recorded objects, by the URL path of their resource.
 pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
     serde_json::from_str(DATA).map_err(StatusError::internal)
-}
-
-/// Default range of cluster IPs.
-pub(crate) const DEFAULT_SERVICE_RANGE: &str = "10.96.0.0/16";
-
-/// Minimum number of addresses in a range of cluster IPs.
-const MIN_ADDRESSES: u128 = 8;
-
-/// Network addresses of the server, for Services and Endpoints.
-pub(crate) struct ServiceNetwork {
-    /// Address that the server advertises.
-    advertised: SocketAddr,
-    range: Cidr,
-}
-
-impl ServiceNetwork {
-    /// Parses an IPv4 range in the syntax of `--service-cluster-ip-range`.
-    ///
-    /// Upstream: `ServiceIPRange`.
-    pub(crate) fn new(advertised: SocketAddr, range: &str) -> Result<Self, String> {
-        let range = Cidr::parse(range)
-            .ok_or_else(|| format!("{range:?} is not one range in CIDR notation (10.96.0.0/16)"))?;
-        if !range.is_ipv4() {
-            return Err(format!("{range} is not of IPv4, the only family this server allocates"));
-        }
-        if number(range.last()) - number(range.first()) + 1 < MIN_ADDRESSES {
-            return Err(format!("it must have at least {MIN_ADDRESSES} addresses"));
-        }
-        Ok(Self { advertised, range })
-    }
-
-    /// Returns the cluster IP of the Service `kubernetes`: the first address after the network address.
-    pub(crate) fn service_address(&self) -> IpAddr {
-        from_number(number(self.range.first()) + 1, true)
-    }
 }
 
 /// Creates the objects that are missing. Existing objects keep users' changes, except for the client CA.
@@ -71,7 +36,32 @@ pub(crate) async fn install(
     put_all(api, ca, network, &mut transaction)?;
     api.store.commit(transaction).await?;
     registry::show_all(api).await?;
+    add_second_range(api, network).await?;
     keep_client_ca(api, ca).await
+}
+
+/// Adds the second range of cluster IPs to the default ServiceCIDR if it has only the first.
+///
+/// Upstream: `defaultservicecidr.Controller`.
+async fn add_second_range(api: &Arc<Api>, network: &ServiceNetwork) -> Result<(), StatusError> {
+    let (version, resource) = ("networking.k8s.io/v1", "servicecidrs");
+    let Some(cidrs) = api.table.get(version, resource) else { return Ok(()) };
+    let stored = one(api, version, resource, "", DEFAULT_SERVICE_CIDR)?.unwrap_or_default();
+    let configured = network.cidrs();
+    if list(&stored, "spec.cidrs") == configured {
+        return Ok(());
+    }
+    if !matches!((list(&stored, "spec.cidrs"), &configured[..]), ([only], [first, _]) if only == first)
+    {
+        let stored = &stored["spec"]["cidrs"];
+        tracing::warn!(%stored, ?configured, "the default ServiceCIDR differs from --service-cluster-ip-range");
+        return Ok(());
+    }
+    let edit = |cidr: &mut Value| {
+        cidr["spec"]["cidrs"] = configured.into();
+        Ok(())
+    };
+    change(api, &cidrs, "", DEFAULT_SERVICE_CIDR, false, edit).await.map(drop)
 }
 
 /// Updates the client CA in the ConfigMap that extension API servers read.
@@ -98,7 +88,6 @@ fn put_all(
     transaction: &mut Transaction,
 ) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
-    let advertised = network.advertised;
     let rows = api.table.rows();
     // The paths are sorted, so that the server creates namespaces first.
     for (path, list) in objects()? {
@@ -113,17 +102,15 @@ fn put_all(
     if let Some(configmaps) = rows.get("v1", "configmaps") {
         put(api, configmaps, authentication(ca), &now, transaction);
     }
-    if let Some(cidrs) = rows.get("networking.k8s.io/v1", "servicecidrs") {
-        put(api, cidrs, service_cidr(&network.range, &now), &now, transaction);
-    }
-    if let Some(services) = rows.get("v1", "services") {
-        put(api, services, kubernetes(network), &now, transaction);
-    }
-    if let Some(endpoints) = rows.get("v1", "endpoints") {
-        put(api, endpoints, endpoints_of(advertised), &now, transaction);
-    }
-    if let Some(slices) = rows.get("discovery.k8s.io/v1", "endpointslices") {
-        put(api, slices, slice_of(advertised), &now, transaction);
+    for (version, resource, object) in [
+        ("networking.k8s.io/v1", "servicecidrs", network.service_cidr(&now)),
+        ("v1", "services", network.service()),
+        ("v1", "endpoints", network.endpoints()),
+        ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice()),
+    ] {
+        if let Some(resource) = rows.get(version, resource) {
+            put(api, resource, object, &now, transaction);
+        }
     }
     tracking::install(api, transaction);
     Ok(())
@@ -145,73 +132,5 @@ fn authentication(ca: &str) -> Value {
     json!({
         "metadata": {"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0},
         "data": {"client-ca-file": ca},
-    })
-}
-
-/// Returns the server's Service, with the first address of the range.
-fn kubernetes(network: &ServiceNetwork) -> Value {
-    let (ip, port) = (network.service_address().to_string(), network.advertised.port());
-    json!({
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"},
-        },
-        "spec": {
-            "clusterIP": ip,
-            "clusterIPs": [ip],
-            "internalTrafficPolicy": "Cluster",
-            "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack",
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
-            "sessionAffinity": "None",
-            "type": "ClusterIP",
-        },
-        "status": {"loadBalancer": {}},
-    })
-}
-
-/// Returns the default ServiceCIDR of cluster IPs.
-fn service_cidr(range: &Cidr, now: &str) -> Value {
-    json!({
-        "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": [range.to_string()]},
-        "status": {"conditions": [{
-            "type": "Ready",
-            "status": "True",
-            "reason": "",
-            "message": "Kubernetes default Service CIDR is ready",
-            "lastTransitionTime": now,
-        }]},
-    })
-}
-
-/// Returns the Endpoints with the server's address. The label makes the mirroring controller skip them.
-fn endpoints_of(address: SocketAddr) -> Value {
-    json!({
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
-        },
-        "subsets": [{
-            "addresses": [{"ip": address.ip().to_string()}],
-            "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
-        }],
-    })
-}
-
-/// Returns the EndpointSlice with the server's address.
-fn slice_of(address: SocketAddr) -> Value {
-    json!({
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "generation": 1,
-            "labels": {"kubernetes.io/service-name": "kubernetes"},
-        },
-        "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
-        "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
-        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
     })
 }

@@ -32,6 +32,7 @@ mod resource;
 mod response;
 mod selector;
 mod serve;
+mod service_network;
 mod store;
 mod strategy;
 mod streaming;

@@ -3,109 +3,243 @@
 pub use crate::validation::is_externally_accessible;
 use crate::validation::service_cluster_ips;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, is_empty, list, set, text};
+use evenkeel_apimachinery::value::{get, is_empty, list, remove, set, text};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
-/// IP family of the cluster's only Service network.
-const FAMILY: &str = "IPv4";
+/// IP family of an address, as in `ipFamilies` of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpFamily {
+    /// The family `IPv4`.
+    V4,
+    /// The family `IPv6`.
+    V6,
+}
 
-/// Sets `clusterIPs` from `clusterIP` if a client sets only `clusterIP`.
-///
-/// Upstream: `normalizeClusterIPs`.
-pub fn normalize_cluster_ips(service: &mut Value) {
-    let first = text(service, "spec.clusterIP").to_owned();
-    if !first.is_empty() && list(service, "spec.clusterIPs").is_empty() {
-        set(service, "spec.clusterIPs", json!([first]));
+impl IpFamily {
+    /// Returns the family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// Parses an entry of `ipFamilies`.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::V4, Self::V6].into_iter().find(|family| family.name() == name)
+    }
+
+    /// Returns the family's name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
     }
 }
 
-/// Sets the IP families and their policy. Returns errors if the cluster cannot provide the requested families.
+/// Returns the known families in `spec.ipFamilies`.
+pub fn ip_families(service: &Value) -> Vec<IpFamily> {
+    let names = list(service, "spec.ipFamilies").iter().filter_map(Value::as_str);
+    names.filter_map(IpFamily::parse).collect()
+}
+
+/// Makes `clusterIPs` agree with `clusterIP` for clients that know only `clusterIP`.
+///
+/// Upstream: `normalizeClusterIPs`.
+pub fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
+    const CLUSTER_IPS: &str = "spec.clusterIPs";
+    let first = text(service, "spec.clusterIP").to_owned();
+    let ips = list(service, CLUSTER_IPS);
+    let Some(old) = old else {
+        if !first.is_empty() && ips.is_empty() {
+            set(service, CLUSTER_IPS, json!([first]));
+        }
+        return;
+    };
+    let old_ips = list(old, CLUSTER_IPS);
+    if first == text(old, "spec.clusterIP") {
+        if ips.is_empty() && !old_ips.is_empty() {
+            set(service, CLUSTER_IPS, old_ips);
+        }
+    } else if ips == old_ips {
+        if first.is_empty() {
+            remove(service, CLUSTER_IPS);
+        } else {
+            set(service, CLUSTER_IPS, json!([first]));
+        }
+    }
+}
+
+/// Sets the IP families and their policy. `configured` are the families of the cluster's Service networks, the default
+/// first. Returns errors if the cluster cannot provide the requested families.
 ///
 /// Upstream: `initIPFamilyFields`.
-pub fn init_ip_family_fields(service: &mut Value, old: Option<&Value>) -> Errors {
+pub fn init_ip_family_fields(
+    service: &mut Value,
+    old: Option<&Value>,
+    configured: &[IpFamily],
+) -> Errors {
     let mut errors = Errors::default();
-    if text(service, "spec.type") == "ExternalName" {
+    if text(service, "spec.type") == "ExternalName"
+        || old.is_some_and(|old| is_matching_prefer_dual_stack(service, old))
+    {
         return errors;
     }
-    let is_selectorless_headless =
-        text(service, "spec.clusterIP") == "None" && is_empty(service, "spec.selector");
-    if get(service, "spec.ipFamilyPolicy").is_none() {
-        let before = old.map(|old| text(old, "spec.ipFamilyPolicy")).filter(|old| !old.is_empty());
-        let policy = match before {
-            Some(before) => before,
-            None if is_selectorless_headless => "RequireDualStack",
-            None => "SingleStack",
-        };
-        set(service, "spec.ipFamilyPolicy", policy);
-    }
+    default_policy(service, old);
     service_cluster_ips(service, &mut errors);
     if !errors.is_empty() {
         return errors;
     }
-    let path = Path::new("spec");
-    let (policy_path, families_path) = (path.field("ipFamilyPolicy"), path.field("ipFamilies"));
-    let policy = text(service, "spec.ipFamilyPolicy").to_owned();
-    let mut families: Vec<String> = list(service, "spec.ipFamilies")
-        .iter()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
-    let ips = list(service, "spec.clusterIPs");
-    if policy == "SingleStack" {
-        for (count, what) in [(ips.len(), "cluster IPs"), (families.len(), "IP families")] {
-            if count == 2 {
-                let detail = format!(
-                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                );
-                errors.invalid(&policy_path, policy.as_str(), &detail);
-            }
-        }
+    if let Some(old) = old {
+        release_secondary(service, old, &mut errors);
     }
-    for (index, ip) in ips.iter().filter_map(Value::as_str).enumerate() {
-        if ip == "None" {
-            break;
-        }
-        if index < families.len() {
-            continue;
-        }
-        let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
-        if family == FAMILY {
-            families.push(family.to_owned());
-        } else {
-            let detail = format!("{family} is not configured on this cluster");
-            let path = path.field("clusterIPs");
-            errors.invalid(&path.index(index), Value::from(ips), &detail);
-        }
-    }
+    refuse_pairs_of_single_stack(service, &mut errors);
+    infer_families(service, configured, &mut errors);
     if !errors.is_empty() {
         return errors;
     }
-    if is_selectorless_headless {
-        if families.is_empty() {
-            families.push(FAMILY.to_owned());
+    let mut families = ip_families(service);
+    let is_single_stack = text(service, POLICY) == SINGLE_STACK;
+    if is_selectorless_headless(service) {
+        // Nobody allocates addresses for it: it may have families that the cluster lacks.
+        complete_families(&mut families, configured, !is_single_stack);
+    } else {
+        refuse_missing_families(service, configured, &mut errors);
+        if !errors.is_empty() {
+            return errors;
         }
-        if families.len() < 2 && policy != "SingleStack" {
-            let other = if families.contains(&"IPv4".to_owned()) { "IPv6" } else { "IPv4" };
-            families.push(other.to_owned());
-        }
-        set(service, "spec.ipFamilies", families);
-        return errors;
+        complete_families(&mut families, configured, !is_single_stack && configured.len() == 2);
     }
-    if policy == "RequireDualStack" {
-        let detail = "this cluster is not configured for dual-stack services";
-        errors.invalid(&policy_path, policy.as_str(), detail);
-    }
-    for (index, family) in families.iter().enumerate().filter(|(_, family)| *family != FAMILY) {
-        let path = families_path.index(index);
-        errors.invalid(&path, family.as_str(), "not configured on this cluster");
-    }
-    if families.is_empty() {
-        families.push(FAMILY.to_owned());
-    }
-    if errors.is_empty() {
-        set(service, "spec.ipFamilies", families);
-    }
+    let names: Vec<&str> = families.into_iter().map(IpFamily::name).collect();
+    set(service, "spec.ipFamilies", names);
     errors
+}
+
+const POLICY: &str = "spec.ipFamilyPolicy";
+const SINGLE_STACK: &str = "SingleStack";
+const PREFER_DUAL_STACK: &str = "PreferDualStack";
+const REQUIRE_DUAL_STACK: &str = "RequireDualStack";
+
+fn is_selectorless_headless(service: &Value) -> bool {
+    text(service, "spec.clusterIP") == "None" && is_empty(service, "spec.selector")
+}
+
+/// Returns whether an update changes nothing about the addresses of a `PreferDualStack` Service. Such a Service gains
+/// or loses no address because the cluster's families have changed.
+///
+/// Upstream: `isMatchingPreferDualStackClusterIPFields`.
+pub fn is_matching_prefer_dual_stack(service: &Value, old: &Value) -> bool {
+    let kind = text(service, "spec.type");
+    let old_policy = text(old, POLICY);
+    kind == text(old, "spec.type")
+        && matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer")
+        && text(service, POLICY) == PREFER_DUAL_STACK
+        && matches!(old_policy, "" | PREFER_DUAL_STACK)
+        && list(service, "spec.clusterIPs") == list(old, "spec.clusterIPs")
+        && list(service, "spec.ipFamilies") == list(old, "spec.ipFamilies")
+}
+
+/// Sets the policy that a client omits: the old one, else the one of the Service's kind.
+fn default_policy(service: &mut Value, old: Option<&Value>) {
+    if get(service, POLICY).is_some() {
+        return;
+    }
+    let before = old.map(|old| text(old, POLICY)).filter(|old| !old.is_empty());
+    let policy = match before {
+        Some(before) => before,
+        None if is_selectorless_headless(service) => REQUIRE_DUAL_STACK,
+        None => SINGLE_STACK,
+    };
+    set(service, POLICY, policy);
+}
+
+/// Removes the second address and family of a Service that becomes `SingleStack`. With another policy, a client may not
+/// remove them.
+fn release_secondary(service: &mut Value, old: &Value, errors: &mut Errors) {
+    let fields = [("spec.clusterIPs", "cluster IP"), ("spec.ipFamilies", "IP family")];
+    for (field, what) in fields {
+        let (after, before) = (list(service, field), list(old, field));
+        if text(service, POLICY) == SINGLE_STACK {
+            if after == before && after.len() > 1 {
+                let first = Value::from(&after[..1]);
+                set(service, field, first);
+            }
+        } else if !after.is_empty() && after.len() < before.len() {
+            let detail = format!("must be 'SingleStack' to release the secondary {what}");
+            errors.invalid(
+                &Path::new("spec").field("ipFamilyPolicy"),
+                text(service, POLICY),
+                &detail,
+            );
+        }
+    }
+}
+
+/// Refuses two addresses or families of a `SingleStack` Service.
+fn refuse_pairs_of_single_stack(service: &Value, errors: &mut Errors) {
+    if text(service, POLICY) != SINGLE_STACK {
+        return;
+    }
+    let fields = [("spec.clusterIPs", "cluster IPs"), ("spec.ipFamilies", "IP families")];
+    for (_, what) in fields.iter().filter(|(field, _)| list(service, field).len() == 2) {
+        let detail = format!(
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+        );
+        errors.invalid(&Path::new("spec").field("ipFamilyPolicy"), SINGLE_STACK, &detail);
+    }
+}
+
+/// Adds the families of the addresses that `ipFamilies` does not list yet.
+fn infer_families(service: &mut Value, configured: &[IpFamily], errors: &mut Errors) {
+    let ips = list(service, "spec.clusterIPs").to_vec();
+    let mut names = list(service, "spec.ipFamilies").to_vec();
+    let path = Path::new("spec");
+    for (index, ip) in ips.iter().enumerate().skip(names.len()) {
+        let address = ip.as_str().and_then(|ip| ip.parse().ok());
+        let Some(family) = address.map(IpFamily::of) else { break };
+        if configured.contains(&family) {
+            names.push(family.name().into());
+        } else {
+            let detail = format!("{} is not configured on this cluster", family.name());
+            errors.invalid(&path.field("clusterIPs").index(index), ips.clone(), &detail);
+        }
+    }
+    if !names.is_empty() {
+        set(service, "spec.ipFamilies", names);
+    }
+}
+
+/// Refuses families and a policy that the cluster cannot provide.
+fn refuse_missing_families(service: &Value, configured: &[IpFamily], errors: &mut Errors) {
+    let path = Path::new("spec");
+    if text(service, POLICY) == REQUIRE_DUAL_STACK && configured.len() < 2 {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.invalid(&path.field("ipFamilyPolicy"), REQUIRE_DUAL_STACK, detail);
+    }
+    for (index, family) in ip_families(service).into_iter().enumerate() {
+        if !configured.contains(&family) {
+            let path = path.field("ipFamilies");
+            errors.invalid(&path.index(index), family.name(), "not configured on this cluster");
+        }
+    }
+}
+
+/// Adds the default family if there is none, and the other family if the Service gets both.
+fn complete_families(families: &mut Vec<IpFamily>, configured: &[IpFamily], gets_both: bool) {
+    if families.is_empty() {
+        families.extend(configured.first());
+    }
+    if let [only] = families[..]
+        && gets_both
+    {
+        families.push(only.other());
+    }
 }
 
 #[cfg(test)]
@@ -114,20 +248,44 @@ mod tests {
 
     #[test]
     fn families_follow_from_the_request_or_are_rejected() {
-        for (spec, expected) in [
-            (json!({}), Ok(json!(["IPv4"]))),
-            (json!({"clusterIPs": ["10.0.0.1"], "clusterIP": "10.0.0.1"}), Ok(json!(["IPv4"]))),
-            (json!({"ipFamilyPolicy": "PreferDualStack"}), Ok(json!(["IPv4"]))),
-            (json!({"clusterIPs": ["None"], "clusterIP": "None"}), Ok(json!(["IPv4", "IPv6"]))),
-            (json!({"type": "ExternalName"}), Ok(json!(null))),
-            (json!({"ipFamilyPolicy": "x"}), Err("spec.ipFamilyPolicy")),
-            (json!({"ipFamilyPolicy": "RequireDualStack"}), Err("spec.ipFamilyPolicy")),
-            (json!({"ipFamilies": ["IPv6"]}), Err("spec.ipFamilies[0]")),
-            (json!({"ipFamilies": ["IPv4", "IPv6"]}), Err("spec.ipFamilyPolicy")),
-            (json!({"clusterIPs": ["::1"], "clusterIP": "::1"}), Err("spec.clusterIPs[0]")),
+        let both = [IpFamily::V4, IpFamily::V6];
+        let (ipv4, ipv6) = (&both[..1], &both[1..]);
+        let reversed = [IpFamily::V6, IpFamily::V4];
+        for (configured, spec, expected) in [
+            (ipv4, json!({}), Ok(json!(["IPv4"]))),
+            (ipv6, json!({}), Ok(json!(["IPv6"]))),
+            (&both, json!({}), Ok(json!(["IPv4"]))),
+            (&reversed, json!({"ipFamilyPolicy": "PreferDualStack"}), Ok(json!(["IPv6", "IPv4"]))),
+            (&both, json!({"ipFamilyPolicy": "RequireDualStack"}), Ok(json!(["IPv4", "IPv6"]))),
+            (
+                &both,
+                json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6"]}),
+                Ok(json!(["IPv6", "IPv4"])),
+            ),
+            (&both, json!({"ipFamilies": ["IPv6"]}), Ok(json!(["IPv6"]))),
+            (&both, json!({"ipFamilies": ["IPv4", "IPv6"]}), Err("spec.ipFamilyPolicy")),
+            (&both, json!({"clusterIPs": ["::1"], "clusterIP": "::1"}), Ok(json!(["IPv6"]))),
+            (ipv6, json!({"ipFamilies": ["IPv4"]}), Err("spec.ipFamilies[0]")),
+            (
+                ipv4,
+                json!({"clusterIPs": ["10.0.0.1"], "clusterIP": "10.0.0.1"}),
+                Ok(json!(["IPv4"])),
+            ),
+            (ipv4, json!({"ipFamilyPolicy": "PreferDualStack"}), Ok(json!(["IPv4"]))),
+            (
+                ipv4,
+                json!({"clusterIPs": ["None"], "clusterIP": "None"}),
+                Ok(json!(["IPv4", "IPv6"])),
+            ),
+            (ipv4, json!({"type": "ExternalName"}), Ok(json!(null))),
+            (ipv4, json!({"ipFamilyPolicy": "x"}), Err("spec.ipFamilyPolicy")),
+            (ipv4, json!({"ipFamilyPolicy": "RequireDualStack"}), Err("spec.ipFamilyPolicy")),
+            (ipv4, json!({"ipFamilies": ["IPv6"]}), Err("spec.ipFamilies[0]")),
+            (ipv4, json!({"ipFamilies": ["IPv4", "IPv6"]}), Err("spec.ipFamilyPolicy")),
+            (ipv4, json!({"clusterIPs": ["::1"], "clusterIP": "::1"}), Err("spec.clusterIPs[0]")),
         ] {
             let mut service = json!({ "spec": spec });
-            let errors = init_ip_family_fields(&mut service, None).into_vec();
+            let errors = init_ip_family_fields(&mut service, None, configured).into_vec();
             let found = match errors.first() {
                 None => Ok(service["spec"]["ipFamilies"].clone()),
                 Some(error) => Err(error.field.as_str()),
@@ -137,10 +295,81 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_the_policy() {
-        let old = json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}});
-        let mut service = json!({"spec": {}});
-        assert!(init_ip_family_fields(&mut service, Some(&old)).is_empty());
-        assert_eq!(service["spec"]["ipFamilyPolicy"], "PreferDualStack");
+    fn cluster_ips_follow_a_cluster_ip_that_alone_has_changed() {
+        let pair = json!(["10.0.0.1", "fd00::1"]);
+        let old = json!({"spec": {"clusterIP": "10.0.0.1", "clusterIPs": pair}});
+        for (cluster_ip, cluster_ips, old, expected) in [
+            ("10.0.0.1", json!([]), None, json!(["10.0.0.1"])),
+            ("", json!(["10.0.0.1"]), None, json!(["10.0.0.1"])),
+            ("10.0.0.1", json!([]), Some(&old), pair.clone()),
+            ("10.0.0.2", pair.clone(), Some(&old), json!(["10.0.0.2"])),
+            ("", pair.clone(), Some(&old), Value::Null),
+            ("10.0.0.2", json!(["10.0.0.3"]), Some(&old), json!(["10.0.0.3"])),
+        ] {
+            let mut service = json!({"spec": {"clusterIP": cluster_ip, "clusterIPs": cluster_ips}});
+            normalize_cluster_ips(&mut service, old);
+            assert_eq!(service["spec"]["clusterIPs"], expected, "{cluster_ip} {cluster_ips}");
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_the_policy_and_gains_or_releases_the_second_family() {
+        let pair = json!({"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"]});
+        let one = json!({"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"]});
+        let both = [IpFamily::V4, IpFamily::V6];
+        let changed = |old: &Value, field: &str, value: Value| {
+            let mut spec = old.clone();
+            set(&mut spec, field, value);
+            spec
+        };
+        for (configured, old, new, families) in [
+            // A cluster's second family changes no Service that does not ask for it, and its loss none that has it.
+            (&both[..], &one, one.clone(), Ok(json!(["IPv4"]))),
+            (&both[..1], &pair, pair.clone(), Ok(json!(["IPv4", "IPv6"]))),
+            (
+                &both,
+                &one,
+                changed(&one, "ipFamilyPolicy", json!("RequireDualStack")),
+                Ok(json!(["IPv4", "IPv6"])),
+            ),
+            (
+                &both,
+                &pair,
+                changed(&pair, "ipFamilyPolicy", json!("SingleStack")),
+                Ok(json!(["IPv4"])),
+            ),
+            (
+                &both,
+                &pair,
+                changed(&pair, "ipFamilies", json!(["IPv4"])),
+                Err("must be 'SingleStack' to release the secondary IP family"),
+            ),
+            (
+                &both,
+                &pair,
+                changed(&pair, "clusterIPs", json!(["10.0.0.1"])),
+                Err("must be 'SingleStack' to release the secondary cluster IP"),
+            ),
+            (
+                &both,
+                &one,
+                json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}),
+                Ok(json!(["IPv4", "IPv6"])),
+            ),
+        ] {
+            let old = json!({ "spec": old });
+            let mut service = json!({ "spec": new });
+            let errors = init_ip_family_fields(&mut service, Some(&old), configured).into_vec();
+            let found = match errors.first() {
+                None => Ok(service["spec"]["ipFamilies"].clone()),
+                Some(error) => Err(error.detail.as_str()),
+            };
+            assert_eq!(found, families, "{service}");
+            if found == Ok(json!(["IPv4"])) {
+                assert_eq!(service["spec"]["clusterIPs"], json!(["10.0.0.1"]));
+            }
+        }
     }
 }

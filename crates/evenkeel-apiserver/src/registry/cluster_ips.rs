@@ -9,6 +9,7 @@ use evenkeel_api::cidr::{Cidr, from_number, number};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::{get, list, text};
+use evenkeel_kinds::service::IpFamily;
 use rand::Rng as _;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -64,23 +65,28 @@ fn ranges(api: &Api) -> Vec<Range> {
     all.iter().flat_map(ranges_of).collect()
 }
 
-/// Returns the reason why an address cannot be allocated.
-pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
-    let ranges = ranges(api);
-    let containing: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
-    if containing.is_empty() {
+/// Returns the reason why an address cannot be allocated. `has_service` tells whether a Service has it.
+pub(super) fn refusal(
+    api: &Api,
+    ip: IpAddr,
+    has_service: impl Fn(IpAddr) -> bool,
+) -> Option<&'static str> {
+    if !ranges(api).iter().any(|range| range.ready && range.has(ip)) {
         return Some("the provided network does not match the current range");
     }
-    if !containing.iter().any(|range| range.ready) {
-        return Some("the range is not ready");
-    }
-    is_taken(api, ip).then_some("provided IP is already allocated")
+    (has_service(ip) || is_taken(api, ip)).then_some("provided IP is already allocated")
 }
 
-/// Returns a free IPv4 address, or `None` if all ranges are full.
-pub(super) fn free(api: &Api, is_free: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+/// Returns a free address of the family, or `None` if all its ranges are full. `is_free` tells whether no Service has an
+/// address.
+pub(super) fn free(
+    api: &Api,
+    family: IpFamily,
+    is_free: impl Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
     let ranges = ranges(api);
-    let usable = ranges.iter().filter(|range| range.ready && range.cidr.first().is_ipv4());
+    let usable =
+        ranges.iter().filter(|range| range.ready && IpFamily::of(range.cidr.first()) == family);
     usable.filter_map(|range| free_in(api, range, &is_free)).next()
 }
 
@@ -93,7 +99,7 @@ fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Optio
     (from..=last)
         .chain(rest..from)
         .chain(first..rest)
-        .map(|number| from_number(number, true))
+        .map(|number| from_number(number, range.cidr.is_ipv4()))
         .find(|ip| is_free(*ip) && !is_taken(api, *ip))
 }
 
@@ -113,7 +119,7 @@ fn ip_address(ip: IpAddr, service: &Value) -> Value {
         "metadata": {
             "name": ip.to_string(),
             "labels": {
-                "ipaddress.kubernetes.io/ip-family": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
+                "ipaddress.kubernetes.io/ip-family": IpFamily::of(ip).name(),
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
             },
         },

@@ -12,7 +12,8 @@ use crate::store::Transaction;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{self, get, int, list, set, text};
 use evenkeel_kinds::service::{
-    init_ip_family_fields, is_externally_accessible, normalize_cluster_ips,
+    IpFamily, init_ip_family_fields, ip_families, is_externally_accessible,
+    is_matching_prefer_dual_stack, normalize_cluster_ips,
 };
 use http::StatusCode;
 use rand::Rng;
@@ -61,32 +62,33 @@ fn allocated_values(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
 
 /// Allocates addresses and ports for a new Service.
 pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
-    normalize_cluster_ips(service);
+    normalize_cluster_ips(service, None);
     allocate(cx, service, None)
 }
 
 /// Copies the old Service's allocated values to an update, and allocates the values that the new one lacks.
 pub(super) fn update(cx: &Context<'_>, new: &mut Value, old: &Value) -> Result<(), StatusError> {
     carry_over(new, old);
-    normalize_cluster_ips(new);
     allocate(cx, new, Some(old))
 }
 
 fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     let kind = GroupKind { group: "".into(), kind: "Service".into() };
-    let refused = init_ip_family_fields(service, old).into_vec();
+    let families = &cx.api.service_families;
+    let refused = init_ip_family_fields(service, old, families).into_vec();
     if !refused.is_empty() {
         return Err(StatusError::invalid(&kind, cx.name, &refused));
     }
     let mut errors = Vec::new();
-    if text(service, "spec.type") != "ExternalName" {
-        let has_addresses = old.is_some_and(|old| {
-            text(old, "spec.type") != "ExternalName" && !text(old, "spec.clusterIP").is_empty()
-        });
-        // Validation refuses a changed address.
-        if !has_addresses {
-            let (had, _) = old.map(allocated_values).unwrap_or_default();
-            errors.extend(addresses(cx.api, service, &had).err());
+    match allocate_cluster_ips(cx.api, service, old) {
+        Ok(()) => {}
+        Err(AllocationError::Invalid(error)) => errors.push(*error),
+        Err(AllocationError::Full) => {
+            let why = format!(
+                "failed to allocate a serviceIP for Service {:?}: range is full",
+                text(service, "metadata.name"),
+            );
+            return Err(StatusError::internal(why));
         }
     }
     let is_taken = |port| is_taken(cx.api, &port_value(port));
@@ -116,15 +118,11 @@ pub(super) fn begin_write(
 ) {
     let (had_addresses, had_ports) = old.map(allocated_values).unwrap_or_default();
     let (mut addresses, mut ports) = allocated_values(service);
-    // The allocation checks only the first address, so that only this one must be unique.
-    let first = addresses.first().copied();
     addresses.retain(|address| !had_addresses.contains(address));
     ports.retain(|port| !had_ports.contains(port));
     let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
     for address in addresses {
-        if first == Some(address) {
-            transaction.unique(&resource_prefix, address_value(address));
-        }
+        transaction.unique(&resource_prefix, address_value(address));
         cluster_ips::create(api, address, service, transaction);
     }
     for port in ports {
@@ -153,23 +151,14 @@ fn is_taken(api: &Api, value: &str) -> bool {
 /// client changed them.
 fn carry_over(new: &mut Value, old: &Value) {
     patch_allocated_values(new, old);
+    normalize_cluster_ips(new, Some(old));
     drop_type_dependent_fields(new, old);
 }
 
 /// Upstream: `patchAllocatedValues`.
 fn patch_allocated_values(new: &mut Value, old: &Value) {
     if text(new, "spec.type") != "ExternalName" && text(old, "spec.type") != "ExternalName" {
-        if text(new, "spec.clusterIP").is_empty() {
-            value::copy(new, old, "spec.clusterIP");
-            value::copy(new, old, "spec.clusterIPs");
-        } else if text(new, "spec.clusterIP") != text(old, "spec.clusterIP")
-            && list(new, "spec.clusterIPs") == list(old, "spec.clusterIPs")
-        {
-            // A client that does not know `clusterIPs` has changed `clusterIP`.
-            let ip = text(new, "spec.clusterIP").to_owned();
-            set(new, "spec.clusterIPs", json!([ip]));
-        }
-        for field in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
+        for field in ["spec.clusterIP", "spec.clusterIPs"] {
             if value::is_empty(new, field) {
                 value::copy(new, old, field);
             }
@@ -243,36 +232,83 @@ fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
     }
 }
 
-/// Checks the requested cluster IP, or allocates one. `had` are the old Service's addresses.
-fn addresses(api: &Api, service: &mut Value, had: &[IpAddr]) -> Result<(), FieldError> {
-    let refused = |ip: &str, why: &str, service: &Value| {
-        let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
-        let why = format!("failed to allocate IP {ip}: {why}");
-        Err(FieldError::invalid("spec.clusterIPs", ips, why))
-    };
-    let cluster_ip = text(service, "spec.clusterIP").to_owned();
-    if cluster_ip == "None" {
+/// Reason why a Service gets no cluster IP.
+enum AllocationError {
+    /// A requested address cannot be allocated.
+    Invalid(Box<FieldError>),
+    /// All ranges of the family are full.
+    Full,
+}
+
+/// Allocates the cluster IPs that a Service lacks, and checks the ones that it requests.
+///
+/// Upstream: `allocClusterIPs`, `updateClusterIPs`.
+fn allocate_cluster_ips(
+    api: &Api,
+    service: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), AllocationError> {
+    if text(service, "spec.type") == "ExternalName" || is_headless(service) {
         return Ok(());
     }
-    if !cluster_ip.is_empty() {
-        let Ok(address) = cluster_ip.parse::<IpAddr>() else { return Ok(()) };
-        if had.contains(&address) {
+    let old = old.filter(|old| text(old, "spec.type") != "ExternalName");
+    let families = ip_families(service);
+    let first_to_allocate = match old {
+        None => 0,
+        // Validation refuses a change of the first address. The second comes and goes with the second family.
+        Some(old) if is_matching_prefer_dual_stack(service, old) || is_headless(old) => {
             return Ok(());
         }
-        let taken = is_taken(api, &address_value(address));
-        let why = taken.then_some("provided IP is already allocated");
-        return match cluster_ips::refusal(api, address).or(why) {
-            Some(why) => refused(&cluster_ip, why, service),
-            None => Ok(()),
-        };
-    }
-    let Some(address) = cluster_ips::free(api, |ip| !is_taken(api, &address_value(ip))) else {
-        return refused("", "range is full", service);
+        Some(old) if ip_families(old).len() == 1 && families.len() == 2 => 1,
+        Some(_) => return Ok(()),
     };
-    let ip = address.to_string();
-    set(service, "spec.clusterIP", ip.as_str());
-    set(service, "spec.clusterIPs", json!([ip]));
+    for (index, family) in families.into_iter().enumerate().skip(first_to_allocate) {
+        let requested = list(service, "spec.clusterIPs").get(index).and_then(Value::as_str);
+        let ip = cluster_ip(api, service, family, requested.unwrap_or_default())?;
+        let mut ips = list(service, "spec.clusterIPs").to_vec();
+        ips.truncate(index);
+        ips.push(ip.as_str().into());
+        ips.extend(list(service, "spec.clusterIPs").iter().skip(index + 1).cloned());
+        set(service, "spec.clusterIPs", ips);
+        if index == 0 {
+            set(service, "spec.clusterIP", ip);
+        }
+    }
     Ok(())
+}
+
+/// Returns the requested address if it can be allocated, or a free one if none is requested.
+///
+/// Upstream: `allocIPs`.
+fn cluster_ip(
+    api: &Api,
+    service: &Value,
+    family: IpFamily,
+    requested: &str,
+) -> Result<String, AllocationError> {
+    let has_service = |ip| is_taken(api, &address_value(ip));
+    if requested.is_empty() {
+        let free = cluster_ips::free(api, family, |ip| !has_service(ip));
+        return free.map(|ip| ip.to_string()).ok_or(AllocationError::Full);
+    }
+    // Validation refuses what is no address.
+    let Ok(address) = requested.parse() else { return Ok(requested.to_owned()) };
+    match cluster_ips::refusal(api, address, has_service) {
+        None => Ok(requested.to_owned()),
+        Some(why) => {
+            let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
+            let why = format!("failed to allocate IP {requested}: {why}");
+            Err(AllocationError::Invalid(Box::new(FieldError::invalid(
+                "spec.clusterIPs",
+                ips,
+                why,
+            ))))
+        }
+    }
+}
+
+fn is_headless(service: &Value) -> bool {
+    list(service, "spec.clusterIPs").first().is_some_and(|ip| ip == "None")
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::api::Api;
 use crate::audit::{AuditOptions, Auditor};
 use crate::auth::impersonation::LastModes;
 use crate::auth::{Authorizer, StaticTokens};
-use crate::bootstrap::{self, ServiceNetwork};
+use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
@@ -44,6 +44,7 @@ use crate::kubelet::{Kubelet, Kubelets};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
+use crate::service_network::ServiceNetwork;
 use crate::store::{self, OpenError, Store};
 use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
@@ -90,7 +91,7 @@ pub struct Builder {
     admission_plugins: Vec<String>,
     disabled_admission_plugins: Vec<String>,
     authorization_modes: Vec<String>,
-    service_range: String,
+    service_range: Option<String>,
     pki: PkiOptions,
     advertised: SocketAddr,
     flow: flow::Options,
@@ -193,10 +194,11 @@ impl Builder {
         self
     }
 
-    /// Sets the range of cluster IPs of a new server (`--service-cluster-ip-range`). Default: 10.96.0.0/16. The Service
-    /// `kubernetes` gets the range's first address.
+    /// Sets the range of cluster IPs (`--service-cluster-ip-range`), or two ranges of different IP families, separated by
+    /// a comma. The first has the family of the advertised address. Default: 10.96.0.0/16, or fd00:10:96::/112 if the
+    /// advertised address is of IPv6. The Service `kubernetes` gets the first range's first address.
     pub fn service_cluster_ip_range(mut self, range: impl Into<String>) -> Self {
-        self.service_range = range.into();
+        self.service_range = Some(range.into());
         self
     }
 
@@ -266,7 +268,7 @@ impl Builder {
         }
         let authorizer = Authorizer::of(&self.authorization_modes)
             .map_err(|why| BuildError::Setting("authorization-mode", why))?;
-        let network = ServiceNetwork::new(self.advertised, &self.service_range)
+        let network = ServiceNetwork::new(self.advertised, self.service_range.as_deref())
             .map_err(|why| BuildError::Setting("service-cluster-ip-range", why))?;
         self.pki.names.push(network.service_address().to_string());
         let pki = Pki::open(self.data_dir.as_deref(), self.pki, self.clock.now())
@@ -286,6 +288,7 @@ impl Builder {
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
+            service_families: network.families(),
             store,
             flows: Flows::new(self.flow, self.clock.clone()),
             clock: self.clock,
@@ -400,7 +403,7 @@ impl Server {
             admission_plugins: Vec::new(),
             disabled_admission_plugins: Vec::new(),
             authorization_modes: Vec::new(),
-            service_range: bootstrap::DEFAULT_SERVICE_RANGE.to_owned(),
+            service_range: None,
             pki: PkiOptions::default(),
             advertised: NOWHERE,
             flow: flow::Options::default(),

@@ -169,9 +169,11 @@ async fn cluster_ips_come_out_of_the_range_that_was_given() {
     let ip = made["spec"]["clusterIP"].as_str().unwrap_or_default();
     assert!(ip.starts_with("10.0.0."), "{ip}");
     for (range, why) in [
-        ("10.0.0.0", "is not one range in CIDR notation"),
-        ("10.0.0.0/16,fd00::/108", "is not one range in CIDR notation"),
-        ("fd00::/108", "is not of IPv4"),
+        ("10.0.0.0", "is not a range in CIDR notation"),
+        ("10.0.0.0/16,10.1.0.0/16", "both ranges must be of different IP families"),
+        ("10.0.0.0/16,fd00::/108,fd01::/108", "there must be one range or two"),
+        ("fd00::/108", "the IP family of the first range, IPv6, must be that of the advertised"),
+        ("10.0.0.0/16,fd00::/48", "the prefix of an IPv6 range has at least 64 bits"),
         ("10.0.0.0/30", "it must have at least 8 addresses"),
     ] {
         let error = Server::builder().service_cluster_ip_range(range).build().await;

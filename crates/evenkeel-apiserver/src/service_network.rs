@@ -1,0 +1,169 @@
+//! The cluster's Service networks, and the server's own address in them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use evenkeel_api::cidr::{Cidr, from_number, number};
+use evenkeel_kinds::service::IpFamily;
+use serde_json::{Value, json};
+
+/// Range of cluster IPs where none is set, if the server advertises an IPv4 address.
+const DEFAULT_IPV4_RANGE: &str = "10.96.0.0/16";
+
+/// Range of cluster IPs where none is set, if the server advertises an IPv6 address.
+const DEFAULT_IPV6_RANGE: &str = "fd00:10:96::/112";
+
+/// Name of the ServiceCIDR with the ranges of the flag.
+pub(crate) const DEFAULT_SERVICE_CIDR: &str = "kubernetes";
+
+/// Minimum number of addresses in a range of cluster IPs.
+const MIN_ADDRESSES: u128 = 8;
+
+/// Shortest prefix of an IPv6 range, in bits.
+const MIN_IPV6_PREFIX: u8 = 64;
+
+/// Ranges of cluster IPs, and the address that the server advertises.
+pub(crate) struct ServiceNetwork {
+    advertised: SocketAddr,
+    primary: Cidr,
+    /// Range of the other IP family, in a dual-stack cluster.
+    secondary: Option<Cidr>,
+}
+
+impl ServiceNetwork {
+    /// Parses one range, or two of different IP families, in the syntax of `--service-cluster-ip-range`. The first one
+    /// has the family of the advertised address; by default there is one range of that family.
+    ///
+    /// Upstream: `getServiceIPAndRanges`, `validateClusterIPFlags`, `validatePublicIPServiceClusterIPRangeIPFamilies`.
+    pub(crate) fn new(advertised: SocketAddr, ranges: Option<&str>) -> Result<Self, String> {
+        let default = if advertised.is_ipv4() { DEFAULT_IPV4_RANGE } else { DEFAULT_IPV6_RANGE };
+        let ranges = ranges.unwrap_or(default);
+        let ranges: Vec<Cidr> = ranges.split(',').map(parse_range).collect::<Result<_, _>>()?;
+        let (primary, secondary) = match ranges[..] {
+            [primary] => (primary, None),
+            [primary, secondary] if primary.is_ipv4() != secondary.is_ipv4() => {
+                (primary, Some(secondary))
+            }
+            [_, _] => return Err("both ranges must be of different IP families".to_owned()),
+            _ => return Err("there must be one range or two".to_owned()),
+        };
+        let (range, address) = (family(&primary).name(), IpFamily::of(advertised.ip()).name());
+        if range != address {
+            return Err(format!(
+                "the IP family of the first range, {range}, must be that of the advertised address, {address}"
+            ));
+        }
+        Ok(Self { advertised, primary, secondary })
+    }
+
+    /// Returns the IP families of the ranges, the default first.
+    pub(crate) fn families(&self) -> Vec<IpFamily> {
+        self.ranges().map(family).collect()
+    }
+
+    /// Returns the ranges as `spec.cidrs` of the default ServiceCIDR lists them.
+    pub(crate) fn cidrs(&self) -> Vec<Value> {
+        self.ranges().map(|range| range.to_string().into()).collect()
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = &Cidr> {
+        [&self.primary].into_iter().chain(&self.secondary)
+    }
+
+    /// Returns the cluster IP of the Service `kubernetes`: the first address after the network address.
+    pub(crate) fn service_address(&self) -> IpAddr {
+        from_number(number(self.primary.first()) + 1, self.primary.is_ipv4())
+    }
+
+    /// Returns the server's Service, with the first address of the first range.
+    pub(crate) fn service(&self) -> Value {
+        let ip = self.service_address().to_string();
+        json!({
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": ip,
+                "clusterIPs": [ip],
+                "internalTrafficPolicy": "Cluster",
+                "ipFamilies": [family(&self.primary).name()],
+                "ipFamilyPolicy": "SingleStack",
+                "ports": [{
+                    "name": "https",
+                    "port": 443,
+                    "protocol": "TCP",
+                    "targetPort": self.advertised.port(),
+                }],
+                "sessionAffinity": "None",
+                "type": "ClusterIP",
+            },
+            "status": {"loadBalancer": {}},
+        })
+    }
+
+    /// Returns the default ServiceCIDR.
+    pub(crate) fn service_cidr(&self, now: &str) -> Value {
+        json!({
+            "metadata": {"name": DEFAULT_SERVICE_CIDR},
+            "spec": {"cidrs": self.cidrs()},
+            "status": {"conditions": [{
+                "type": "Ready",
+                "status": "True",
+                "reason": "",
+                "message": "Kubernetes default Service CIDR is ready",
+                "lastTransitionTime": now,
+            }]},
+        })
+    }
+
+    /// Returns the Endpoints with the server's address. The label makes the mirroring controller skip them.
+    pub(crate) fn endpoints(&self) -> Value {
+        json!({
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+            },
+            "subsets": [{
+                "addresses": [{"ip": self.advertised.ip().to_string()}],
+                "ports": [{"name": "https", "port": self.advertised.port(), "protocol": "TCP"}],
+            }],
+        })
+    }
+
+    /// Returns the EndpointSlice with the server's address.
+    pub(crate) fn endpoint_slice(&self) -> Value {
+        let ip = self.advertised.ip();
+        json!({
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "generation": 1,
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
+            "addressType": IpFamily::of(ip).name(),
+            "endpoints": [{"addresses": [ip.to_string()], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "port": self.advertised.port(), "protocol": "TCP"}],
+        })
+    }
+}
+
+fn family(range: &Cidr) -> IpFamily {
+    IpFamily::of(range.first())
+}
+
+/// Parses a range of cluster IPs, and checks its size.
+fn parse_range(text: &str) -> Result<Cidr, String> {
+    let range = Cidr::parse(text)
+        .ok_or_else(|| format!("{text:?} is not a range in CIDR notation (10.96.0.0/16)"))?;
+    if !range.is_ipv4() && range.length() < MIN_IPV6_PREFIX {
+        return Err(format!(
+            "{range}: the prefix of an IPv6 range has at least {MIN_IPV6_PREFIX} bits"
+        ));
+    }
+    if number(range.last()) - number(range.first()) + 1 < MIN_ADDRESSES {
+        return Err(format!("{range}: it must have at least {MIN_ADDRESSES} addresses"));
+    }
+    Ok(range)
+}
