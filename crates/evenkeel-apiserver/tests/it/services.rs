@@ -1,14 +1,19 @@
-//! Node ports of Services over the wire.
+//! Node ports and cluster IPs of Services over the wire.
 
 use serde_json::{Value, json};
 
 use crate::Client;
+use crate::settings::admin;
+use evenkeel_apiserver::Server;
+
+fn service(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
 
 #[tokio::test]
 async fn updates_keep_the_ports_that_they_do_not_name() {
     let client = Client::start().await;
     let services = "/api/v1/namespaces/default/services";
-    let service = |name: &str, spec: &Value| json!({"metadata": {"name": name}, "spec": spec});
     let update = async |name: &str, spec: Value| {
         let path = format!("{services}/{name}");
         client.ask("PUT", &path, service(name, &spec)).await
@@ -69,7 +74,7 @@ async fn updates_keep_the_ports_that_they_do_not_name() {
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Returns the cluster IPs that start with each prefix, and how many IPAddresses belong to the Service.
+/// Returns the cluster IPs of a Service, and how many IPAddresses belong to the Service.
 async fn addresses(client: &Client, service: &Value) -> (Vec<String>, usize) {
     let ips = service["spec"]["clusterIPs"].as_array().into_iter().flatten();
     let ips = ips.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -83,8 +88,7 @@ async fn addresses(client: &Client, service: &Value) -> (Vec<String>, usize) {
 async fn a_service_gains_and_releases_the_second_address_of_a_dual_stack_cluster() {
     let server = Server::builder().service_cluster_ip_range("10.0.0.0/24,fd00:10::/112");
     let client = admin(server).await;
-    let spec = |spec: Value| {
-        let mut spec = spec;
+    let spec = |mut spec: Value| {
         spec["ports"] = json!([{"port": 80}]);
         spec
     };
@@ -110,9 +114,8 @@ async fn a_service_gains_and_releases_the_second_address_of_a_dual_stack_cluster
     );
     assert_eq!((code.as_u16(), &status["message"]), (422, &json!(why)));
 
-    let single = spec(json!({"ipFamilyPolicy": "SingleStack"}));
     let mut object = upgraded.clone();
-    object["spec"]["ipFamilyPolicy"] = single["ipFamilyPolicy"].clone();
+    object["spec"]["ipFamilyPolicy"] = json!("SingleStack");
     let (code, released) = client.ask("PUT", &path, object).await;
     assert_eq!((code.as_u16(), addresses(&client, &released).await), (200, (ips, 1)), "{released}");
     let made = client.make(SERVICES, service("other", &taken)).await;
@@ -134,6 +137,7 @@ async fn a_full_range_is_an_internal_error() {
         client.make(SERVICES, service(name, &spec)).await;
     }
     let (code, status) = client.ask("POST", SERVICES, service("f", &spec)).await;
-    let why = "Internal error occurred: failed to allocate a serviceIP for Service \"f\": range is full";
+    let why =
+        "Internal error occurred: failed to allocate a serviceIP for Service \"f\": range is full";
     assert_eq!((code.as_u16(), &status["message"]), (500, &json!(why)));
 }

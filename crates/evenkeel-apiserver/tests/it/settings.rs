@@ -9,7 +9,7 @@ use crate::Client;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-async fn admin(builder: Builder) -> Client {
+pub(crate) async fn admin(builder: Builder) -> Client {
     Client(builder.build().await.expect("a server in memory").service())
 }
 
