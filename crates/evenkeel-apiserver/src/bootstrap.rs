@@ -58,7 +58,7 @@ async fn add_second_range(api: &Arc<Api>, network: &ServiceNetwork) -> Result<()
         return Ok(());
     }
     let edit = |cidr: &mut Value| {
-        cidr["spec"]["cidrs"] = configured.into();
+        cidr["spec"]["cidrs"] = configured.clone().into();
         Ok(())
     };
     change(api, &cidrs, "", DEFAULT_SERVICE_CIDR, false, edit).await.map(drop)
