@@ -10,7 +10,8 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (sync, mut description) = (DaemonSetSync::begin(observed, now), Description::new());
+    let sync = DaemonSetSync::begin(observed, now);
+    let mut description = Description::new();
     let set = &*observed.set;
     let desired = sync.desired();
     description.fact(

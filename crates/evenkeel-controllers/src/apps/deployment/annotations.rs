@@ -58,9 +58,9 @@ pub(crate) fn for_new_set(set: &StrMap, deployment: &StrMap, revision: i64) -> S
     if present_revision >= revision {
         return annotations;
     }
-    let history = set.get(REVISION).and_then(|present_revision| {
-        append_history(set.get(REVISION_HISTORY).unwrap_or_default(), present_revision)
-    });
+    let history = set
+        .get(REVISION)
+        .and_then(|text| append_history(set.get(REVISION_HISTORY).unwrap_or_default(), text));
     let annotations = annotations.with(REVISION, &revision.to_string());
     match history {
         Some(history) => annotations.with(REVISION_HISTORY, &history),

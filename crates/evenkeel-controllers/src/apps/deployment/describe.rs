@@ -46,7 +46,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
 fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     let (sets, new_index) = (&sync.observed.sets, sync.observed.new_index);
     match new_index.and_then(|index| sets.get(index)) {
-        Some(set) => description.fact("new set", counts(&PlannedSet::unchanged(set))),
+        Some(set) => description.fact("new set", format_counts(&PlannedSet::unchanged(set))),
         None => description.fact("new set", "none has the deployment's template"),
     }
     let old_sets = sets.iter().enumerate().filter(|(index, _)| Some(*index) != new_index);
@@ -54,7 +54,7 @@ fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
         .map(|(_, set)| PlannedSet::unchanged(set))
         .partition(|set| set.replicas > 0 || set.status().replicas > 0);
     for set in with_pods.iter().take(MAX_LISTED) {
-        description.fact("old set", counts(set));
+        description.fact("old set", format_counts(set));
     }
     if with_pods.len() > MAX_LISTED {
         description.fact("old sets", format!("{} more with pods", with_pods.len() - MAX_LISTED));
@@ -71,7 +71,7 @@ fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
-fn counts(set: &PlannedSet<'_>) -> String {
+fn format_counts(set: &PlannedSet<'_>) -> String {
     let status = set.status();
     let is_status_stale =
         set.existing.is_some_and(|set| set.status.observed_generation < set.meta.generation);
@@ -98,7 +98,7 @@ fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
         return;
     }
     if deployment.meta.deleting() {
-        description.waits("it is being sets_to_delete: its sets are left as they are");
+        description.waits("it is being deleted: its sets are left as they are");
         return;
     }
     if spec.paused {

@@ -516,10 +516,13 @@ fn rollout_times_out_after_progress_deadline_seconds() {
     assert_eq!(status(&world.observed(), &Outcomes::default(), at(700)), Plan::nothing());
 }
 
-/// Returns the outcome of a plan whose only action failed with this error.
-fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
+fn failure(code: u16, reason: &str) -> Failure {
     let message = "refused".into();
-    let failure = Failure { code, reason: reason.into(), message, namespace_terminating };
+    Failure { code, reason: reason.into(), message, namespace_terminating: false }
+}
+
+/// Returns the outcome of a plan whose only action failed with this error.
+fn failed(failure: Failure) -> Outcomes {
     Outcomes(vec![Outcome::failure(failure)])
 }
 
@@ -531,14 +534,16 @@ fn failed_replica_set_creation_sets_progressing() {
         matches!(&next.actions[..], [Action::Create(create)] if create.on_error == OnError::SkipRest)
     );
     let mut after = world.clone();
-    for action in status(&world.observed(), &refused(403, "Forbidden", false), T0).actions {
+    let forbidden = failed(failure(403, "Forbidden"));
+    for action in status(&world.observed(), &forbidden, T0).actions {
         after.apply(&action);
     }
     let name = super::observed::new_set_name(&world.deployment);
     let text = format!("Failed to create new replica set \"{name}\": refused");
     assert_eq!(after.condition("Progressing"), format!("False ReplicaSetCreateError: {text}"));
     assert_eq!(after.events[0].message, text);
-    assert_eq!(status(&world.observed(), &refused(403, "Forbidden", true), T0), Plan::nothing());
+    let terminating = failed(Failure { namespace_terminating: true, ..failure(403, "Forbidden") });
+    assert_eq!(status(&world.observed(), &terminating, T0), Plan::nothing());
 }
 
 #[test]
@@ -556,14 +561,18 @@ fn terminating_replicas_need_the_gate() {
 fn name_collision_increments_collision_count() {
     let mut world = World::new(deployment_of_4());
     let name = super::observed::new_set_name(&world.deployment);
-    let taken = refused(409, "AlreadyExists", false);
-    assert_eq!(status(&world.observed(), &taken, T0), Plan::nothing(), "the cache may be stale");
+    let name_taken = failed(failure(409, "AlreadyExists"));
+    assert_eq!(
+        status(&world.observed(), &name_taken, T0),
+        Plan::nothing(),
+        "the cache may be stale"
+    );
     let mut rival: ReplicaSet = object(&json!({ "spec": { "template": template("other") } }));
     rival.meta = crate::fixtures::meta(&name);
     rival.meta.owners =
         owned_by(&object::<Deployment>(&json!({ "metadata": { "name": "x", "uid": "x" } })));
     world.sets.push(rival);
-    for action in status(&world.observed(), &taken, T0).actions {
+    for action in status(&world.observed(), &name_taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
@@ -571,7 +580,7 @@ fn name_collision_increments_collision_count() {
     // After 20 collisions the count stays: the hash of the created sets does not match.
     world.deployment.status.collision_count = Some(20);
     world.sets[0].meta = crate::fixtures::meta(&super::observed::new_set_name(&world.deployment));
-    for action in status(&world.observed(), &taken, T0).actions {
+    for action in status(&world.observed(), &name_taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(20));

@@ -17,7 +17,7 @@ pub(crate) fn roll_out(sync: &mut StatefulSetSync<'_>) {
         return roll_out_one_by_one(sync);
     }
     let is_parallel = !sync.observed.is_ordered();
-    let mut old_pods: Vec<OldPod<'_>> = old_pods(sync);
+    let mut old_pods = find_old_pods(sync);
     let n_unavailable = sync.n_unavailable();
     let max = sync.max_unavailable();
     let replaces_unavailable =
@@ -42,7 +42,7 @@ struct OldPod<'a> {
 }
 
 /// Returns the pods of old revisions that are not terminating, the last ordinal first.
-fn old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
+fn find_old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
     let mut old_pods = Vec::new();
     for (position, replica) in sync.replicas.iter().enumerate().rev() {
         if let Replica::Existing(pod) = *replica

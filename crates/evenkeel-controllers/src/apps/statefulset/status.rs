@@ -84,7 +84,7 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
         .map(|pod| &**pod)
         .filter(|pod| identity::ordinal(pod).is_some() && !pod.status.phase.is_empty())
         .collect();
-    let count = |counts: &dyn Fn(&Pod) -> bool| to_i32(pods.iter().filter(|p| counts(p)).count());
+    let count = |matches: &dyn Fn(&Pod) -> bool| to_i32(pods.iter().filter(|p| matches(p)).count());
     let count_revision =
         |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
     let mut status = Status {

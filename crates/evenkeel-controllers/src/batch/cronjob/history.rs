@@ -31,6 +31,6 @@ fn oldest_beyond(limit: Option<i32>, mut jobs: Vec<&Arc<Job>>) -> Vec<&Arc<Job>>
 
 /// Orders by start time; Jobs without one come last. Upstream: `byJobStartTime`.
 fn by_start(a: &Job, b: &Job) -> Ordering {
-    let (x, y) = (a.status.start_time, b.status.start_time);
-    x.is_none().cmp(&y.is_none()).then(x.cmp(&y)).then_with(|| a.meta.name.cmp(&b.meta.name))
+    let start_rank = |job: &Job| (job.status.start_time.is_none(), job.status.start_time);
+    start_rank(a).cmp(&start_rank(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
 }
