@@ -15,4 +15,4 @@ use std::time::Duration;
 const MIN_STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Feature gate of `status.terminatingReplicas` in Deployments and ReplicaSets (KEP-3973).
-const TERMINATING: &str = "DeploymentReplicaSetTerminatingReplicas";
+const TERMINATING_REPLICAS_GATE: &str = "DeploymentReplicaSetTerminatingReplicas";

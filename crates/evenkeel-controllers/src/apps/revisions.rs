@@ -16,18 +16,20 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{collections::HashSet, sync::Arc};
 
-/// Maximum length of the name's prefix before the hash. Upstream: `ControllerRevisionName`.
-const MAX_PREFIX: usize = 223;
+/// Maximum length of the name's prefix before the hash, in bytes. Upstream: `ControllerRevisionName`.
+const MAX_PREFIX_LENGTH: usize = 223;
 
 /// Sorts by revision number, then by creation time and name. Upstream: `SortControllerRevisions`.
 pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
+    let number_and_age =
+        |revision: &ControllerRevision| (revision.revision, revision.meta.creation);
     revisions.sort_by(|a, b| {
-        let key = |r: &ControllerRevision| (r.revision, r.meta.creation);
-        key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
+        let by_number = number_and_age(a).cmp(&number_and_age(b));
+        by_number.then_with(|| a.meta.name.cmp(&b.meta.name))
     });
 }
 
-/// A revision for a template, before it is created.
+/// The revision of a template that no revision of the owner has yet.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Draft {
     /// Name: the owner's name and the hash.
@@ -38,32 +40,29 @@ pub(crate) struct Draft {
     pub(crate) collisions: i32,
     /// The patch that restores the template, as JSON.
     pub(crate) data: String,
-    /// An existing revision with this name and data, whoever owns it.
-    pub(crate) present: Option<Arc<ControllerRevision>>,
+    /// A revision with this name and data that exists already, with or without an owner.
+    pub(crate) existing: Option<Arc<ControllerRevision>>,
 }
 
 impl Draft {
-    /// Chooses the name. The hash is the one that upstream's StatefulSet controller computes, so that both
-    /// implementations find each other's revisions. If a revision of the same name has other data, the collision
-    /// count increases, which changes the hash. Upstream: `CreateControllerRevision`.
+    /// Chooses the name. Computes the hash as upstream's StatefulSet controller does, so that both implementations
+    /// find each other's revisions. If a revision of the same name has other data, increments the collision count,
+    /// which changes the hash. Upstream: `CreateControllerRevision`.
     pub(crate) fn new(
-        owner: &str,
+        owner_name: &str,
         template: &Template,
         mut collisions: i32,
-        named: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
+        get_revision: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
     ) -> Self {
         let data = template.patch_json();
-        let mut end = owner.len().min(MAX_PREFIX);
-        while !owner.is_char_boundary(end) {
-            end -= 1;
-        }
+        let prefix = &owner_name[..owner_name.floor_char_boundary(MAX_PREFIX_LENGTH)];
         loop {
             let sum = fnv32(format!("{data}{collisions}").as_bytes());
             let hash = safe_encode_string(&sum.to_string());
-            let name = format!("{}-{hash}", &owner[..end]);
-            let present = named(&name);
-            if present.as_ref().is_none_or(|present| present.data.matches_template(template)) {
-                return Self { name, hash, collisions, data, present };
+            let name = format!("{prefix}-{hash}");
+            let existing = get_revision(&name);
+            if existing.as_ref().is_none_or(|revision| revision.data.matches_template(template)) {
+                return Self { name, hash, collisions, data, existing };
             }
             collisions = collisions.saturating_add(1);
         }
@@ -73,13 +72,13 @@ impl Draft {
     pub(crate) fn create(
         self,
         owner: &Target,
-        meta: &Meta,
-        labels: &StrMap,
+        owner_meta: &Meta,
+        template_labels: &StrMap,
         hash_label: &str,
         number: i64,
     ) -> Create {
         let kind = ControllerRevision::kind();
-        let labels = labels.with(hash_label, &self.hash);
+        let labels = template_labels.with(hash_label, &self.hash);
         let owners = [wire::controller_reference(owner)];
         let body = wire::json(&RevisionBody {
             api_version: &kind.api_version(),
@@ -87,16 +86,16 @@ impl Draft {
             metadata: Fresh {
                 name: &self.name,
                 generate_name: "",
-                namespace: &meta.namespace,
+                namespace: &owner_meta.namespace,
                 labels: &labels,
-                annotations: &meta.annotations,
+                annotations: &owner_meta.annotations,
                 owner_references: &owners,
             },
             // Write the data verbatim: its hash is part of the name.
             data: RawValue::from_string(self.data).unwrap_or_default(),
             revision: number,
         });
-        Create { on_error: OnError::Abort, ..Create::new(kind, &meta.namespace, body) }
+        Create { on_error: OnError::Abort, ..Create::new(kind, &owner_meta.namespace, body) }
     }
 }
 
@@ -110,12 +109,12 @@ struct RevisionBody<'a> {
     revision: i64,
 }
 
-/// Returns a merge patch of a revision. Its failure ends the reconciliation.
-pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) -> Rewrite {
+/// Returns the write of a revision with these changes, a merge patch. If it fails, the reconciliation ends.
+pub(crate) fn rewrite(revision: &ControllerRevision, changes: &serde_json::Value) -> Rewrite {
     let version = &revision.meta.resource_version;
     Rewrite {
         on_error: OnError::Abort,
-        ..Rewrite::new(wire::target(revision), version, PatchForm::Merge, body.to_string())
+        ..Rewrite::new(wire::target(revision), version, PatchForm::Merge, changes.to_string())
     }
 }
 
@@ -125,7 +124,7 @@ pub(crate) fn history_limit(revision_history_limit: Option<i32>) -> usize {
 }
 
 /// Returns the deletions of the first `count` revisions.
-pub(crate) fn delete<'a>(
+pub(crate) fn deletions<'a>(
     unused: impl Iterator<Item = &'a Arc<ControllerRevision>>,
     count: usize,
 ) -> impl Iterator<Item = Action> {

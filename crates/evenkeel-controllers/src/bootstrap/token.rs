@@ -15,60 +15,66 @@ pub(super) const NAMESPACE: &str = "kube-system";
 pub(super) type TokenSecret = Full<Secret>;
 
 /// Returns the cache of the Secrets with the type of bootstrap tokens.
-pub(super) fn secrets(caches: &Caches) -> Cache<TokenSecret> {
+pub(super) fn token_secrets(caches: &Caches) -> Cache<TokenSecret> {
     caches.selected("", "type=bootstrap.kubernetes.io/token")
 }
 
 /// Remaining lifetime of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum Lifetime {
     /// The token has no expiration.
-    Endless,
+    Unlimited,
     /// The token expires after this duration.
-    Left(Duration),
+    Remaining(Duration),
     /// The token has expired, or its expiration is invalid.
-    Over,
+    Expired,
 }
 
 /// Returns the token's remaining lifetime. Upstream: `GetExpiration`.
-pub(super) fn life(secret: &TokenSecret, now: Timestamp) -> Life {
+pub(super) fn remaining_lifetime(secret: &TokenSecret, now: Timestamp) -> Lifetime {
     let text = value(secret, "expiration");
     if text.is_empty() {
-        return Life::Endless;
+        return Lifetime::Unlimited;
     }
-    let Ok(end) = time::parse(text) else { return Life::Over };
-    match Duration::try_from(end.duration_since(now)) {
-        Ok(left) if !left.is_zero() => Life::Left(left),
-        _ => Life::Over,
+    let Ok(expiration) = time::parse(text) else { return Lifetime::Expired };
+    match Duration::try_from(expiration.duration_since(now)) {
+        Ok(remaining) if !remaining.is_zero() => Lifetime::Remaining(remaining),
+        _ => Lifetime::Expired,
     }
 }
 
-/// A token for signing.
+/// A valid token that signs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token<'a> {
+pub(super) struct SigningToken<'a> {
     /// Token id, which is public.
     pub(super) id: &'a str,
     /// Token secret, which is never logged.
     pub(super) secret: &'a str,
 }
 
-impl fmt::Debug for Token<'_> {
+impl fmt::Debug for SigningToken<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Token").field(&self.id).finish()
+        f.debug_tuple("SigningToken").field(&self.id).finish()
     }
 }
 
 /// Returns the token if it is valid, may be used for signing, and matches the Secret's name. Upstream:
 /// `validateSecretForSigning`.
-pub(super) fn for_signing(secret: &TokenSecret, now: Timestamp) -> Option<Token<'_>> {
-    let id = value(secret, "token-id");
-    let named = secret.meta().name.strip_prefix("bootstrap-token-")?;
-    let is_id =
-        named.len() == 6 && named.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let token = Token { id, secret: value(secret, "token-secret") };
-    let signs = value(secret, "usage-bootstrap-signing") == "true";
-    let is_valid = is_id && named == id && !token.secret.is_empty() && signs;
-    (is_valid && life(secret, now) != Life::Over).then_some(token)
+pub(super) fn signing_token(secret: &TokenSecret, now: Timestamp) -> Option<SigningToken<'_>> {
+    let token =
+        SigningToken { id: value(secret, "token-id"), secret: value(secret, "token-secret") };
+    let id_in_name = secret.meta().name.strip_prefix("bootstrap-token-")?;
+    let is_valid = id_in_name == token.id
+        && is_token_id(token.id)
+        && !token.secret.is_empty()
+        && value(secret, "usage-bootstrap-signing") == "true"
+        && remaining_lifetime(secret, now) != Lifetime::Expired;
+    is_valid.then_some(token)
+}
+
+/// Whether the text consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
+fn is_token_id(text: &str) -> bool {
+    text.len() == 6 && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 fn value<'a>(secret: &'a TokenSecret, key: &str) -> &'a str {
@@ -91,35 +97,37 @@ pub(super) mod tests {
             ("token-secret", "0123456789abcdef"),
             ("usage-bootstrap-signing", "true"),
         ];
-        let mut all = Map::new();
+        let mut encoded = Map::new();
         for (key, value) in required.iter().chain(data) {
-            all.insert((*key).to_owned(), json!(BASE64_STANDARD.encode(value)));
+            encoded.insert((*key).to_owned(), json!(BASE64_STANDARD.encode(value)));
         }
-        all.retain(|_, value| value != &Value::from(""));
+        encoded.retain(|_, value| value != &Value::from(""));
         object(&json!({
             "metadata": {"name": format!("bootstrap-token-{id}"), "namespace": NAMESPACE, "uid": id},
-            "type": "bootstrap.kubernetes.io/token", "data": all,
+            "type": "bootstrap.kubernetes.io/token", "data": encoded,
         }))
     }
 
     #[test]
     fn lifetime_ends_at_the_expiration() {
-        let of = |text: &str| life(&secret("abcdef", &[("expiration", text)]), at(0));
-        assert_eq!(of(""), Life::Endless);
-        assert_eq!(of("tomorrow"), Life::Over);
-        assert_eq!(of(&seconds(at(0))), Life::Over);
-        assert_eq!(of(&seconds(at(-1))), Life::Over);
-        assert_eq!(of(&seconds(at(60))), Life::Left(Duration::from_secs(60)));
-        assert_eq!(of("2100-01-01T01:00:00+01:00"), of("2100-01-01T00:00:00Z"));
+        let lifetime = |expiration: &str| {
+            remaining_lifetime(&secret("abcdef", &[("expiration", expiration)]), at(0))
+        };
+        assert_eq!(lifetime(""), Lifetime::Unlimited);
+        assert_eq!(lifetime("tomorrow"), Lifetime::Expired);
+        assert_eq!(lifetime(&seconds(at(0))), Lifetime::Expired);
+        assert_eq!(lifetime(&seconds(at(-1))), Lifetime::Expired);
+        assert_eq!(lifetime(&seconds(at(60))), Lifetime::Remaining(Duration::from_secs(60)));
+        assert_eq!(lifetime("2100-01-01T01:00:00+01:00"), lifetime("2100-01-01T00:00:00Z"));
     }
 
     #[test]
     fn only_valid_tokens_sign() {
-        let is_valid = secret("abcdef", &[]);
-        let token = for_signing(&is_valid, at(0)).unwrap();
+        let valid_secret = secret("abcdef", &[]);
+        let token = signing_token(&valid_secret, at(0)).unwrap();
         assert_eq!((token.id, token.secret), ("abcdef", "0123456789abcdef"));
         assert!(!format!("{token:?}").contains(token.secret));
-        let bad: [(&str, &[(&str, &str)]); 7] = [
+        let invalid: [(&str, &[(&str, &str)]); 7] = [
             ("abcdef", &[("token-id", "other1")]),
             ("abcdef", &[("token-secret", "")]),
             ("abcdef", &[("usage-bootstrap-signing", "yes")]),
@@ -128,8 +136,8 @@ pub(super) mod tests {
             ("abcdefg", &[]),
             ("ABCDEF", &[]),
         ];
-        for (id, data) in bad {
-            assert_eq!(for_signing(&secret(id, data), at(0)), None, "{id} {data:?}");
+        for (id, data) in invalid {
+            assert_eq!(signing_token(&secret(id, data), at(0)), None, "{id} {data:?}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Backoff of failed pods: it prevents a hot loop between the controller and a kubelet that rejects the pods.
-//! Upstream:
-//! `failedPodsBackoff`.
+//! Upstream: `failedPodsBackoff`.
 
 use evenkeel_api::{
     Text,
@@ -11,29 +10,41 @@ use std::{collections::HashMap, time::Duration};
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
-/// Key of a backoff: a DaemonSet's uid, its observed generation, and a node. Upstream:
-/// `failedPodsBackoffKey`.
-pub(crate) type BackoffKey = (Text, i64, Text);
+/// Key of a backoff. Upstream: `failedPodsBackoffKey`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct BackoffKey {
+    /// Uid of the DaemonSet.
+    pub(crate) set: Text,
+    /// The DaemonSet's `status.observedGeneration`: a changed DaemonSet starts without backoff.
+    pub(crate) observed_generation: i64,
+    /// Name of the node on which the pod failed.
+    pub(crate) node: Text,
+}
 
-/// Start and duration of each backoff of a DaemonSet. The duration doubles with each failure; an entry
-/// expires after twice `MAX_BACKOFF`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Delay {
+    since: Timestamp,
+    duration: Duration,
+}
+
+/// Delays of a DaemonSet by node. The duration doubles with each failure; an entry expires after twice
+/// `MAX_BACKOFF`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
+pub(crate) struct Backoff(HashMap<BackoffKey, Delay>);
 
 impl Backoff {
     /// Returns the remaining backoff; `None` if it is over or never began.
     pub(crate) fn remaining(&self, key: &BackoffKey, now: Timestamp) -> Option<Duration> {
-        let (since, delay) = self.0.get(key)?;
-        delay.checked_sub(age(*since, now)).filter(|remaining| !remaining.is_zero())
+        let delay = self.0.get(key)?;
+        let remaining = delay.duration.checked_sub(age(delay.since, now))?;
+        (!remaining.is_zero()).then_some(remaining)
     }
 
     /// Records that a failed pod is deleted now.
     pub(crate) fn record(&mut self, key: BackoffKey, now: Timestamp) {
-        self.0.retain(|_, (since, _)| age(*since, now) <= 2 * MAX_BACKOFF);
-        let entry = self.0.entry(key).or_insert((now, Duration::ZERO));
-        let delay =
-            if entry.1.is_zero() { INITIAL_BACKOFF } else { (2 * entry.1).min(MAX_BACKOFF) };
-        *entry = (now, delay);
+        self.0.retain(|_, delay| age(delay.since, now) <= 2 * MAX_BACKOFF);
+        let doubled = self.0.get(&key).map(|delay| (2 * delay.duration).min(MAX_BACKOFF));
+        self.0.insert(key, Delay { since: now, duration: doubled.unwrap_or(INITIAL_BACKOFF) });
     }
 }
 
@@ -47,7 +58,7 @@ mod tests {
     use crate::fixtures::{T0, at};
 
     fn key() -> BackoffKey {
-        ("uid".into(), 1, "node".into())
+        BackoffKey { set: "uid".into(), observed_generation: 1, node: "node".into() }
     }
 
     #[test]

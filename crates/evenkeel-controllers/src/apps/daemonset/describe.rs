@@ -10,7 +10,8 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (sync, mut description) = (DaemonSetSync::begin(observed, now), Description::new());
+    let sync = DaemonSetSync::begin(observed, now);
+    let mut description = Description::new();
     let set = &*observed.set;
     let desired = sync.desired();
     description.fact(
@@ -21,7 +22,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
             words::count(words::signed(observed.nodes.len()), "node")
         ),
     );
-    description.fact("revision", observed.history.hash());
+    description.fact("revision", observed.history.current_hash());
     let limits = RolloutLimits::resolve(set, desired);
     description.fact(
         "strategy",
@@ -41,12 +42,15 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     }
     let unavailable = observed.pods.owned.iter().filter(|pod| !sync.is_available(pod));
     for pod in unavailable.take(MAX_LISTED) {
-        let why = match pods::until_available(pod, set.spec.min_ready_seconds, now) {
-            _ if pod.meta.deleting() => "is ending".to_owned(),
-            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-            None => pods::unready(pod),
+        let state = if pod.meta.deleting() {
+            "is ending".to_owned()
+        } else {
+            match pods::until_available(pod, set.spec.min_ready_seconds, now) {
+                Some(remaining) => format!("becomes available in {}", words::time(remaining)),
+                None => pods::unready(pod),
+            }
         };
-        description.waits(format!("pod {} {why}", pod.meta.name));
+        description.waits(format!("pod {} {state}", pod.meta.name));
     }
     for pod in &observed.pods.owned {
         description.child(&wire::target(&**pod));

@@ -2,7 +2,7 @@
 
 use evenkeel_api::{
     int_or_string::{IntOrString, Rounding},
-    views::DaemonSet,
+    views::{DaemonSet, RollingUpdateDaemonSet},
 };
 
 /// Value of `updateStrategy.type` with which the controller replaces old pods. With `OnDelete`, the user
@@ -19,7 +19,8 @@ pub(crate) struct RolloutLimits {
 }
 
 impl RolloutLimits {
-    /// Computes the limits; percentages are rounded up, and `maxUnavailable` is 1 if both are 0.
+    /// Computes the limits from the number of desired pods. Rounds percentages up, and sets `maxUnavailable` to 1 if
+    /// both limits are 0.
     pub(crate) fn resolve(set: &DaemonSet, desired: usize) -> Self {
         let max_unavailable = scaled(set, desired, |rolling| rolling.max_unavailable.as_ref());
         let max_surge = scaled(set, desired, |rolling| rolling.max_surge.as_ref());
@@ -30,19 +31,24 @@ impl RolloutLimits {
 
 /// Whether `maxSurge` is above zero. Upstream: `AllowsSurge`.
 pub(crate) fn allows_surge(set: &DaemonSet) -> bool {
-    scaled(set, 1, |rolling| rolling.max_surge.as_ref()) > 0
+    // Any percentage above 0 of one pod is rounded up to 1.
+    let desired = 1;
+    scaled(set, desired, |rolling| rolling.max_surge.as_ref()) > 0
 }
 
+/// Returns a limit in pods; 0 if it is missing, or if the strategy is not `RollingUpdate`.
 fn scaled(
     set: &DaemonSet,
     desired: usize,
-    limit: impl Fn(&evenkeel_api::views::RollingUpdateDaemonSet) -> Option<&IntOrString>,
+    limit: impl Fn(&RollingUpdateDaemonSet) -> Option<&IntOrString>,
 ) -> usize {
     let strategy = &set.spec.update_strategy;
-    let rolling = strategy.rolling_update.as_deref();
-    let limit = rolling.filter(|_| &*strategy.type_ == ROLLING_UPDATE).and_then(limit);
+    if &*strategy.type_ != ROLLING_UPDATE {
+        return 0;
+    }
+    let Some(limit) = strategy.rolling_update.as_deref().and_then(limit) else { return 0 };
     let desired = i32::try_from(desired).unwrap_or(i32::MAX);
     // The API server rejects an invalid percentage; here it counts as 0.
-    let count = limit.and_then(|limit| limit.scaled(desired, Rounding::Up).ok());
-    usize::try_from(count.unwrap_or(0)).unwrap_or(0)
+    let count = limit.scaled(desired, Rounding::Up).unwrap_or(0);
+    usize::try_from(count).unwrap_or(0)
 }

@@ -22,6 +22,7 @@ use crate::{
 };
 use backoff::Backoff;
 use evenkeel_api::{
+    StrMap,
     time::Timestamp,
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
@@ -55,15 +56,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let revisions = caches.of::<ControllerRevision>();
     let pods = caches.of::<Pod>();
     let nodes = caches.of::<Node>();
-    let planner = Sets {
+    let planner = DaemonSets {
         sets: sets.clone(),
         pods: ByController::of(&pods),
         owned_revisions: ByController::of(&revisions),
         revisions: revisions.clone(),
         nodes: nodes.clone(),
     };
-    let (of_pods, of_revisions) = (sets.clone(), sets.clone());
-    let of_nodes = nodes::Watch::new(&sets, &nodes, &pods);
+    let (pod_owners, revision_owners) = (sets.clone(), sets.clone());
+    let affected_sets = nodes::AffectedSets::new(&sets, &nodes, &pods);
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
@@ -72,18 +73,18 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .stale_skips_metric("daemonset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(
-                &of_revisions,
+                &revision_owners,
                 event,
-                |set, revision| could_take(set, &revision.meta.labels),
+                |set, revision| selects(set, &revision.meta.labels),
                 |_, _| true,
                 |key| enqueue.add(key),
             );
         })
         .watches(&pods, move |event, enqueue| {
             on_child(
-                &of_pods,
+                &pod_owners,
                 event,
-                |set, pod| could_take(set, &pod.meta.labels),
+                |set, pod| selects(set, &pod.meta.labels),
                 |old, new| {
                     old.spec.node_name != new.spec.node_name
                         || old.status.phase != new.status.phase
@@ -94,31 +95,34 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .reads(&nodes);
     let controller = builder.planned(planner);
-    // A separate queue of nodes: finding the affected DaemonSets means comparing all of them. Upstream:
-    // `nodeUpdateQueue`.
-    let on_nodes = Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
-        if nodes::matters(event) {
-            enqueue.add(Key::of(&event.object().meta));
-        }
-    })
-    .queue("daemonset-node-updates")
-    .client((context.clients)(DESCRIPTOR.client))
-    .component(DESCRIPTOR.client)
-    .reads(&sets)
-    .reads(&pods)
-    .workers(context.options.daemonset.concurrent_syncs)
-    .enqueues(controller.queue(), move |node, enqueue| of_nodes.sets_of(&node.name, enqueue));
+    // Nodes have a queue of their own: an event handler would take too long to compare a node with all DaemonSets.
+    // Upstream: `nodeUpdateQueue`.
+    let node_updates =
+        Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
+            if nodes::may_affect_sets(event) {
+                enqueue.add(Key::of(&event.object().meta));
+            }
+        })
+        .queue("daemonset-node-updates")
+        .client((context.clients)(DESCRIPTOR.client))
+        .component(DESCRIPTOR.client)
+        .reads(&sets)
+        .reads(&pods)
+        .workers(context.options.daemonset.concurrent_syncs)
+        .enqueues(controller.queue(), move |node, enqueue| {
+            affected_sets.enqueue(&node.name, enqueue)
+        });
     context.run(controller);
-    context.run(on_nodes);
+    context.run(node_updates);
     Ok(())
 }
 
-fn could_take(set: &DaemonSet, labels: &evenkeel_api::StrMap) -> bool {
+fn selects(set: &DaemonSet, labels: &StrMap) -> bool {
     let selector = &set.spec.selector;
     !selector.is_empty() && selector.matches(labels)
 }
 
-struct Sets {
+struct DaemonSets {
     sets: Cache<DaemonSet>,
     pods: ByController<Pod>,
     owned_revisions: ByController<ControllerRevision>,
@@ -126,7 +130,7 @@ struct Sets {
     nodes: Cache<Node>,
 }
 
-impl Planner for Sets {
+impl Planner for DaemonSets {
     type Observed = Observed;
     type Memory = Backoff;
 
@@ -134,14 +138,14 @@ impl Planner for Sets {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, &key.namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, &key.namespace);
-        let named = |name: &str| self.revisions.get(&key.namespace, name);
-        Some(Observed::new(set, pods, revisions, self.nodes.list(), named))
+        let get_revision = |name: &str| self.revisions.get(&key.namespace, name);
+        Some(Observed::new(set, pods, revisions, self.nodes.list(), get_revision))
     }
 
     fn plan(&self, observed: &Observed, backoff: &Backoff, now: Timestamp) -> (Plan, Backoff) {
-        let (plan, failed) = plan::plan(observed, backoff, now);
+        let (plan, deleted_failed_pods) = plan::plan(observed, backoff, now);
         let mut backoff = backoff.clone();
-        for key in failed {
+        for key in deleted_failed_pods {
             backoff.record(key, now);
         }
         (plan, backoff)

@@ -1,4 +1,4 @@
-//! Maps events of nodes to the DaemonSets to enqueue. Upstream: `syncNodeUpdate`.
+//! DaemonSets to enqueue after an event of a node. Upstream: `syncNodeUpdate`.
 
 use super::pod_template::PodTemplate;
 use evenkeel_api::views::{DaemonSet, Node, Pod};
@@ -8,50 +8,52 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Caches and index that find the DaemonSets of a node.
-pub(super) struct Watch {
+/// Finds the DaemonSets that a changed node affects.
+pub(super) struct AffectedSets {
     sets: Cache<DaemonSet>,
     nodes: Cache<Node>,
-    /// Pods by DaemonSet uid and node, scheduled or intended.
+    /// Pods by DaemonSet uid and node. A pending pod belongs to the node in its affinity.
     pods: Index<Pod>,
 }
 
-impl Watch {
+impl AffectedSets {
     /// Declares the index.
     pub(super) fn new(sets: &Cache<DaemonSet>, nodes: &Cache<Node>, pods: &Cache<Pod>) -> Self {
-        let pods = pods.index("daemon", |pod, key| {
+        let pods = pods.index("daemon", |pod, add_key| {
             let controller = pod.meta.controller().filter(|owner| &*owner.kind == "DaemonSet");
             if let (Some(controller), Some(node)) = (controller, target_node(pod)) {
-                key(&index_key(&controller.uid, node));
+                add_key(&index_key(&controller.uid, node));
             }
         });
         Self { sets: sets.clone(), nodes: nodes.clone(), pods }
     }
 
     /// Enqueues the DaemonSets that create or delete a pod on the node, or whose counts change. If the node
-    /// is deleted, these are the DaemonSets with pods on it.
-    pub(super) fn sets_of(&self, node: &str, mut enqueue: impl FnMut(Key)) {
-        let found = self.nodes.get("", node);
+    /// is deleted, enqueues the DaemonSets with pods on it.
+    pub(super) fn enqueue(&self, node_name: &str, mut enqueue: impl FnMut(Key)) {
+        let node = self.nodes.get("", node_name);
         for set in self.sets.list() {
-            let scheduled = self.pods.count(&index_key(&set.meta.uid, node)) > 0;
-            let fit = found.as_ref().map(|node| PodTemplate::new(&set).fit(node));
-            // A pod on a node that does not fit counts as misscheduled, even if it continues to run.
-            let affected = match fit {
-                Some(fit) if !scheduled => fit.should_run,
-                Some(fit) => !fit.should_run || set.status.number_misscheduled > 0,
-                None => scheduled,
+            let has_pod = self.pods.count(&index_key(&set.meta.uid, node_name)) > 0;
+            let is_affected = match &node {
+                None => has_pod,
+                Some(node) => {
+                    let should_run = PodTemplate::new(&set).fit(node).should_run;
+                    // A pod on a node that does not fit counts as misscheduled, even if it continues to run.
+                    let may_change_counts = !should_run || set.status.number_misscheduled > 0;
+                    if has_pod { may_change_counts } else { should_run }
+                }
             };
-            if affected {
+            if is_affected {
                 enqueue(Key::of(&set.meta));
             }
         }
     }
 }
 
-/// Whether an event of a node may affect DaemonSets: labels or taints changed. At the start, all DaemonSets are
-/// enqueued anyway. Upstream: `shouldIgnoreNodeUpdate`.
-pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
+/// Whether an event of a node may affect DaemonSets: labels or taints changed. Upstream: `shouldIgnoreNodeUpdate`.
+pub(super) fn may_affect_sets(event: &CacheEvent<Node>) -> bool {
     match event {
+        // At the start, all DaemonSets are enqueued anyway.
         CacheEvent::Added { initial, .. } => !initial,
         CacheEvent::Updated { old, new } => {
             old.meta.labels != new.meta.labels || old.spec.taints != new.spec.taints

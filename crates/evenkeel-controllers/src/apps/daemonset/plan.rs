@@ -8,19 +8,19 @@
 //! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `pod_template::fit` |
 //! | `tolerations` that each pod gets, its node affinity | `pod_template::new`, `pod_template::pod_json` |
 //! | one pod on a node, the oldest | `sync_node`, `retain_oldest` |
-//! | failed and succeeded pods, `FailedDaemonPod` | `running_pods`, `backoff::Backoff` |
+//! | failed and succeeded pods, `FailedDaemonPod` | `delete_terminal_pods`, `backoff::Backoff` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete` | `rolling::roll_out` |
-//! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `limits::RolloutLimits`, `rolling::replace`, `rolling::surge` |
+//! | `rollingUpdate.maxUnavailable`, `rollingUpdate.maxSurge` | `limits::RolloutLimits`, `rolling::delete_old_pods`, `rolling::surge` |
 //! | `minReadySeconds` | `is_available` |
-//! | `revisionHistoryLimit` | `status::beyond_history_limit` |
+//! | `revisionHistoryLimit` | `status::deletions_beyond_history_limit` |
 //! | label `controller-revision-hash`, ControllerRevisions | `construct_history` |
-//! | `status.numberMisscheduled`, `status.desiredNumberScheduled` and others | `status::counted` |
+//! | `status.numberMisscheduled`, `status.desiredNumberScheduled` and others | `status::new_status` |
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
     backoff::{Backoff, BackoffKey},
     limits,
-    observed::{Observed, hash},
+    observed::{Observed, revision_hash},
     pod_template::is_updated,
     rolling,
 };
@@ -32,7 +32,7 @@ use crate::{
 use evenkeel_api::{
     View,
     time::Timestamp,
-    views::{Node, Pod},
+    views::{ControllerRevision, Node, Pod},
 };
 use evenkeel_runtime::plan::{
     Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, PlanError, Target,
@@ -50,8 +50,8 @@ pub(crate) fn plan(
     now: Timestamp,
 ) -> (Plan, Vec<BackoffKey>) {
     let sync = DaemonSetSync::decide(observed, backoff, now);
-    let DaemonSetSync { actions, requeue, error, failed, .. } = sync;
-    (Plan { actions, requeue, error }, failed)
+    let DaemonSetSync { actions, requeue, error, deleted_failed_pods, .. } = sync;
+    (Plan { actions, requeue, error }, deleted_failed_pods)
 }
 
 /// State of one reconciliation.
@@ -64,7 +64,7 @@ pub(crate) struct DaemonSetSync<'a> {
     pub(crate) target: Target,
     /// Pods by node.
     pub(crate) by_node: BTreeMap<&'a str, Vec<&'a Arc<Pod>>>,
-    /// Nodes that get a pod. Upstream: `nodesNeedingDaemonPods`.
+    /// Names of the nodes that get a pod. Upstream: `nodesNeedingDaemonPods`.
     pub(crate) nodes_needing_pods: Vec<&'a str>,
     /// Pods to delete. Upstream: `podsToDelete`.
     pub(crate) pods_to_delete: Vec<&'a Arc<Pod>>,
@@ -72,10 +72,11 @@ pub(crate) struct DaemonSetSync<'a> {
     pub(crate) error: Option<PlanError>,
     actions: Vec<Action>,
     requeue: Option<Duration>,
-    failed: Vec<BackoffKey>,
+    deleted_failed_pods: Vec<BackoffKey>,
 }
 
 impl<'a> DaemonSetSync<'a> {
+    /// Decides all actions of a reconciliation.
     fn decide(observed: &'a Observed, backoff: &Backoff, now: Timestamp) -> Self {
         let mut sync = Self::begin(observed, now);
         let selector = &observed.set.spec.selector;
@@ -106,20 +107,19 @@ impl<'a> DaemonSetSync<'a> {
         sync
     }
 
-    /// Returns the state before any decision, with the pods grouped by node. Upstream:
-    /// `getNodesToDaemonPods`.
+    /// Returns the state before any decision, with the pods grouped by node. Upstream: `getNodesToDaemonPods`.
     pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         Self {
             observed,
             now,
             target: wire::target(&*observed.set),
-            by_node: observed.by_node(),
+            by_node: observed.pods_by_node(),
             nodes_needing_pods: Vec::new(),
             pods_to_delete: Vec::new(),
             error: None,
             actions: Vec::new(),
             requeue: None,
-            failed: Vec::new(),
+            deleted_failed_pods: Vec::new(),
         }
     }
 
@@ -129,21 +129,22 @@ impl<'a> DaemonSetSync<'a> {
         let (observed, history) = (self.observed, &self.observed.history);
         let set = &*observed.set;
         for revision in history.old.iter().chain(&history.duplicates) {
-            self.label(revision, None);
+            self.rewrite_revision(revision, revision.revision);
         }
-        if let Some(draft) = history.draft.clone().filter(|draft| draft.present.is_none()) {
+        if let Some(draft) = history.draft.clone().filter(|draft| draft.existing.is_none()) {
             let labels = &set.spec.template.labels;
             let create =
-                draft.create(&self.target, &set.meta, labels, REVISION_LABEL, history.number);
+                draft.create(&self.target, &set.meta, labels, REVISION_LABEL, history.next_number);
             self.actions.push(create.into());
         }
         let Some(current) = &history.current else { return };
-        self.label(current, Some(history.number).filter(|number| current.revision < *number));
+        self.rewrite_revision(current, current.revision.max(history.next_number));
         if history.duplicates.is_empty() {
             return;
         }
-        for pod in observed.pods.owned.iter().filter(|pod| revision_of(pod) != hash(current)) {
-            let body = json!({ "metadata": { "labels": { REVISION_LABEL: hash(current) } } });
+        let hash = revision_hash(current);
+        for pod in observed.pods.owned.iter().filter(|pod| revision_of(pod) != hash) {
+            let body = json!({ "metadata": { "labels": { REVISION_LABEL: hash } } });
             let patch = Patch::new(wire::target(&**pod), PatchForm::Merge, body.to_string());
             self.actions.push(Patch { on_error: OnError::Abort, ..patch }.into());
         }
@@ -153,17 +154,17 @@ impl<'a> DaemonSetSync<'a> {
         }));
     }
 
-    /// Adds the hash label to a revision that lacks it, and sets its number if one is passed.
-    fn label(&mut self, revision: &evenkeel_api::views::ControllerRevision, number: Option<i64>) {
-        let mut change = json!({});
+    /// Adds the hash label to a revision that lacks it, and sets its number.
+    fn rewrite_revision(&mut self, revision: &ControllerRevision, number: i64) {
+        let mut changes = json!({});
         if !revision.meta.labels.contains(REVISION_LABEL) {
-            change["metadata"]["labels"][REVISION_LABEL] = hash(revision).into();
+            changes["metadata"]["labels"][REVISION_LABEL] = revision_hash(revision).into();
         }
-        if let Some(number) = number {
-            change["revision"] = number.into();
+        if revision.revision != number {
+            changes["revision"] = number.into();
         }
-        if change != json!({}) {
-            self.actions.push(revisions::change(revision, &change).into());
+        if changes != json!({}) {
+            self.actions.push(revisions::rewrite(revision, &changes).into());
         }
     }
 
@@ -171,23 +172,23 @@ impl<'a> DaemonSetSync<'a> {
     fn sync_node(&mut self, node: &'a Arc<Node>, backoff: &Backoff) {
         let fit = self.observed.pod_template.fit(node);
         let name = &*node.meta.name;
-        let pods = self.by_node.get(name).cloned();
-        match pods {
-            None if fit.should_run => self.nodes_needing_pods.push(name),
-            None => {}
-            Some(pods) if fit.should_continue_running => {
-                let running = self.running_pods(name, pods, backoff);
-                self.retain_oldest(name, &running, fit.should_run);
+        let Some(pods) = self.by_node.get(name).cloned() else {
+            if fit.should_run {
+                self.nodes_needing_pods.push(name);
             }
-            Some(pods) => {
-                self.pods_to_delete.extend(pods.into_iter().filter(|pod| !pod.meta.deleting()));
-            }
+            return;
+        };
+        if fit.should_continue_running {
+            let running = self.delete_terminal_pods(name, pods, backoff);
+            self.retain_oldest(name, &running, fit.should_run);
+        } else {
+            self.pods_to_delete.extend(pods.into_iter().filter(|pod| !pod.meta.deleting()));
         }
     }
 
-    /// Returns the node's pods that are neither terminal nor terminating. Deletes terminal ones, failed ones with
-    /// backoff. Upstream: `podsShouldBeOnNode`.
-    fn running_pods(
+    /// Deletes the node's terminal pods, failed ones with backoff. Returns the pods that are neither terminal nor
+    /// terminating. Upstream: `podsShouldBeOnNode`.
+    fn delete_terminal_pods(
         &mut self,
         node: &str,
         pods: Vec<&'a Arc<Pod>>,
@@ -199,13 +200,17 @@ impl<'a> DaemonSetSync<'a> {
             let pod_on_node = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
             let event = match &*pod.status.phase {
                 "Failed" => {
-                    let key = (set.meta.uid.clone(), set.status.observed_generation, node.into());
+                    let key = BackoffKey {
+                        set: set.meta.uid.clone(),
+                        observed_generation: set.status.observed_generation,
+                        node: node.into(),
+                    };
                     if let Some(remaining) = backoff.remaining(&key, self.now) {
                         self.requeue =
                             Some(self.requeue.map_or(remaining, |other| other.min(remaining)));
                         continue;
                     }
-                    self.failed.push(key);
+                    self.deleted_failed_pods.push(key);
                     let text =
                         format!("Found failed daemon pod {}, will try to kill it", pod_on_node());
                     EventRecord::warning(self.target.clone(), "FailedDaemonPod", text)
@@ -228,9 +233,8 @@ impl<'a> DaemonSetSync<'a> {
         running_pods
     }
 
-    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod. It then deletes the old
-    /// pod
-    /// if that is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
+    /// Deletes all pods but the oldest. With `maxSurge`, keeps the oldest pod of the current revision and the oldest
+    /// of the others. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !limits::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));
@@ -239,21 +243,27 @@ impl<'a> DaemonSetSync<'a> {
         match running {
             [] if should_run => self.nodes_needing_pods.push(node),
             [] | [_] => {}
-            _ => {
-                let hash = self.observed.history.hash();
-                let is_new = |pod: &&&Arc<Pod>| revision_of(pod) == hash;
-                let new = running.iter().find(|pod| is_new(pod));
-                let old = running.iter().find(|pod| !is_new(pod));
-                let kept = |pod: &Arc<Pod>| {
-                    [new, old].into_iter().flatten().any(|kept| Arc::ptr_eq(kept, pod))
-                };
-                self.pods_to_delete.extend(running.iter().copied().filter(|pod| !kept(pod)));
-                if let (Some(new), Some(old)) = (new, old)
-                    && (!pods::is_ready(old) || self.is_available(new))
-                {
-                    self.pods_to_delete.push(old);
-                }
+            _ => self.retain_oldest_new_and_old(running),
+        }
+    }
+
+    /// Keeps the oldest pod of the current revision and the oldest of the others. Of these two, deletes the old pod
+    /// if it is not ready or if the new one is available.
+    fn retain_oldest_new_and_old(&mut self, running: &[&'a Arc<Pod>]) {
+        let hash = self.observed.history.current_hash();
+        let (mut oldest_new, mut oldest_old) = (None, None);
+        for pod in running {
+            let oldest = if revision_of(pod) == hash { &mut oldest_new } else { &mut oldest_old };
+            if oldest.is_some() {
+                self.pods_to_delete.push(pod);
+            } else {
+                *oldest = Some(*pod);
             }
+        }
+        if let (Some(new), Some(old)) = (oldest_new, oldest_old)
+            && (!pods::is_ready(old) || self.is_available(new))
+        {
+            self.pods_to_delete.push(old);
         }
     }
 
@@ -272,7 +282,8 @@ impl<'a> DaemonSetSync<'a> {
         let set = &*observed.set;
         let owner = wire::controller_reference(target);
         for (index, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {
-            let body = observed.pod_template.pod_json(set, node, observed.history.hash(), &owner);
+            let hash = observed.history.current_hash();
+            let body = observed.pod_template.pod_json(set, node, hash, &owner);
             self.actions.push(
                 Create {
                     // Create the revision before the first pod.
@@ -316,7 +327,7 @@ impl<'a> DaemonSetSync<'a> {
 
     /// Whether the pod has the current template.
     pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
-        is_updated(&self.observed.set, pod, self.observed.history.hash())
+        is_updated(&self.observed.set, pod, self.observed.history.current_hash())
     }
 
     /// Returns the number of nodes that should run a pod.

@@ -8,11 +8,11 @@ use evenkeel_api::{
 };
 use evenkeel_component_helpers::{
     apps::daemonset,
-    scheduling::corev1::{nodeaffinity::required, tolerated},
+    scheduling::corev1::{nodeaffinity, tolerated},
 };
 
 /// Annotation with the deprecated template generation. Upstream: `DeprecatedTemplateGeneration`.
-const GENERATION: &str = "deprecated.daemonset.template.generation";
+const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 /// Label of pods with the deprecated template generation. Upstream: `DaemonSetTemplateGenerationKey`.
 const GENERATION_LABEL: &str = "pod-template-generation";
 
@@ -33,13 +33,13 @@ pub(crate) struct Fit {
 }
 
 impl PodTemplate {
-    /// Returns the template of a DaemonSet.
+    /// Adds the tolerations of DaemonSet pods to the set's template.
     pub(crate) fn new(set: &DaemonSet) -> Self {
         let template = set.spec.template.with_spec(daemonset::add_tolerations);
         let pod = format!(r#"{{"spec":{}}}"#, template.spec);
         // The API server rejects an invalid template; here it fits every node.
         let spec = Pod::decode(pod.as_bytes(), Encoding::Json).unwrap_or_default().spec;
-        let template = match generation(set) {
+        let template = match template_generation(set) {
             Some(generation) => template.with_label(GENERATION_LABEL, &generation.to_string()),
             None => template,
         };
@@ -49,18 +49,19 @@ impl PodTemplate {
     /// Compares the node with the template's node name, affinity and tolerations. Upstream: `NodeShouldRunDaemonPod`,
     /// `predicates`.
     pub(crate) fn fit(&self, node: &Node) -> Fit {
-        let named = self.spec.node_name.is_empty() || self.spec.node_name == node.meta.name;
-        if !named || !required(&self.spec, node) {
+        let fits_node_name =
+            self.spec.node_name.is_empty() || self.spec.node_name == node.meta.name;
+        if !fits_node_name || !nodeaffinity::required(&self.spec, node) {
             return Fit { should_run: false, should_continue_running: false };
         }
-        let forbids = |effects: &[&str]| {
-            let mut hard =
+        let has_untolerated_taint = |effects: &[&str]| {
+            let mut taints =
                 node.spec.taints.iter().filter(|taint| effects.contains(&&*taint.effect));
-            hard.any(|taint| !tolerated(&self.spec.tolerations, taint))
+            taints.any(|taint| !tolerated(&self.spec.tolerations, taint))
         };
         Fit {
-            should_run: !forbids(&["NoSchedule", "NoExecute"]),
-            should_continue_running: !forbids(&["NoExecute"]),
+            should_run: !has_untolerated_taint(&["NoSchedule", "NoExecute"]),
+            should_continue_running: !has_untolerated_taint(&["NoExecute"]),
         }
     }
 
@@ -70,26 +71,28 @@ impl PodTemplate {
         &self,
         set: &DaemonSet,
         node: &str,
-        revision: &str,
+        revision_hash: &str,
         owner: &OwnerReference,
     ) -> String {
         let prefix = format!("{}-", set.meta.name);
         self.template
             .with_spec(|spec| daemonset::only_on(spec, node))
-            .with_label(REVISION_LABEL, revision)
+            .with_label(REVISION_LABEL, revision_hash)
             .pod_json(&prefix, &set.meta.namespace, owner)
     }
 }
 
 /// Returns the deprecated template generation, if the set has one. Upstream: `GetTemplateGeneration`.
-fn generation(set: &DaemonSet) -> Option<i64> {
-    set.meta.annotations.get(GENERATION)?.parse().ok()
+fn template_generation(set: &DaemonSet) -> Option<i64> {
+    set.meta.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
 }
 
 /// Whether the pod has the current template, by revision hash or template generation. Upstream: `IsPodUpdated`.
-pub(crate) fn is_updated(set: &DaemonSet, pod: &Pod, revision: &str) -> bool {
-    let label = |key: &str| pod.meta.labels.get(key);
-    let by_generation =
-        || generation(set).is_some_and(|n| label(GENERATION_LABEL) == Some(&n.to_string()));
-    (!revision.is_empty() && label(REVISION_LABEL) == Some(revision)) || by_generation()
+pub(crate) fn is_updated(set: &DaemonSet, pod: &Pod, current_hash: &str) -> bool {
+    let labels = &pod.meta.labels;
+    if !current_hash.is_empty() && labels.get(REVISION_LABEL) == Some(current_hash) {
+        return true;
+    }
+    template_generation(set)
+        .is_some_and(|generation| labels.get(GENERATION_LABEL) == Some(&generation.to_string()))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     limits::{ROLLING_UPDATE, RolloutLimits},
+    observed::Observed,
     plan::DaemonSetSync,
 };
 use evenkeel_api::views::Pod;
@@ -24,14 +25,13 @@ pub(crate) fn roll_out(sync: &mut DaemonSetSync<'_>) {
         }
     }
     if limits.max_surge == 0 {
-        replace(sync, limits);
+        delete_old_pods(sync, limits);
     } else {
         sync.error = surge(sync, limits, desired).err();
     }
 }
 
-/// The new and the old pod of a node. With two new or two old pods, `of` fails; a later reconciliation
-/// deletes one of them. Upstream: `findUpdatedPodsOnNode`.
+/// The new and the old pod of a node.
 #[derive(Debug, Clone, Copy)]
 struct Pair<'a> {
     new: Option<&'a Arc<Pod>>,
@@ -39,45 +39,48 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn of(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Result<Self, ()> {
+    /// Finds the two among a node's pods. Returns `None` if the node has two new or two old pods: a later
+    /// reconciliation deletes one of them. Upstream: `findUpdatedPodsOnNode`.
+    fn find(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Option<Self> {
         let mut pair = Self { new: None, old: None };
         for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
             let entry = if sync.is_updated(pod) { &mut pair.new } else { &mut pair.old };
             if entry.replace(pod).is_some() {
-                return Err(());
+                return None;
             }
         }
-        Ok(pair)
+        Some(pair)
     }
 }
 
 /// Without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later reconciliation
 /// creates the new pods.
-fn replace(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
-    let (mut unavailable, mut unavailable_old, mut available_old) = (0, Vec::new(), Vec::new());
+fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
+    let mut unavailable_nodes = 0;
+    let (mut unavailable_old, mut available_old) = (Vec::new(), Vec::new());
     for pods in sync.by_node.values() {
-        match Pair::of(sync, pods) {
-            Ok(Pair { new: Some(new), old: None }) => {
-                unavailable += usize::from(!sync.is_available(new));
+        match Pair::find(sync, pods) {
+            Some(Pair { new: Some(new), old: None }) => {
+                unavailable_nodes += usize::from(!sync.is_available(new));
             }
-            Ok(Pair { new: None, old: Some(old) }) if sync.is_available(old) => {
+            Some(Pair { new: None, old: Some(old) }) if sync.is_available(old) => {
                 available_old.push(old);
             }
-            Ok(Pair { new: None, old: Some(old) }) => {
+            Some(Pair { new: None, old: Some(old) }) => {
                 unavailable_old.push(old);
-                unavailable += 1;
+                unavailable_nodes += 1;
             }
-            Ok(_) | Err(()) => unavailable += 1,
+            Some(_) | None => unavailable_nodes += 1,
         }
     }
-    let allowed = limits.max_unavailable.saturating_sub(unavailable);
+    let may_become_unavailable = limits.max_unavailable.saturating_sub(unavailable_nodes);
     sync.pods_to_delete.extend(unavailable_old);
-    sync.pods_to_delete.extend(available_old.into_iter().take(allowed));
+    sync.pods_to_delete.extend(available_old.into_iter().take(may_become_unavailable));
 }
 
 /// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
-/// available. Replacing an unavailable old pod does not count. On nodes that no longer fit, deletes
-/// available old pods only while more pods are available than desired.
+/// available. A new pod next to an unavailable old one does not count against `maxSurge`. On nodes that no longer
+/// fit, deletes available old pods only while more pods are available than desired.
 ///
 /// # Errors
 /// Fails if the cache lacks the node of an old pod. The rolling update then creates and deletes no pod.
@@ -87,37 +90,48 @@ fn surge(
     desired: usize,
 ) -> Result<(), PlanError> {
     let (mut surging_nodes, mut available_nodes) = (0, 0);
-    // Nodes to surge on: those with an unavailable old pod do not count.
-    let (mut free, mut candidates) = (Vec::new(), Vec::new());
-    let (mut done, mut misplaced) = (Vec::new(), Vec::new());
+    // Nodes that get a new pod: without a limit, and within `maxSurge`.
+    let (mut allowed_nodes, mut candidate_nodes) = (Vec::new(), Vec::new());
+    // Old pods to delete: without a limit, and while more pods are available than desired.
+    let (mut replaced_pods, mut misplaced_pods) = (Vec::new(), Vec::new());
     for (name, pods) in &sync.by_node {
-        let Ok(pair) = Pair::of(sync, pods) else {
+        let Some(pair) = Pair::find(sync, pods) else {
             surging_nodes += 1;
             continue;
         };
-        let available = |pod: &Arc<Pod>| sync.is_available(pod);
-        available_nodes += usize::from(pair.old.or(pair.new).is_some_and(available));
+        let is_available = |pod: &Arc<Pod>| sync.is_available(pod);
+        available_nodes += usize::from(pair.old.or(pair.new).is_some_and(is_available));
         let Some(old) = pair.old else { continue };
-        let should_run = || match sync.observed.nodes.get(*name) {
-            Some(node) => Ok(sync.observed.pod_template.fit(node).should_run),
-            None => Err(PlanError::new(format!(
-                "couldn't get node for nodeName {name:?}: node {name:?} not found"
-            ))),
-        };
-        match pair.new {
-            None if !available(old) && should_run()? => free.push(*name),
-            None if !available(old) => done.push(old),
-            None if should_run()? => candidates.push(*name),
-            None => misplaced.push(old),
-            Some(new) if available(new) => done.push(old),
-            Some(_) => surging_nodes += 1,
+        if let Some(new) = pair.new {
+            if is_available(new) {
+                replaced_pods.push(old);
+            } else {
+                surging_nodes += 1;
+            }
+            continue;
+        }
+        match (is_available(old), should_run(sync.observed, name)?) {
+            (false, true) => allowed_nodes.push(*name),
+            (false, false) => replaced_pods.push(old),
+            (true, true) => candidate_nodes.push(*name),
+            (true, false) => misplaced_pods.push(old),
         }
     }
-    let spare = available_nodes.saturating_sub(desired);
-    sync.pods_to_delete.extend(done);
-    sync.pods_to_delete.extend(misplaced.into_iter().take(spare));
-    sync.nodes_needing_pods.extend(free);
-    sync.nodes_needing_pods
-        .extend(candidates.into_iter().take(limits.max_surge.saturating_sub(surging_nodes)));
+    let surplus_nodes = available_nodes.saturating_sub(desired);
+    sync.pods_to_delete.extend(replaced_pods);
+    sync.pods_to_delete.extend(misplaced_pods.into_iter().take(surplus_nodes));
+    let may_surge = limits.max_surge.saturating_sub(surging_nodes);
+    sync.nodes_needing_pods.extend(allowed_nodes);
+    sync.nodes_needing_pods.extend(candidate_nodes.into_iter().take(may_surge));
     Ok(())
+}
+
+/// Whether the node should run a pod. Fails if the cache lacks the node.
+fn should_run(observed: &Observed, node_name: &str) -> Result<bool, PlanError> {
+    let Some(node) = observed.nodes.get(node_name) else {
+        return Err(PlanError::new(format!(
+            "couldn't get node for nodeName {node_name:?}: node {node_name:?} not found"
+        )));
+    };
+    Ok(observed.pod_template.fit(node).should_run)
 }

@@ -1,6 +1,9 @@
 //! Status of a DaemonSet. Upstream: `updateDaemonSetStatus`.
 
-use super::{observed::Observed, plan::DaemonSetSync};
+use super::{
+    observed::{Observed, revision_hash},
+    plan::DaemonSetSync,
+};
 use crate::{apps::revisions, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
@@ -14,13 +17,13 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     if selector.is_everything() || selector.error().is_some() || set.meta.deleting() {
         return plan;
     }
-    let status = counted(&DaemonSetSync::begin(observed, now));
+    let status = new_status(&DaemonSetSync::begin(observed, now));
     if is_changed(observed, &status) {
         let body = wire::status_body(set, &set.meta.annotations, &status);
         plan.push(Update::status(wire::target(set), body));
     }
     if outcomes.first_error().is_none_or(|error| error.namespace_terminating) {
-        plan.actions.extend(beyond_history_limit(observed));
+        plan.actions.extend(deletions_beyond_history_limit(observed));
     }
     if set.spec.min_ready_seconds > 0 && status.number_ready != status.number_available {
         let wait = pods::until_next_available(
@@ -33,7 +36,8 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-fn counted(sync: &DaemonSetSync<'_>) -> Status {
+/// Counts the nodes, and copies the present conditions.
+fn new_status(sync: &DaemonSetSync<'_>) -> Status {
     let set = &*sync.observed.set;
     let mut status = Status {
         observed_generation: set.meta.generation,
@@ -75,15 +79,13 @@ fn is_changed(observed: &Observed, status: &Status) -> bool {
 }
 
 /// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `cleanupHistory`.
-fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
+fn deletions_beyond_history_limit(observed: &Observed) -> Vec<Action> {
     let in_use = revisions::in_use(&observed.pods.owned);
     let old = &observed.history.old;
     let limit = revisions::history_limit(observed.set.spec.revision_history_limit);
     let surplus = old.len().saturating_sub(limit);
-    let unused = old.iter().filter(|revision| !in_use.contains(super::observed::hash(revision)));
-    revisions::delete(unused.collect::<Vec<_>>().into_iter(), surplus)
-        .collect::<Vec<_>>()
-        .into_iter()
+    let unused = old.iter().filter(|revision| !in_use.contains(revision_hash(revision)));
+    revisions::deletions(unused, surplus).collect()
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

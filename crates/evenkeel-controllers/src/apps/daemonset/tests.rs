@@ -2,7 +2,7 @@
 
 use super::{
     backoff::Backoff,
-    observed::Observed,
+    observed::{Observed, revision_hash},
     plan::plan,
     pod_template::{PodTemplate, is_updated},
     status::status,
@@ -24,12 +24,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Returns the DaemonSet `log` with the image `one` and this `rollingUpdate`.
-fn set(rolling: &Value) -> DaemonSet {
+fn set(rolling_update: &Value) -> DaemonSet {
     object(&json!({
         "metadata": { "name": "log", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1,
             "annotations": { "deprecated.daemonset.template.generation": "1" } },
         "spec": { "selector": { "matchLabels": { "app": "log" } }, "revisionHistoryLimit": 10,
-            "template": template("one", &json!({})), "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling } },
+            "template": template("one", &json!({})), "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling_update } },
     }))
 }
 
@@ -48,15 +48,16 @@ fn surging(surge: &Value) -> Value {
     json!({ "maxUnavailable": 0, "maxSurge": surge })
 }
 
-/// Returns a node with its hostname label. The fields of `more` replace the node's.
-fn node(name: &str, more: &Value) -> Node {
+/// Returns a node with its hostname label. `fields` replace the node's.
+fn node(name: &str, fields: &Value) -> Node {
     let mut node = json!({ "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } } });
-    for (key, value) in more.as_object().into_iter().flatten() {
+    for (key, value) in fields.as_object().into_iter().flatten() {
         node[key] = value.clone();
     }
     object(&node)
 }
 
+/// Returns the fields of a node with a taint.
 fn tainted(effect: &str) -> Value {
     json!({ "spec": { "taints": [{ "key": "k", "effect": effect }] } })
 }
@@ -88,7 +89,7 @@ impl World {
     }
 
     /// Returns a cluster whose rollout is complete, with an empty log.
-    fn settled(set: DaemonSet, nodes: usize) -> Self {
+    fn rolled_out(set: DaemonSet, nodes: usize) -> Self {
         let mut world = Self::new(set, nodes);
         world.settle();
         world.log.clear();
@@ -96,25 +97,27 @@ impl World {
     }
 
     fn observed(&self) -> Observed {
-        let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
+        let get_revision =
+            |name: &str| self.revisions.iter().find(|r| *r.meta.name == *name).cloned();
         Observed::new(
             Arc::new(self.set.clone()),
             self.pods.iter().cloned().map(Arc::new),
-            self.revisions.iter().map(shared),
+            self.revisions.iter().cloned().map(Arc::new),
             self.nodes.iter().cloned().map(Arc::new),
-            |name| self.revisions.iter().find(|r| *r.meta.name == *name).map(shared),
+            |name| get_revision(name).map(Arc::new),
         )
     }
 
+    /// Runs one sync of the controller, without backoff. Returns whether it wrote anything.
     fn sync(&mut self) -> bool {
-        self.pass_with(&mut Backoff::default())
+        self.sync_with_backoff(&mut Backoff::default())
     }
 
     /// Runs one sync of the controller. Returns whether it wrote anything.
-    fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
+    fn sync_with_backoff(&mut self, backoff: &mut Backoff) -> bool {
         let observed = self.observed();
-        let (next, failed) = plan(&observed, backoff, self.now);
-        failed.into_iter().for_each(|key| backoff.record(key, self.now));
+        let (next, deleted_failed_pods) = plan(&observed, backoff, self.now);
+        deleted_failed_pods.into_iter().for_each(|key| backoff.record(key, self.now));
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
         let status = status(&observed, &outcomes, self.now);
@@ -139,12 +142,13 @@ impl World {
             Action::Patch(patch) => {
                 let name = patch.target.name.clone();
                 let body: Value = serde_json::from_slice(&patch.body).unwrap();
-                let owned =
+                // Only an adoption depends on the live owner.
+                let owners =
                     if patch.if_live.is_some() { owned_by(&self.set) } else { Shared::default() };
                 let revision = self.revisions.iter_mut().find(|r| *r.meta.name == *name);
                 match (revision, &body["metadata"]["labels"]) {
-                    (Some(revision), _) => revision.meta.owners = owned,
-                    (None, Value::Null) => self.pod(&name).meta.owners = owned,
+                    (Some(revision), _) => revision.meta.owners = owners,
+                    (None, Value::Null) => self.pod(&name).meta.owners = owners,
                     (None, labels) => relabel(&mut self.pod(&name).meta, labels),
                 }
                 self.record(format!("patch {name}"), None);
@@ -170,9 +174,9 @@ impl World {
         Outcome::success()
     }
 
-    fn record(&mut self, what: String, done: Option<&EventRecord>) {
-        self.log.push(what);
-        self.log.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
+    fn record(&mut self, write: String, event: Option<&EventRecord>) {
+        self.log.push(write);
+        self.log.extend(event.map(|event| format!("  {}: {}", event.reason, event.message)));
     }
 
     fn create(&mut self, kind: &str, body: &Value) -> String {
@@ -224,8 +228,8 @@ impl World {
         let mut changed = self.pods.len() != pods_before;
         for pod in &mut self.pods {
             let node = target_node(pod).unwrap_or_default().to_owned();
-            let there = self.nodes.iter().any(|other| *other.meta.name == *node);
-            if there && !pods::is_ready(pod) && !pods::is_terminal(pod) {
+            let node_exists = self.nodes.iter().any(|other| *other.meta.name == *node);
+            if node_exists && !pods::is_ready(pod) && !pods::is_terminal(pod) {
                 pod.spec.node_name = node.into();
                 let status = json!({ "status": { "phase": "Running",
                     "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": T0.to_string() }] } });
@@ -236,7 +240,7 @@ impl World {
         changed
     }
 
-    /// Alternates passes and kubelets until neither changes anything.
+    /// Alternates syncs and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
             if !self.sync() && !self.run_pods() {
@@ -247,7 +251,7 @@ impl World {
     }
 
     /// Replaces the pod template, as a user's update does.
-    fn roll(&mut self, template: &Value) {
+    fn change_template(&mut self, template: &Value) {
         let spec = json!({ "spec": { "template": template } });
         self.set.spec.template = object::<DaemonSet>(&spec).spec.template;
         self.set.meta.generation += 1;
@@ -451,24 +455,24 @@ fn node_should_run_and_continue_running() {
         (tolerations, tainted("NoExecute"), (true, true)),
         (json!({}), cordoned, (true, true)),
     ];
-    for (spec, more, (should_run, should_continue_running)) in table {
+    for (spec, node_fields, (should_run, should_continue_running)) in table {
         let mut daemonset = set(&one_by_one());
         daemonset.spec.template =
             object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
                 .spec
                 .template;
-        let fit = PodTemplate::new(&daemonset).fit(&node("n", &more));
+        let fit = PodTemplate::new(&daemonset).fit(&node("n", &node_fields));
         assert_eq!(
             (fit.should_run, fit.should_continue_running),
             (should_run, should_continue_running),
-            "{spec} on {more}"
+            "{spec} on {node_fields}"
         );
     }
 }
 
 #[test]
 fn no_execute_taint_deletes_pods_and_no_schedule_does_not() {
-    let mut world = World::settled(set(&one_by_one()), 3);
+    let mut world = World::rolled_out(set(&one_by_one()), 3);
     world.nodes[0] = node("n0", &tainted("NoSchedule"));
     world.nodes[1] = node("n1", &tainted("NoExecute"));
     world.settle();
@@ -481,8 +485,8 @@ fn no_execute_taint_deletes_pods_and_no_schedule_does_not() {
 
 #[test]
 fn max_unavailable_updates_node_by_node() {
-    let mut world = World::settled(set(&one_by_one()), 2);
-    world.roll(&template("two", &json!({})));
+    let mut world = World::rolled_out(set(&one_by_one()), 2);
+    world.change_template(&template("two", &json!({})));
     world.settle();
     check(
         &world,
@@ -506,7 +510,7 @@ fn max_unavailable_updates_node_by_node() {
         "#]],
     );
     assert_eq!(world.images(), ["n0 two", "n1 two"]);
-    world.roll(&template("one", &json!({})));
+    world.change_template(&template("one", &json!({})));
     world.log.clear();
     world.sync();
     check(
@@ -522,8 +526,8 @@ fn max_unavailable_updates_node_by_node() {
 
 #[test]
 fn max_surge_creates_the_new_pod_first() {
-    let mut world = World::settled(set(&surging(&json!(1))), 2);
-    world.roll(&template("two", &json!({})));
+    let mut world = World::rolled_out(set(&surging(&json!(1))), 2);
+    world.change_template(&template("two", &json!({})));
     world.settle();
     check(
         &world,
@@ -547,29 +551,29 @@ fn max_surge_creates_the_new_pod_first() {
 
 #[test]
 fn unavailable_pods_are_replaced_beyond_max_unavailable() {
-    for rolling in [one_by_one(), surging(&json!("10%"))] {
-        let mut world = World::settled(set(&rolling), 4);
+    for rolling_update in [one_by_one(), surging(&json!("10%"))] {
+        let mut world = World::rolled_out(set(&rolling_update), 4);
         for node in ["n1", "n2"] {
             world.pod_on(node).status.conditions = Box::default();
         }
-        world.roll(&template("two", &json!({})));
+        world.change_template(&template("two", &json!({})));
         world.sync();
-        let touched: Vec<_> = world
+        let changed_nodes: Vec<_> = world
             .pods
             .iter()
             .filter(|pod| pod.meta.deleting() || &*pod.spec.containers[0].image == "two")
             .map(|pod| target_node(pod).unwrap())
             .collect();
-        let surges = rolling["maxSurge"] != 0;
-        assert_eq!(touched, if surges { vec!["n1", "n2", "n0"] } else { vec!["n1", "n2"] });
+        let surges = rolling_update["maxSurge"] != 0;
+        assert_eq!(changed_nodes, if surges { vec!["n1", "n2", "n0"] } else { vec!["n1", "n2"] });
     }
 }
 
 #[test]
 fn surge_replaces_no_pod_while_its_node_is_not_cached() {
-    let mut world = World::settled(set(&surging(&json!(1))), 2);
+    let mut world = World::rolled_out(set(&surging(&json!(1))), 2);
     world.pod_on("n1").status.conditions = Box::default();
-    world.roll(&template("two", &json!({})));
+    world.change_template(&template("two", &json!({})));
     let missing = world.nodes.pop().unwrap();
     let (next, _) = plan(&world.observed(), &Backoff::default(), world.now);
     let error = next.error.map(|error| error.message);
@@ -577,11 +581,11 @@ fn surge_replaces_no_pod_while_its_node_is_not_cached() {
         error.as_deref(),
         Some("couldn't get node for nodeName \"n1\": node \"n1\" not found")
     );
-    let is_of_pod = |action: &Action| match action {
+    let replaces_pod = |action: &Action| match action {
         Action::Create(create) => &*create.kind.kind == "Pod",
         other => matches!(other, Action::Delete(_)),
     };
-    assert!(!next.actions.iter().any(is_of_pod), "{:?}", next.actions);
+    assert!(!next.actions.iter().any(replaces_pod), "{:?}", next.actions);
     world.nodes.push(missing);
     world.settle();
     assert_eq!(world.images(), ["n0 two", "n1 two"]);
@@ -591,8 +595,8 @@ fn surge_replaces_no_pod_while_its_node_is_not_cached() {
 fn on_delete_replaces_only_deleted_pods() {
     let mut daemonset = set(&one_by_one());
     daemonset.spec.update_strategy.type_ = "OnDelete".into();
-    let mut world = World::settled(daemonset, 2);
-    world.roll(&template("two", &json!({})));
+    let mut world = World::rolled_out(daemonset, 2);
+    world.change_template(&template("two", &json!({})));
     world.settle();
     assert_eq!(world.images(), ["n0 one", "n1 one"]);
     assert_eq!(world.set.status.updated_number_scheduled, 0);
@@ -603,23 +607,24 @@ fn on_delete_replaces_only_deleted_pods() {
 
 #[test]
 fn failed_pods_are_deleted_with_backoff() {
-    let mut world = World::settled(set(&one_by_one()), 1);
+    let mut world = World::rolled_out(set(&one_by_one()), 1);
     let mut backoff = Backoff::default();
     let mut waits = Vec::new();
     for _ in 0..4 {
         world.pod_on("n0").status.phase = "Failed".into();
         let (next, _) = plan(&world.observed(), &backoff, world.now);
-        waits.push(next.requeue.map_or(0, |left| left.as_secs()));
-        world.now += SignedDuration::try_from(next.requeue.unwrap_or_default()).unwrap();
+        let wait = next.requeue.unwrap_or_default();
+        waits.push(wait.as_secs());
+        world.now += SignedDuration::try_from(wait).unwrap();
         world.log.clear();
-        world.pass_with(&mut backoff);
+        world.sync_with_backoff(&mut backoff);
         let name = &world.pods[0].meta.name;
         let event = format!(
             "  FailedDaemonPod: Found failed daemon pod ns/{name} on node n0, will try to kill it"
         );
         assert_eq!(world.log[..2], [event, format!("delete {name}")]);
         world.pods.clear();
-        world.pass_with(&mut backoff);
+        world.sync_with_backoff(&mut backoff);
         world.run_pods();
     }
     assert_eq!(waits, [0, 1, 2, 4]);
@@ -627,7 +632,7 @@ fn failed_pods_are_deleted_with_backoff() {
 
 #[test]
 fn older_of_two_pods_on_a_node_is_kept() {
-    let mut world = World::settled(set(&one_by_one()), 1);
+    let mut world = World::rolled_out(set(&one_by_one()), 1);
     let mut twin = world.pods[0].clone();
     (twin.meta.name, twin.meta.uid, twin.meta.creation) =
         ("twin".into(), "twin".into(), Some(at(-5)));
@@ -648,7 +653,7 @@ fn pod_of_a_missing_node_is_deleted() {
 
 #[test]
 fn newest_of_duplicate_revisions_is_kept() {
-    let mut world = World::settled(set(&one_by_one()), 2);
+    let mut world = World::rolled_out(set(&one_by_one()), 2);
     let mut twin = world.revisions[0].clone();
     (twin.meta.name, twin.meta.uid, twin.revision) = ("log-twin".into(), "twin".into(), 7);
     twin.meta.labels = crate::fixtures::label("app", "log");
@@ -670,9 +675,9 @@ fn newest_of_duplicate_revisions_is_kept() {
 fn unused_revisions_beyond_the_history_limit_are_deleted() {
     let mut daemonset = set(&one_by_one());
     daemonset.spec.revision_history_limit = Some(1);
-    let mut world = World::settled(daemonset, 1);
+    let mut world = World::rolled_out(daemonset, 1);
     for image in ["two", "three", "four"] {
-        world.roll(&template(image, &json!({})));
+        world.change_template(&template(image, &json!({})));
         world.settle();
     }
     let numbers: Vec<_> = world.revisions.iter().map(|revision| revision.revision).collect();
@@ -681,14 +686,14 @@ fn unused_revisions_beyond_the_history_limit_are_deleted() {
 
 #[test]
 fn revision_in_upstreams_encoding_is_reused() {
-    let mut world = World::settled(set(&one_by_one()), 2);
+    let mut world = World::rolled_out(set(&one_by_one()), 2);
     let patch = json!({ "metadata": { "name": "log-0123", "labels": { "app": "log", "controller-revision-hash": "0123" } },
         "revision": 4, "data": { "spec": { "template": { "$patch": "replace",
         "metadata": { "creationTimestamp": null, "labels": { "app": "log" } },
         "spec": { "containers": [{ "resources": {}, "name": "c", "image": "one" }] } } } } });
-    let mut written: ControllerRevision = object(&patch);
-    written.meta.owners = owned_by(&world.set);
-    world.revisions = vec![written];
+    let mut revision: ControllerRevision = object(&patch);
+    revision.meta.owners = owned_by(&world.set);
+    world.revisions = vec![revision];
     for pod in &mut world.pods {
         pod.meta.labels = pod.meta.labels.with(pods::REVISION_LABEL, "0123");
     }
@@ -697,7 +702,7 @@ fn revision_in_upstreams_encoding_is_reused() {
 
 #[test]
 fn pod_with_the_template_generation_is_updated() {
-    let mut world = World::settled(set(&one_by_one()), 1);
+    let mut world = World::rolled_out(set(&one_by_one()), 1);
     let pod = world.pod_on("n0").clone();
     assert!(is_updated(&world.set, &pod, "another"));
     world.set.meta.annotations =
@@ -737,7 +742,7 @@ fn empty_selector_or_deletion_creates_no_pods() {
 }
 
 #[test]
-fn pass_creates_at_most_250_pods() {
+fn sync_creates_at_most_250_pods() {
     let mut world = World::new(set(&one_by_one()), 300);
     world.sync();
     assert_eq!(world.pods.len(), 250);
@@ -745,33 +750,50 @@ fn pass_creates_at_most_250_pods() {
     assert_eq!(world.pods.len(), 300);
 }
 
+/// A pod that an earlier state of the cluster left.
+#[derive(Debug, Clone)]
+struct StartPod {
+    node: usize,
+    revision: usize,
+    phase: &'static str,
+    is_deleting: bool,
+    is_orphan: bool,
+}
+
+fn any_start_pod() -> impl Strategy<Value = StartPod> {
+    let phase = prop::sample::select(&["Pending", "Running", "Running", "Failed", "Succeeded"]);
+    let is_deleting = proptest::bool::weighted(0.1);
+    let is_orphan = proptest::bool::weighted(0.2);
+    (0..5usize, 0..3usize, phase, is_deleting, is_orphan).prop_map(
+        |(node, revision, phase, is_deleting, is_orphan)| StartPod {
+            node,
+            revision,
+            phase,
+            is_deleting,
+            is_orphan,
+        },
+    )
+}
+
 /// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
-    // Node, revision, phase, whether it is being deleted, and whether it is an orphan.
-    let pod = (
-        0..5usize,
-        0..3usize,
-        0..5u8,
-        proptest::bool::weighted(0.1),
-        proptest::bool::weighted(0.2),
-    );
     // Number of nodes, update strategy, limit of the rolling update, pods, and a taint for each node.
     (
         1..5usize,
         0..3u8,
         1..3i32,
-        proptest::collection::vec(pod, 0..8),
+        proptest::collection::vec(any_start_pod(), 0..8),
         proptest::collection::vec(0..4u8, 5),
     )
         .prop_map(|(nodes, strategy, limit, pods, taints)| {
-            let rolling = match strategy {
+            let rolling_update = match strategy {
                 0 => json!({ "maxUnavailable": limit, "maxSurge": 0 }),
                 1 => surging(&json!(limit)),
                 _ => json!({ "maxUnavailable": "50%", "maxSurge": 0 }),
             };
-            let mut world = World::new(set(&rolling), 0);
+            let mut world = World::new(set(&rolling_update), 0);
             for image in ["zero", "two", "one"] {
-                world.roll(&template(image, &json!({})));
+                world.change_template(&template(image, &json!({})));
                 world.sync();
             }
             world.nodes = (0..nodes)
@@ -784,35 +806,28 @@ fn any_world() -> impl Strategy<Value = World> {
                     node(&format!("n{n}"), &taint)
                 })
                 .collect();
-            for (n, (node, revision, phase, deleting, orphan)) in pods.into_iter().enumerate() {
-                add_pod(&mut world, n, (node, revision, phase), deleting, orphan);
+            for (n, pod) in pods.iter().enumerate() {
+                add_pod(&mut world, &format!("start-{n}"), pod);
             }
             world.log.clear();
             world
         })
 }
 
-/// Adds the pod `start-{n}` on this node and of this revision, as an earlier state of the cluster left it.
-fn add_pod(
-    world: &mut World,
-    n: usize,
-    (node, revision, phase): (usize, usize, u8),
-    deleting: bool,
-    orphan: bool,
-) {
-    let hash = super::observed::hash(&world.revisions[revision % world.revisions.len()]).to_owned();
+fn add_pod(world: &mut World, name: &str, start: &StartPod) {
+    let revision = &world.revisions[start.revision % world.revisions.len()];
+    let hash = revision_hash(revision).to_owned();
     let owner = owned_by(&world.set)[0].clone();
-    let body =
-        PodTemplate::new(&world.set).pod_json(&world.set, &format!("n{node}"), &hash, &owner);
+    let node = format!("n{}", start.node);
+    let body = PodTemplate::new(&world.set).pod_json(&world.set, &node, &hash, &owner);
     world.create("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
-    pod.meta.name = format!("start-{n}").into();
-    if orphan {
+    pod.meta.name = name.into();
+    if start.is_orphan {
         pod.meta.owners = Shared::default();
     }
-    pod.meta.deletion = deleting.then_some(T0);
-    pod.status.phase =
-        ["Pending", "Running", "Running", "Failed", "Succeeded"][usize::from(phase)].into();
+    pod.meta.deletion = start.is_deleting.then_some(T0);
+    pod.status.phase = start.phase.into();
 }
 
 proptest! {
@@ -824,14 +839,17 @@ proptest! {
         world.settle();
         let pod_template = PodTemplate::new(&world.set);
         for node in &world.nodes {
-            let here: Vec<_> = world.pods.iter().filter(|pod| target_node(pod) == Some(&node.meta.name)).collect();
+            let pods: Vec<_> = world.pods.iter().filter(|pod| target_node(pod) == Some(&node.meta.name)).collect();
             let fit = pod_template.fit(node);
-            prop_assert!(here.len() <= 1, "{}", world.history());
-            prop_assert!(!fit.should_run || here.len() == 1, "{}: {}", node.meta.name, world.history());
-            prop_assert!(fit.should_continue_running || here.is_empty(), "{}: {}", node.meta.name, world.history());
-            for pod in here.iter().filter(|_| fit.should_run) {
-                prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
-                                prop_assert!(is_updated(&world.set, pod, super::observed::hash(world.revisions.last().unwrap())));
+            prop_assert!(pods.len() <= 1, "{}", world.history());
+            if !fit.should_continue_running {
+                prop_assert!(pods.is_empty(), "{}: {}", node.meta.name, world.history());
+            }
+            if fit.should_run {
+                prop_assert_eq!(pods.len(), 1, "{}: {}", node.meta.name, world.history());
+                prop_assert!(pods[0].meta.controlled_by("set") && pods::is_ready(pods[0]));
+                let current_hash = revision_hash(world.revisions.last().unwrap());
+                prop_assert!(is_updated(&world.set, pods[0], current_hash));
             }
         }
         prop_assert!(!world.sync(), "{}", world.history());
@@ -841,18 +859,18 @@ proptest! {
     fn rollout_keeps_max_unavailable(start in any_world()) {
         let mut world = start;
         world.settle();
-        world.roll(&template("next", &json!({})));
+        world.change_template(&template("next", &json!({})));
         let pod_template = PodTemplate::new(&world.set);
         let desired = world.nodes.iter().filter(|node| pod_template.fit(node).should_run).count();
         let limits = super::limits::RolloutLimits::resolve(&world.set, desired);
         for _ in 0..40 {
             world.sync();
-            let with = world.nodes.iter().filter(|node| {
-                let here = |pod: &&Pod| target_node(pod) == Some(&node.meta.name);
-                let there = world.pods.iter().filter(here).any(|pod| pods::is_ready(pod) && !pod.meta.deleting());
-                pod_template.fit(node).should_run && there
+            let available = world.nodes.iter().filter(|node| {
+                let is_on_node = |pod: &&Pod| target_node(pod) == Some(&node.meta.name);
+                let mut pods = world.pods.iter().filter(is_on_node);
+                pod_template.fit(node).should_run && pods.any(|pod| pods::is_ready(pod) && !pod.meta.deleting())
             });
-            prop_assert!(desired - with.count() <= limits.max_unavailable, "{}", world.history());
+            prop_assert!(desired - available.count() <= limits.max_unavailable, "{}", world.history());
             world.run_pods();
         }
     }

@@ -2,7 +2,6 @@
 
 use super::limits::RolloutLimits;
 use evenkeel_api::StrMap;
-use std::collections::BTreeMap;
 
 /// Revision number of a ReplicaSet; on the Deployment, of the current template. Upstream: `RevisionAnnotation`.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -23,7 +22,7 @@ const NOT_COPIED: [&str; 6] =
     [LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO];
 
 /// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
-const HISTORY_LIMIT: usize = 2000;
+const MAX_HISTORY_LENGTH: usize = 2000;
 
 /// Whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
 pub(crate) fn is_copied(key: &str) -> bool {
@@ -46,30 +45,27 @@ pub(crate) fn rollback_to(annotations: &StrMap) -> Option<i64> {
     annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// Returns the new set's annotations: copies of the Deployment's, and the next revision number. They stay unchanged if
-/// the present number is invalid. Upstream: `SetNewReplicaSetAnnotations`.
-pub(crate) fn for_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -> StrMap {
-    let Some(before) = present
-        .get(REVISION)
-        .filter(|text| !text.is_empty())
-        .map_or(Some(0), |text| text.parse().ok())
-    else {
-        return present.clone();
+/// Adds copies of the Deployment's annotations to those of the new set, and raises its revision number to `revision`.
+/// If the set's present number is invalid, changes nothing. Upstream: `SetNewReplicaSetAnnotations`.
+pub(crate) fn for_new_set(set: &StrMap, deployment: &StrMap, revision: i64) -> StrMap {
+    let present_revision = match set.get(REVISION) {
+        None | Some("") => Some(0),
+        Some(text) => text.parse().ok(),
     };
-    let mut annotations: BTreeMap<&str, &str> = present.iter().collect();
-    annotations.extend(deployment.iter().filter(|(key, _)| is_copied(key)));
-    let (number, history);
-    if before < revision {
-        number = revision.to_string();
-        annotations.insert(REVISION, &number);
-        if let Some(before) = present.get(REVISION) {
-            history = append_history(present.get(REVISION_HISTORY).unwrap_or_default(), before);
-            if let Some(history) = &history {
-                annotations.insert(REVISION_HISTORY, history);
-            }
-        }
+    let Some(present_revision) = present_revision else { return set.clone() };
+    let copied = deployment.iter().filter(|(key, _)| is_copied(key));
+    let annotations: StrMap = set.iter().chain(copied).collect();
+    if present_revision >= revision {
+        return annotations;
     }
-    annotations.into_iter().collect()
+    let history = set
+        .get(REVISION)
+        .and_then(|text| append_history(set.get(REVISION_HISTORY).unwrap_or_default(), text));
+    let annotations = annotations.with(REVISION, &revision.to_string());
+    match history {
+        Some(history) => annotations.with(REVISION_HISTORY, &history),
+        None => annotations,
+    }
 }
 
 /// Sets [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`]. Upstream: `SetReplicasAnnotations`.
@@ -80,24 +76,24 @@ pub(crate) fn with_replicas(annotations: &StrMap, limits: RolloutLimits) -> StrM
 }
 
 /// Whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
-pub(crate) fn has_replicas(annotations: &StrMap, limits: RolloutLimits) -> bool {
+pub(crate) fn are_replicas_current(annotations: &StrMap, limits: RolloutLimits) -> bool {
     let has_value =
         |key, value: i32| annotations.get(key).is_some_and(|text| text == value.to_string());
     has_value(DESIRED_REPLICAS, limits.desired) && has_value(MAX_REPLICAS, limits.max_replicas())
 }
 
-/// Appends an entry to the history, and drops its oldest entries beyond `HISTORY_LIMIT`. Returns `None` if
+/// Appends an entry to the history, and drops its oldest entries beyond `MAX_HISTORY_LENGTH`. Returns `None` if
 /// a history exists and the entry alone exceeds the limit.
 fn append_history(history: &str, entry: &str) -> Option<String> {
-    if history.split(',').next().is_none_or(str::is_empty) {
+    if history.is_empty() || history.starts_with(',') {
         return Some(entry.to_owned());
     }
-    let mut rest = Some(history);
-    while let Some(kept) = rest {
-        if kept.len() + 1 + entry.len() <= HISTORY_LIMIT {
+    let mut remaining = Some(history);
+    while let Some(kept) = remaining {
+        if kept.len() + 1 + entry.len() <= MAX_HISTORY_LENGTH {
             return Some(format!("{kept},{entry}"));
         }
-        rest = kept.split_once(',').map(|(_, rest)| rest);
+        remaining = kept.split_once(',').map(|(_oldest, newer)| newer);
     }
-    (entry.len() <= HISTORY_LIMIT).then(|| entry.to_owned())
+    (entry.len() <= MAX_HISTORY_LENGTH).then(|| entry.to_owned())
 }

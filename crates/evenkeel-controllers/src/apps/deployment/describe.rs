@@ -4,7 +4,7 @@ use super::{
     annotations,
     observed::Observed,
     progress,
-    sets::SetCopy,
+    sets::PlannedSet,
     status,
     sync::{DeploymentSync, PROGRESSING},
 };
@@ -17,54 +17,51 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the ReplicaSets.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (sync, mut description) = (DeploymentSync::decide(observed, now), Description::new());
-    let spec = &observed.deployment.spec;
+    let sync = DeploymentSync::decide(observed, now);
+    let mut description = Description::new();
     description.fact("wanted", words::count(i64::from(sync.limits.desired), "pod"));
-    let (most, least) = (sync.limits.max_replicas(), sync.limits.min_available());
-    let strategy = if sync.is_rolling() {
-        format!("{}: at most {most} pods, at least {least} available", spec.strategy.type_)
-    } else {
-        spec.strategy.type_.to_string()
-    };
+    let mut strategy = observed.deployment.spec.strategy.type_.to_string();
+    if sync.is_rolling() {
+        let (max_replicas, min_available) =
+            (sync.limits.max_replicas(), sync.limits.min_available());
+        strategy += &format!(": at most {max_replicas} pods, at least {min_available} available");
+    }
     description.fact("strategy", strategy);
     if let Some(revision) = observed.deployment.meta.annotations.get(annotations::REVISION) {
         description.fact("revision", revision);
     }
-    sets(&sync, &mut description);
+    describe_sets(&sync, &mut description);
     for condition in &sync.conditions {
         let text = format!("{} ({}) {}", condition.status, condition.reason, condition.message);
         description.fact(&condition.type_.to_lowercase(), text.trim_end());
     }
-    waits(&sync, &mut description);
+    describe_waits(&sync, &mut description);
     for set in &observed.sets {
         description.child(&wire::target(&**set));
     }
     description
 }
 
-fn sets(sync: &DeploymentSync<'_>, description: &mut Description) {
-    // Show the existing sets: the listed actions already contain the changes.
-    let present = |index: usize| sync.observed.sets.get(index).map(SetCopy::unchanged);
-    match sync.observed.new.and_then(present) {
-        Some(set) => description.fact("new set", counts(&set)),
+/// Adds facts about the existing sets. The plan's changes are not in them: `evenkeel explain` also prints the actions.
+fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
+    let (sets, new_index) = (&sync.observed.sets, sync.observed.new_index);
+    match new_index.and_then(|index| sets.get(index)) {
+        Some(set) => description.fact("new set", format_counts(&PlannedSet::unchanged(set))),
         None => description.fact("new set", "none has the deployment's template"),
     }
-    let old = (0..sync.observed.sets.len()).filter(|index| Some(*index) != sync.observed.new);
-    let old: Vec<SetCopy<'_>> = old.filter_map(present).collect();
-    let in_use: Vec<_> =
-        old.iter().filter(|set| set.replicas > 0 || set.status().replicas > 0).collect();
-    for set in in_use.iter().take(MAX_LISTED) {
-        description.fact("old set", counts(set));
+    let old_sets = sets.iter().enumerate().filter(|(index, _)| Some(*index) != new_index);
+    let (with_pods, without_pods): (Vec<_>, Vec<_>) = old_sets
+        .map(|(_, set)| PlannedSet::unchanged(set))
+        .partition(|set| set.replicas > 0 || set.status().replicas > 0);
+    for set in with_pods.iter().take(MAX_LISTED) {
+        description.fact("old set", format_counts(set));
     }
-    if in_use.len() > MAX_LISTED {
-        description.fact("old sets", format!("{} more with pods", in_use.len() - MAX_LISTED));
+    if with_pods.len() > MAX_LISTED {
+        description.fact("old sets", format!("{} more with pods", with_pods.len() - MAX_LISTED));
     }
-    let n_unused = old.len() - in_use.len();
-    if n_unused > 0 {
-        description.fact(
-            "history",
-            format!("{} without pods", words::count(words::signed(n_unused), "set")),
-        );
+    if !without_pods.is_empty() {
+        let count = words::count(words::signed(without_pods.len()), "set");
+        description.fact("history", format!("{count} without pods"));
     }
     let claims = &sync.observed.claims;
     if claims.adopt > 0 || !claims.release.is_empty() {
@@ -74,9 +71,10 @@ fn sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
-fn counts(set: &SetCopy<'_>) -> String {
+fn format_counts(set: &PlannedSet<'_>) -> String {
     let status = set.status();
-    let lags = set.present.is_some_and(|set| set.status.observed_generation < set.meta.generation);
+    let is_status_stale =
+        set.existing.is_some_and(|set| set.status.observed_generation < set.meta.generation);
     format!(
         "{}: {} wanted, {} there, {} ready, {} available{}",
         set.name,
@@ -84,11 +82,11 @@ fn counts(set: &SetCopy<'_>) -> String {
         status.replicas,
         status.ready_replicas,
         status.available_replicas,
-        if lags { " (its controller has not seen its last change yet)" } else { "" }
+        if is_status_stale { " (its controller has not seen its last change yet)" } else { "" }
     )
 }
 
-fn waits(sync: &DeploymentSync<'_>, description: &mut Description) {
+fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     let deployment = &*sync.observed.deployment;
     let spec = &deployment.spec;
     if spec.selector.is_everything() {
@@ -107,21 +105,21 @@ fn waits(sync: &DeploymentSync<'_>, description: &mut Description) {
         description.waits("paused: new templates are not rolled out until it is resumed");
         return;
     }
-    rollout(sync, description);
-    if let Some(left) = status::until_stuck_now(sync) {
-        description.waits(format!("progress deadline in {}", words::time(left)));
+    describe_rollout(sync, description);
+    if let Some(remaining) = status::until_deadline_check_after_plan(sync) {
+        description.waits(format!("progress deadline in {}", words::time(remaining)));
     }
-    let stuck = progress::condition(&sync.conditions, PROGRESSING)
+    let is_timed_out = progress::find_condition(&sync.conditions, PROGRESSING)
         .is_some_and(|condition| &*condition.reason == status::TIMED_OUT);
-    if stuck {
+    if is_timed_out {
         description
             .waits("the rollout has passed its progress deadline; it goes on as soon as pods do");
     }
 }
 
-fn rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
+fn describe_rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
     let desired = sync.limits.desired;
-    let Some(set) = sync.observed.new.and_then(|index| sync.observed.sets.get(index)) else {
+    let Some(set) = sync.observed.new_index.and_then(|index| sync.observed.sets.get(index)) else {
         return;
     };
     let available = set.status.available_replicas;
@@ -130,15 +128,15 @@ fn rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
         description
             .waits(format!("{available} of {desired} pods of the new set {name} are available"));
     }
-    let old: i32 = sync
-        .old()
-        .filter_map(|index| sync.sets[index].present)
+    let old_pods: i32 = sync
+        .old_indexes()
+        .filter_map(|index| sync.sets[index].existing)
         .fold(0, |sum: i32, set| sum.saturating_add(set.status.replicas));
-    if old > 0 {
-        let pods = words::count(i64::from(old), "pod");
+    if old_pods > 0 {
+        let pods = words::count(i64::from(old_pods), "pod");
         description.waits(format!("old sets still have {pods}"));
     }
-    if !sync.observed.running.is_empty() && available < desired && !sync.is_rolling() {
+    if !sync.observed.running_sets.is_empty() && available < desired && !sync.is_rolling() {
         description.waits("old pods have to end before new ones are made");
     }
 }

@@ -7,6 +7,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     plan::Key,
 };
+use std::sync::Arc;
 
 /// Enqueues the Deployment of a deleted pod if its strategy is `Recreate`, which waits for old pods.
 /// Upstream: `deletePod`.
@@ -17,15 +18,18 @@ pub(super) fn on_pod(
     mut enqueue: impl FnMut(Key),
 ) {
     let CacheEvent::Deleted(pod) = event else { return };
-    let set =
-        pod.meta.controller().and_then(|controller| resolve(sets, &pod.meta.namespace, controller));
-    let Some(set) = set else { return };
-    let controller = set.meta.controller();
-    let deployment =
-        controller.and_then(|controller| resolve(deployments, &set.meta.namespace, controller));
-    if let Some(deployment) =
-        deployment.filter(|deployment| &*deployment.spec.strategy.type_ == RECREATE)
+    if let Some(deployment) = deployment_of(deployments, sets, pod)
+        && &*deployment.spec.strategy.type_ == RECREATE
     {
         enqueue(Key::of(&deployment.meta));
     }
+}
+
+fn deployment_of(
+    deployments: &Cache<Deployment>,
+    sets: &Cache<ReplicaSet>,
+    pod: &Pod,
+) -> Option<Arc<Deployment>> {
+    let set = resolve(sets, &pod.meta.namespace, pod.meta.controller()?)?;
+    resolve(deployments, &set.meta.namespace, set.meta.controller()?)
 }

@@ -1,6 +1,9 @@
 //! `maxSurge` and `maxUnavailable` of a Deployment.
 
-use evenkeel_api::{int_or_string::Rounding, views::Deployment};
+use evenkeel_api::{
+    int_or_string::{IntOrString, Rounding},
+    views::Deployment,
+};
 
 /// Value of `strategy.type` that replaces pods gradually.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
@@ -19,7 +22,7 @@ pub(crate) struct RolloutLimits {
 }
 
 impl RolloutLimits {
-    /// Computes the limits: `maxSurge` rounded up, `maxUnavailable` rounded down, and 1 unavailable if both are 0.
+    /// Computes the limits. Rounds `maxSurge` up and `maxUnavailable` down, and allows 1 unavailable pod if both are 0.
     /// Upstream: `ResolveFenceposts`.
     pub(crate) fn resolve(deployment: &Deployment) -> Self {
         let spec = &deployment.spec;
@@ -27,16 +30,17 @@ impl RolloutLimits {
         if &*spec.strategy.type_ != ROLLING_UPDATE {
             return Self { desired, max_surge: 0, max_unavailable: 0 };
         }
-        let rolling_update = spec.strategy.rolling_update.as_deref();
-        let max_surge = rolling_update
-            .and_then(|rolling| rolling.max_surge.as_ref())
-            .map(|max| max.scaled(desired, Rounding::Up));
-        let max_unavailable = rolling_update
-            .and_then(|rolling| rolling.max_unavailable.as_ref())
-            .map(|max| max.scaled(desired, Rounding::Down));
         // The API server rejects an invalid percentage; here it counts as 0.
-        let max_surge = max_surge.and_then(Result::ok).unwrap_or(0).max(0);
-        let max_unavailable = max_unavailable.and_then(Result::ok).unwrap_or(0).max(0);
+        let scaled = |limit: Option<&IntOrString>, rounding| {
+            limit.and_then(|limit| limit.scaled(desired, rounding).ok()).unwrap_or(0).max(0)
+        };
+        let rolling_update = spec.strategy.rolling_update.as_deref();
+        let max_surge =
+            scaled(rolling_update.and_then(|rolling| rolling.max_surge.as_ref()), Rounding::Up);
+        let max_unavailable = scaled(
+            rolling_update.and_then(|rolling| rolling.max_unavailable.as_ref()),
+            Rounding::Down,
+        );
         let is_stuck = max_surge == 0 && max_unavailable == 0;
         let max_unavailable = if is_stuck { 1 } else { max_unavailable }.min(desired);
         Self { desired, max_surge, max_unavailable }

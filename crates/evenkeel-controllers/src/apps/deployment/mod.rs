@@ -20,7 +20,7 @@ mod sync;
 mod tests;
 
 use crate::{
-    apps::{MIN_STATUS_INTERVAL, TERMINATING},
+    apps::{MIN_STATUS_INTERVAL, TERMINATING_REPLICAS_GATE},
     children::on_child,
     options::Workers,
     owned::ByController,
@@ -62,10 +62,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let pods = context.env.caches.of::<Pod>();
     let planner = Deployments {
         deployments: deployments.clone(),
-        owned: ByController::of(&sets),
+        owned_sets: ByController::of(&sets),
         sets: sets.clone(),
         pods: ByController::of(&pods),
-        counts_terminating: context.gates.enabled(TERMINATING),
+        counts_terminating: context.gates.enabled(TERMINATING_REPLICAS_GATE),
     };
     let builder = context
         .builder(&DESCRIPTOR, &deployments)
@@ -96,7 +96,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 struct Deployments {
     deployments: Cache<Deployment>,
     sets: Cache<ReplicaSet>,
-    owned: ByController<ReplicaSet>,
+    owned_sets: ByController<ReplicaSet>,
     pods: ByController<Pod>,
     counts_terminating: bool,
 }
@@ -107,17 +107,14 @@ impl Planner for Deployments {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let deployment = self.deployments.get(&key.namespace, &key.name)?;
-        let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
-        let recreates = &*deployment.spec.strategy.type_ == limits::RECREATE;
-        let named = |name: &str| self.sets.get(&key.namespace, name);
-        let counts_terminating = self.counts_terminating;
-        let observed =
-            Observed { counts_terminating, ..Observed::new(deployment, candidates, named) };
-        Some(if recreates {
-            observed.with_pods(|set| self.pods.owned(&set.meta.uid))
-        } else {
-            observed
-        })
+        let candidates = self.owned_sets.owned_and_orphans(&deployment.meta.uid, &key.namespace);
+        let get_set = |name: &str| self.sets.get(&key.namespace, name);
+        let mut observed = Observed::new(deployment, candidates, get_set);
+        observed.counts_terminating = self.counts_terminating;
+        if &*observed.deployment.spec.strategy.type_ == limits::RECREATE {
+            observed = observed.with_pods(|set| self.pods.owned(&set.meta.uid));
+        }
+        Some(observed)
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {

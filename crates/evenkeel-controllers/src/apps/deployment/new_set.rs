@@ -5,7 +5,8 @@ use super::{
     limits::RECREATE,
     observed,
     progress::{self, has_deadline},
-    sets::SetCopy,
+    sets::PlannedSet,
+    status::TIMED_OUT,
     sync::{DeploymentSync, PROGRESSING},
 };
 use crate::conditions::Condition;
@@ -17,29 +18,30 @@ impl DeploymentSync<'_> {
     /// count the pause. Upstream: `checkPausedConditions`.
     pub(crate) fn check_paused_conditions(&mut self) {
         let deployment = &*self.observed.deployment;
-        let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
-        if !has_deadline(deployment) || present == Some("ProgressDeadlineExceeded") {
+        let present_reason =
+            progress::find_condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
+        if !has_deadline(deployment) || present_reason == Some(TIMED_OUT) {
             return;
         }
-        let is_paused_reported = present == Some("DeploymentPaused");
-        let (reason, text) = match (deployment.spec.paused, is_paused_reported) {
+        let is_reported_paused = present_reason == Some("DeploymentPaused");
+        let (reason, text) = match (deployment.spec.paused, is_reported_paused) {
             (true, false) => ("DeploymentPaused", "Deployment is paused"),
             (false, true) => ("DeploymentResumed", "Deployment is resumed"),
             _ => return,
         };
         let condition = Condition::new(PROGRESSING, "Unknown", reason, text);
-        progress::set(&mut self.conditions, condition, self.now);
+        progress::set_condition(&mut self.conditions, condition, self.now);
     }
 
     /// Updates the annotations and `minReadySeconds` of an existing new set, and the Deployment's revision.
     /// Upstream: `SetNewReplicaSetAnnotations`.
     pub(crate) fn update_new_set(&mut self) {
-        let Some(index) = self.new else { return };
-        let revision = self.next_revision();
+        let Some(index) = self.new_index else { return };
+        let next_revision = self.next_revision();
         let deployment = &*self.observed.deployment;
         let set = &mut self.sets[index];
         let annotations =
-            annotations::for_new_set(&set.annotations, &deployment.meta.annotations, revision);
+            annotations::for_new_set(&set.annotations, &deployment.meta.annotations, next_revision);
         let min_ready_seconds = deployment.spec.min_ready_seconds;
         set.changed |= annotations != set.annotations || min_ready_seconds != set.min_ready_seconds;
         set.annotations = annotations;
@@ -47,15 +49,18 @@ impl DeploymentSync<'_> {
         let revision = set.annotations.get(annotations::REVISION).unwrap_or_default().to_owned();
         let name = set.name.clone();
         self.set_revision(revision);
-        if has_deadline(deployment) && progress::condition(&self.conditions, PROGRESSING).is_none()
-        {
-            self.progressing("FoundNewReplicaSet", &format!("Found new replica set \"{name}\""));
+        let has_condition = progress::find_condition(&self.conditions, PROGRESSING).is_some();
+        if has_deadline(deployment) && !has_condition {
+            self.set_progressing(
+                "FoundNewReplicaSet",
+                &format!("Found new replica set \"{name}\""),
+            );
         }
     }
 
     /// Returns the new set's index in `sets`; creates the set if it is missing.
     pub(crate) fn get_or_create_new_set(&mut self) -> usize {
-        if let Some(index) = self.new {
+        if let Some(index) = self.new_index {
             return index;
         }
         let deployment = &*self.observed.deployment;
@@ -63,9 +68,9 @@ impl DeploymentSync<'_> {
         let annotations =
             annotations::for_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
         let annotations = annotations::with_replicas(&annotations, self.limits);
-        let mut set = SetCopy {
-            present: None,
-            name: observed::new_name(deployment).into(),
+        let mut set = PlannedSet {
+            existing: None,
+            name: observed::new_set_name(deployment).into(),
             replicas: 0,
             min_ready_seconds: deployment.spec.min_ready_seconds,
             annotations,
@@ -80,10 +85,10 @@ impl DeploymentSync<'_> {
         }
         self.sets.push(set);
         let index = self.sets.len() - 1;
-        self.new = Some(index);
+        self.new_index = Some(index);
         self.set_revision(revision.to_string());
         if has_deadline(deployment) {
-            self.progressing(
+            self.set_progressing(
                 "NewReplicaSetCreated",
                 &format!("Created new replica set \"{name}\""),
             );
@@ -91,37 +96,38 @@ impl DeploymentSync<'_> {
         index
     }
 
-    /// Returns the size of a new set that has `present` replicas: all with `Recreate`, otherwise as many as
+    /// Returns the next size of the new set, which has `present` replicas: all with `Recreate`, otherwise as many as
     /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {
         let desired = self.limits.desired;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
             return desired;
         }
-        let room = self.limits.max_replicas().saturating_sub(self.total());
-        if room <= 0 {
+        let allowed_increase = self.limits.max_replicas().saturating_sub(self.total_replicas());
+        if allowed_increase <= 0 {
             present
         } else {
-            present.saturating_add(room.min(desired.saturating_sub(present)))
+            present.saturating_add(allowed_increase.min(desired.saturating_sub(present)))
         }
     }
 
+    /// Returns one above the highest revision of old sets. Upstream: `MaxRevision`.
     fn next_revision(&self) -> i64 {
-        let old =
-            self.old().filter_map(|index| annotations::revision(&self.sets[index].annotations));
-        old.max().unwrap_or(0).max(0).saturating_add(1)
+        let old_revisions = self
+            .old_indexes()
+            .filter_map(|index| annotations::revision(&self.sets[index].annotations));
+        old_revisions.max().unwrap_or(0).max(0).saturating_add(1)
     }
 
     fn set_revision(&mut self, revision: String) {
-        if self.observed.deployment.meta.annotations.get(annotations::REVISION).unwrap_or_default()
-            != revision
-        {
+        let annotations = &self.observed.deployment.meta.annotations;
+        if annotations.get(annotations::REVISION).unwrap_or_default() != revision {
             self.revision = Some(revision);
         }
     }
 
-    fn progressing(&mut self, reason: &str, message: &str) {
-        progress::set(
+    fn set_progressing(&mut self, reason: &str, message: &str) {
+        progress::set_condition(
             &mut self.conditions,
             Condition::new(PROGRESSING, "True", reason, message),
             self.now,

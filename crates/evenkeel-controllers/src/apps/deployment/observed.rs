@@ -16,23 +16,23 @@ pub(crate) struct Observed {
     pub(crate) claims: Claims<ReplicaSet>,
     /// ReplicaSets of the Deployment, oldest first.
     pub(crate) sets: Vec<Arc<ReplicaSet>>,
-    /// Index in `sets` of the set with the Deployment's template; the oldest of several. Upstream: `FindNewReplicaSet`.
-    pub(crate) new: Option<usize>,
-    /// Another ReplicaSet with the new set's name, if `new` is `None`: a hash collision.
+    /// Index in `sets` of the new set: the oldest that has the Deployment's template. Upstream: `FindNewReplicaSet`.
+    pub(crate) new_index: Option<usize>,
+    /// If there is no new set: an existing ReplicaSet with the name that the new set would get.
     pub(crate) rival: Option<Arc<ReplicaSet>>,
     /// Uids of sets with pods that are not terminal; only for the strategy `Recreate`.
-    pub(crate) running: HashSet<Text>,
+    pub(crate) running_sets: HashSet<Text>,
     /// Whether the status has `terminatingReplicas`.
     pub(crate) counts_terminating: bool,
 }
 
 impl Observed {
-    /// Classifies the cached ReplicaSets that the Deployment controls or that are orphans. `named` finds any
+    /// Classifies the cached ReplicaSets that the Deployment controls or that are orphans. `get_set` finds any
     /// ReplicaSet of the namespace by its name.
     pub(crate) fn new(
         deployment: Arc<Deployment>,
         candidates: impl IntoIterator<Item = Arc<ReplicaSet>>,
-        named: impl FnOnce(&str) -> Option<Arc<ReplicaSet>>,
+        get_set: impl FnOnce(&str) -> Option<Arc<ReplicaSet>>,
     ) -> Self {
         let selector = &deployment.spec.selector;
         let claims =
@@ -40,10 +40,17 @@ impl Observed {
         let mut sets = claims.owned.clone();
         sets.sort_unstable_by(|a, b| by_age(a, b));
         let template = &deployment.spec.template;
-        let new = sets.iter().position(|set| set.spec.template.equal_ignoring_hash(template));
-        let rival = if new.is_none() { named(&new_name(&deployment)) } else { None };
-        let running = HashSet::new();
-        Self { deployment, claims, sets, new, rival, running, counts_terminating: true }
+        let new_index = sets.iter().position(|set| set.spec.template.equal_ignoring_hash(template));
+        let rival = if new_index.is_none() { get_set(&new_set_name(&deployment)) } else { None };
+        Self {
+            deployment,
+            claims,
+            sets,
+            new_index,
+            rival,
+            running_sets: HashSet::new(),
+            counts_terminating: true,
+        }
     }
 
     /// Records the sets with pods that are not terminal.
@@ -51,9 +58,11 @@ impl Observed {
         mut self,
         pods_of: impl Fn(&ReplicaSet) -> P,
     ) -> Self {
-        let runs =
-            |set: &&Arc<ReplicaSet>| pods_of(set).into_iter().any(|pod| !pods::is_terminal(&pod));
-        self.running = self.sets.iter().filter(runs).map(|set| set.meta.uid.clone()).collect();
+        for set in &self.sets {
+            if pods_of(set).into_iter().any(|pod| !pods::is_terminal(&pod)) {
+                self.running_sets.insert(set.meta.uid.clone());
+            }
+        }
         self
     }
 }
@@ -68,17 +77,15 @@ pub(crate) fn template_hash(deployment: &Deployment) -> String {
     hash::template(&deployment.spec.template, deployment.status.collision_count)
 }
 
-/// Returns the name of the new ReplicaSet.
-pub(crate) fn new_name(deployment: &Deployment) -> String {
-    set_name(&deployment.meta.name, &template_hash(deployment))
+/// Returns the name that the new ReplicaSet gets.
+pub(crate) fn new_set_name(deployment: &Deployment) -> String {
+    generate_set_name(&deployment.meta.name, &template_hash(deployment))
 }
 
-/// Joins name and hash, and truncates the name to the maximum length. Upstream: `generateReplicaSetName`.
-pub(crate) fn set_name(deployment: &str, hash: &str) -> String {
+/// Joins name and hash. Truncates the name so that both have the maximum length. Upstream: `generateReplicaSetName`.
+pub(crate) fn generate_set_name(deployment_name: &str, hash: &str) -> String {
     const MAX_NAME_LENGTH: usize = 253;
-    let mut end = deployment.len().min(MAX_NAME_LENGTH.saturating_sub(hash.len() + 1));
-    while !deployment.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}-{hash}", &deployment[..end])
+    let max_prefix_length = MAX_NAME_LENGTH.saturating_sub(hash.len() + 1);
+    let end = deployment_name.floor_char_boundary(max_prefix_length);
+    format!("{}-{hash}", &deployment_name[..end])
 }

@@ -1,7 +1,7 @@
 //! Reconciliation of a Deployment: one step of a rollout, of scaling, or of a rollback. Upstream: `syncDeployment`.
 //!
-//! As upstream, a reconciliation either scales the new set up, scales old sets down, or cleans up. The plan models its
-//! own changes, so that later decisions and the status follow from them.
+//! A reconciliation either scales the new set up, scales old sets down, or cleans up, like upstream's. The plan models
+//! its own changes, so that later decisions and the status follow from them.
 //!
 //! | documented | where |
 //! |---|---|
@@ -9,15 +9,15 @@
 //! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |
 //! | `strategy.type`: `Recreate` | `recreate::roll_out` |
 //! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `limits::RolloutLimits`, `new_set::new_set_replicas` |
-//! | `paused` | `step`, `new_set::check_paused_conditions` |
+//! | `paused` | `take_step`, `new_set::check_paused_conditions` |
 //! | `revisionHistoryLimit` | `sync::cleanup_deployment` |
 //! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
-//! | `minReadySeconds`, which the ReplicaSets apply | `sets::update` |
-//! | condition `Available` | `status::counted` |
-//! | condition `ReplicaFailure` | `status::failure` |
+//! | `minReadySeconds`, which the ReplicaSets apply | `new_set::update_new_set` |
+//! | condition `Available` | `status::calculate_status` |
+//! | condition `ReplicaFailure` | `status::replica_failure` |
 //! | rollback: annotation `deprecated.deployment.rollback.to` | `rollback::rollback` |
 //! | annotation `deployment.kubernetes.io/revision` | `annotations::for_new_set` |
-//! | label `pod-template-hash`, `status.collisionCount` | `observed::template_hash`, `status::not_created` |
+//! | label `pod-template-hash`, `status.collisionCount` | `observed::template_hash`, `status::handle_failed_creation` |
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
@@ -25,7 +25,7 @@ use super::{
     limits::{RECREATE, ROLLING_UPDATE},
     observed::Observed,
     recreate, rollback, rolling, scale,
-    sync::{DeploymentSync, Finish},
+    sync::{DeploymentSync, StatusPart},
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{EventRecord, Plan};
@@ -44,39 +44,40 @@ impl<'a> DeploymentSync<'a> {
         if spec.selector.is_everything() {
             let text = "This deployment is selecting all pods. A non-empty selector is required.";
             sync.events.push(EventRecord::warning(sync.target.clone(), "SelectingAll", text));
-            sync.finish = Finish::Observed;
+            sync.status_part = StatusPart::ObservedGeneration;
         } else if spec.selector.error().is_some() {
-            sync.finish = Finish::Nothing;
+            sync.status_part = StatusPart::Nothing;
         } else if deployment.meta.deleting() {
             sync.update_new_set();
-            sync.finish = Finish::Counts;
+            sync.status_part = StatusPart::Counts;
         } else {
             sync.check_paused_conditions();
             sync.update_new_set();
-            sync.step();
+            sync.take_step();
         }
         sync
     }
 
-    fn step(&mut self) {
+    /// Scales, rolls back, or advances the rollout.
+    fn take_step(&mut self) {
         let deployment = &*self.observed.deployment;
         if deployment.spec.paused {
             scale::scale(self);
             if annotations::rollback_to(&deployment.meta.annotations).is_none() {
                 self.cleanup_deployment();
             }
-            self.finish = Finish::Counts;
+            self.status_part = StatusPart::Counts;
         } else if let Some(revision) = annotations::rollback_to(&deployment.meta.annotations) {
             rollback::rollback(self, revision);
         } else if scale::is_scaling_event(self) {
             scale::scale(self);
-            self.finish = Finish::Counts;
+            self.status_part = StatusPart::Counts;
         } else {
             match &*deployment.spec.strategy.type_ {
                 ROLLING_UPDATE => rolling::roll_out(self),
                 RECREATE => recreate::roll_out(self),
                 // The API server rejects other strategies.
-                _ => self.finish = Finish::Nothing,
+                _ => self.status_part = StatusPart::Nothing,
             }
         }
     }

@@ -5,27 +5,35 @@ use crate::{conditions::Condition, wire};
 use evenkeel_api::{time::Timestamp, views::Deployment};
 
 /// Returns the condition of this type. Upstream: `GetDeploymentCondition`.
-pub(crate) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+pub(crate) fn find_condition<'c>(
+    conditions: &'c [Condition],
+    type_: &str,
+) -> Option<&'c Condition> {
     conditions.iter().find(|c| &*c.type_ == type_)
 }
 
-/// Sets a condition, unless status and reason are unchanged. The transition time changes only with the
-/// status. Upstream: `SetDeploymentCondition`.
-pub(crate) fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
-    let present = condition(conditions, &new.type_);
+/// Sets a condition, unless status and reason are unchanged. The transition time changes only with the status. Times
+/// that `new` lacks become `now`. Upstream: `SetDeploymentCondition`.
+pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
+    let present = find_condition(conditions, &new.type_);
     if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {
         return;
     }
-    let now = Some(wire::whole_second(now));
-    new.last_update_time = new.last_update_time.or(now);
-    let since = present.filter(|c| c.status == new.status).and_then(|c| c.last_transition_time);
-    new.last_transition_time = since.or(new.last_transition_time).or(now);
-    remove(conditions, &new.type_);
+    let now = wire::whole_second(now);
+    new.last_update_time.get_or_insert(now);
+    if let Some(present) = present
+        && present.status == new.status
+        && present.last_transition_time.is_some()
+    {
+        new.last_transition_time = present.last_transition_time;
+    }
+    new.last_transition_time.get_or_insert(now);
+    remove_condition(conditions, &new.type_);
     conditions.push(new);
 }
 
-/// Removes a condition. Upstream: `RemoveDeploymentCondition`.
-pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
+/// Removes the condition of this type. Upstream: `RemoveDeploymentCondition`.
+pub(crate) fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|c| &*c.type_ != type_);
 }
 
@@ -34,8 +42,8 @@ pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Whether the current status shows a complete rollout. Upstream: `DeploymentComplete`.
-pub(crate) fn is_complete_now(sync: &DeploymentSync<'_>) -> bool {
+/// Whether the status in the cache shows a complete rollout. Upstream: `DeploymentComplete`.
+pub(crate) fn is_stored_status_complete(sync: &DeploymentSync<'_>) -> bool {
     let deployment = &*sync.observed.deployment;
     let status = &deployment.status;
     let desired = sync.limits.desired;

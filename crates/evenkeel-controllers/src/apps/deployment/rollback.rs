@@ -2,7 +2,8 @@
 
 use super::{
     annotations,
-    sync::{DeploymentSync, Finish},
+    sets::PlannedSet,
+    sync::{DeploymentSync, StatusPart},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -11,73 +12,73 @@ use evenkeel_api::{
     views::ReplicaSet,
 };
 use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Performs the requested rollback, or records an event with the reason why not. Either way, removes the annotation.
-/// Upstream: `rollback`.
+/// Revision 0 is the last one before the present. Upstream: `rollback`.
 pub(crate) fn rollback(sync: &mut DeploymentSync<'_>, to_revision: i64) {
+    const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
     sync.get_or_create_new_set();
-    sync.finish = Finish::Nothing;
-    let revision = if to_revision == 0 { last(sync) } else { to_revision };
-    let found =
-        sync.sets.iter().position(|set| annotations::revision(&set.annotations) == Some(revision));
-    let name = sync.observed.deployment.meta.name.clone();
-    match found.filter(|_| revision != 0).map(|index| sync.sets[index].present) {
-        Some(Some(set))
-            if !set.spec.template.equal_ignoring_hash(&sync.observed.deployment.spec.template) =>
-        {
+    sync.status_part = StatusPart::Nothing;
+    let deployment = &*sync.observed.deployment;
+    let revision = if to_revision == 0 { last_revision(sync) } else { to_revision };
+    if revision == 0 {
+        reject(sync, NOT_FOUND, "Unable to find last revision.".into());
+        return;
+    }
+    let has_revision =
+        |set: &&PlannedSet<'_>| annotations::revision(&set.annotations) == Some(revision);
+    let Some(found) = sync.sets.iter().find(has_revision) else {
+        reject(sync, NOT_FOUND, "Unable to find the revision to rollback to.".into());
+        return;
+    };
+    let name = &deployment.meta.name;
+    match found.existing {
+        Some(set) if !set.spec.template.equal_ignoring_hash(&deployment.spec.template) => {
             let text = format!("Rolled back deployment \"{name}\" to revision {revision}");
             let done = EventRecord::normal(sync.target.clone(), "DeploymentRollback", text);
-            rewrite(sync, Some(set), Some(done));
+            restore_template(sync, set, done);
         }
-        Some(_) => {
+        // A set that does not exist yet is the new set, which has the Deployment's template.
+        _ => {
             let text = format!(
                 "The rollback revision contains the same template as current deployment \"{name}\""
             );
             reject(sync, "DeploymentRollbackTemplateUnchanged", text);
         }
-        None if to_revision == 0 && revision == 0 => {
-            reject(
-                sync,
-                "DeploymentRollbackRevisionNotFound",
-                "Unable to find last revision.".into(),
-            );
-        }
-        None => {
-            let text = "Unable to find the revision to rollback to.".into();
-            reject(sync, "DeploymentRollbackRevisionNotFound", text);
-        }
     }
 }
 
 /// Returns the second highest revision, or 0 with fewer than two. Upstream: `LastRevision`.
-fn last(sync: &DeploymentSync<'_>) -> i64 {
+fn last_revision(sync: &DeploymentSync<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         sync.sets.iter().filter_map(|set| annotations::revision(&set.annotations)).collect();
     revisions.sort_unstable();
     revisions.len().checked_sub(2).map_or(0, |index| revisions[index].max(0))
 }
 
-/// Records a warning, and removes the annotation.
+/// Records a warning, and removes the annotation. Upstream: `updateDeploymentAndClearRollbackTo`.
 fn reject(sync: &mut DeploymentSync<'_>, reason: &'static str, text: String) {
     sync.events.push(EventRecord::warning(sync.target.clone(), reason, text));
-    rewrite(sync, None, None);
+    let annotations = annotations_without_rollback(sync);
+    rewrite(sync, vec![annotations_change(&annotations)], None);
 }
 
-/// Patches the Deployment: removes the annotation and, for a rollback, restores the set's template. Upstream:
-/// `rollbackToTemplate`, `updateDeploymentAndClearRollbackTo`.
-fn rewrite(sync: &mut DeploymentSync<'_>, to: Option<&ReplicaSet>, done: Option<EventRecord>) {
-    let meta = &sync.observed.deployment.meta;
-    let annotations = rewritten_annotations(sync, to.map(|set| &set.meta.annotations));
-    let annotations: serde_json::Map<_, _> =
-        annotations.iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
-    let mut changes =
-        vec![json!({ "op": "add", "path": "/metadata/annotations", "value": annotations })];
-    if let Some(set) = to {
-        let template = without_hash(&set.spec.template);
-        changes.push(json!({ "op": "replace", "path": "/spec/template", "value": template }));
-    }
-    let (target, version) = (sync.target.clone(), &meta.resource_version);
+/// Restores the set's template and annotations, and removes the annotation. Upstream: `rollbackToTemplate`.
+fn restore_template(sync: &mut DeploymentSync<'_>, set: &ReplicaSet, done: EventRecord) {
+    let annotations = restored_annotations(sync, &set.meta.annotations);
+    let template = without_hash(&set.spec.template);
+    let changes = vec![
+        annotations_change(&annotations),
+        json!({ "op": "replace", "path": "/spec/template", "value": template }),
+    ];
+    rewrite(sync, changes, Some(done));
+}
+
+/// Patches the Deployment with these changes, a JSON patch.
+fn rewrite(sync: &mut DeploymentSync<'_>, changes: Vec<Value>, done: Option<EventRecord>) {
+    let version = &sync.observed.deployment.meta.resource_version;
+    let target = sync.target.clone();
     sync.rewrite = Some(Rewrite {
         done,
         on_error: OnError::Abort,
@@ -85,20 +86,30 @@ fn rewrite(sync: &mut DeploymentSync<'_>, to: Option<&ReplicaSet>, done: Option<
     });
 }
 
-/// Returns the Deployment's annotations without `ROLLBACK_TO`. On a rollback, those that are copied come from
-/// the set. Upstream: `SetDeploymentAnnotationsTo`.
-fn rewritten_annotations(sync: &DeploymentSync<'_>, to: Option<&StrMap>) -> StrMap {
-    let own = sync.observed.deployment.meta.annotations.iter();
-    let kept = own.filter(|(key, _)| {
-        *key != annotations::ROLLBACK_TO && (to.is_none() || !annotations::is_copied(key))
-    });
-    let revision = sync.revision.as_deref().map(|revision| (annotations::REVISION, revision));
-    let copied =
-        to.into_iter().flat_map(StrMap::iter).filter(|(key, _)| annotations::is_copied(key));
-    kept.chain(revision).chain(copied).collect()
+fn annotations_change(annotations: &StrMap) -> Value {
+    let annotations: serde_json::Map<_, _> =
+        annotations.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    json!({ "op": "add", "path": "/metadata/annotations", "value": annotations })
 }
 
-fn without_hash(template: &Template) -> serde_json::Value {
+/// Returns the Deployment's annotations without `ROLLBACK_TO`.
+fn annotations_without_rollback(sync: &DeploymentSync<'_>) -> StrMap {
+    let present = sync.observed.deployment.meta.annotations.iter();
+    let kept = present.filter(|(key, _)| *key != annotations::ROLLBACK_TO);
+    let revision = sync.revision.as_deref().map(|revision| (annotations::REVISION, revision));
+    kept.chain(revision).collect()
+}
+
+/// Returns the Deployment's annotations without `ROLLBACK_TO`, after the set's annotations are copied back. Upstream:
+/// `SetDeploymentAnnotationsTo`.
+fn restored_annotations(sync: &DeploymentSync<'_>, set_annotations: &StrMap) -> StrMap {
+    let present = annotations_without_rollback(sync);
+    let kept = present.iter().filter(|(key, _)| !annotations::is_copied(key));
+    let copied = set_annotations.iter().filter(|(key, _)| annotations::is_copied(key));
+    kept.chain(copied).collect()
+}
+
+fn without_hash(template: &Template) -> Value {
     let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL).collect();
     let text = Template { labels, ..template.clone() }.to_json();
     serde_json::from_str(&text).expect("a template's text is JSON")

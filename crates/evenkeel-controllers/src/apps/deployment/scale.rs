@@ -1,7 +1,7 @@
 //! Proportional scaling during a rollout: each set keeps its share of the pods, which limits the effect of a
 //! bad rollout. Upstream: `scale` in `sync.go`.
 
-use super::{annotations, sets::SetCopy, sync::DeploymentSync};
+use super::{annotations, sets::PlannedSet, sync::DeploymentSync};
 
 /// Whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(sync: &DeploymentSync<'_>) -> bool {
@@ -18,15 +18,15 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     match active[..] {
         // No set has replicas: the new set, or else the newest old one, gets all.
         [] => {
-            if let Some(index) = sync.new.or_else(|| sync.old().next_back()) {
+            if let Some(index) = sync.new_index.or_else(|| sync.old_indexes().next_back()) {
                 sync.scale_replica_set(index, sync.limits.desired);
             }
         }
         [index] => {
             sync.scale_replica_set(index, sync.limits.desired);
         }
-        _ if sync.new.is_some_and(|new| is_saturated(sync, &sync.sets[new])) => {
-            let new = sync.new;
+        _ if sync.new_index.is_some_and(|new| is_saturated(sync, &sync.sets[new])) => {
+            let new = sync.new_index;
             for index in active.into_iter().filter(|index| Some(*index) != new) {
                 sync.scale_replica_set(index, 0);
             }
@@ -37,9 +37,9 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     }
 }
 
-/// Whether the set alone holds all desired replicas: its size, its desired-replicas annotation and its available
-/// replicas all equal the Deployment's. Upstream: `IsSaturated`.
-fn is_saturated(sync: &DeploymentSync<'_>, set: &SetCopy<'_>) -> bool {
+/// Whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`] and its
+/// available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
+fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
     let desired = sync.limits.desired;
     let desired_annotation = set
         .annotations
@@ -51,11 +51,11 @@ fn is_saturated(sync: &DeploymentSync<'_>, set: &SetCopy<'_>) -> bool {
 }
 
 /// Distributes added or removed replicas in proportion to the sets' sizes; the largest set gets the rest
-/// after rounding. Upstream: `scale`, at `IsRollingUpdate`.
+/// after rounding. Upstream: the branch `IsRollingUpdate` of `scale`.
 fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
-    let allowed = if sync.limits.desired > 0 { sync.limits.max_replicas() } else { 0 };
-    let change = i64::from(allowed)
-        - active.iter().map(|index| i64::from(sync.sets[*index].replicas)).sum::<i64>();
+    let max_replicas = if sync.limits.desired > 0 { sync.limits.max_replicas() } else { 0 };
+    let total: i64 = active.iter().map(|index| i64::from(sync.sets[*index].replicas)).sum();
+    let change = i64::from(max_replicas) - total;
     // `active` is sorted by age. Of equal sets, newer ones gain first and older ones lose first. Upstream:
     // `ReplicaSetsBySizeNewer`, `ReplicaSetsBySizeOlder`.
     if change > 0 {
@@ -68,12 +68,14 @@ fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
     let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
     for index in &active {
         let set = &sync.sets[*index];
-        let part = if remaining == 0 { 0 } else { fraction(sync, set) };
-        let part = if change > 0 { part.min(remaining) } else { part.max(remaining) };
-        sizes.push(i64::from(set.replicas) + part);
-        remaining -= part;
+        let share = if remaining == 0 { 0 } else { proportional_change(sync, set) };
+        let share = if change > 0 { share.min(remaining) } else { share.max(remaining) };
+        sizes.push(i64::from(set.replicas) + share);
+        remaining -= share;
     }
-    if let Some(largest) = sizes.first_mut().filter(|_| change != 0) {
+    if change != 0
+        && let Some(largest) = sizes.first_mut()
+    {
         *largest = (*largest + remaining).max(0);
     }
     for (index, size) in active.into_iter().zip(sizes) {
@@ -82,21 +84,21 @@ fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
 }
 
 /// Returns the change of a set's replicas in proportion to its size. Upstream: `getReplicaSetFraction`.
-fn fraction(sync: &DeploymentSync<'_>, set: &SetCopy<'_>) -> i64 {
+fn proportional_change(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> i64 {
     let size = i64::from(set.replicas);
     if sync.limits.desired == 0 {
         return -size;
     }
     let max_annotation =
         annotations::replicas(&set.annotations, annotations::MAX_REPLICAS).filter(|max| *max != 0);
-    let before = i64::from(max_annotation.unwrap_or(sync.observed.deployment.status.replicas));
-    if before == 0 {
+    let max_before = i64::from(max_annotation.unwrap_or(sync.observed.deployment.status.replicas));
+    if max_before == 0 {
         return 0;
     }
-    rounded(size * i64::from(sync.limits.max_replicas()), before) - size
+    divide_and_round(size * i64::from(sync.limits.max_replicas()), max_before) - size
 }
 
 /// Divides non-negative numbers and rounds halves up.
-fn rounded(dividend: i64, divisor: i64) -> i64 {
+fn divide_and_round(dividend: i64, divisor: i64) -> i64 {
     (2 * dividend + divisor).div_euclid(2 * divisor)
 }

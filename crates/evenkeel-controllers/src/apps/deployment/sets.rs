@@ -17,9 +17,9 @@ static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::d
 
 /// A ReplicaSet, and its state after the planned changes.
 #[derive(Debug)]
-pub(crate) struct SetCopy<'a> {
-    /// The existing set; `None` if it is to be created.
-    pub(crate) present: Option<&'a Arc<ReplicaSet>>,
+pub(crate) struct PlannedSet<'a> {
+    /// The set as the cache shows it; `None` if it is to be created.
+    pub(crate) existing: Option<&'a Arc<ReplicaSet>>,
     /// Name of the set.
     pub(crate) name: Text,
     /// Planned `spec.replicas` of the ReplicaSet.
@@ -34,11 +34,11 @@ pub(crate) struct SetCopy<'a> {
     pub(crate) events: Vec<EventRecord>,
 }
 
-impl<'a> SetCopy<'a> {
+impl<'a> PlannedSet<'a> {
     /// Returns an existing set without changes.
     pub(crate) fn unchanged(set: &'a Arc<ReplicaSet>) -> Self {
         Self {
-            present: Some(set),
+            existing: Some(set),
             name: set.meta.name.clone(),
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,
@@ -50,11 +50,11 @@ impl<'a> SetCopy<'a> {
 
     /// Returns the observed status.
     pub(crate) fn status(&self) -> &ReplicaSetStatus {
-        self.present.map_or(&*NO_STATUS, |set| &set.status)
+        self.existing.map_or(&*NO_STATUS, |set| &set.status)
     }
 
-    /// Returns the creation of the set from the Deployment's template. Upstream: `getNewReplicaSet`.
-    pub(crate) fn create(self, deployment: &Deployment, owner: &Target) -> Action {
+    /// Returns the action that creates the set from the Deployment's template. Upstream: `getNewReplicaSet`.
+    pub(crate) fn into_create_action(self, deployment: &Deployment, owner: &Target) -> Action {
         let hash = self.name.rsplit('-').next().unwrap_or_default();
         let template = deployment.spec.template.with_label(HASH_LABEL, hash);
         let body = ReplicaSetBody {
@@ -71,7 +71,7 @@ impl<'a> SetCopy<'a> {
                 replicas: self.replicas,
                 min_ready_seconds: self.min_ready_seconds,
                 selector: deployment.spec.selector.with_label(HASH_LABEL, hash).to_json(),
-                template: text(&template),
+                template: template_json(&template),
             },
         };
         Action::Create(Create {
@@ -81,26 +81,24 @@ impl<'a> SetCopy<'a> {
         })
     }
 
-    /// Returns the update of a changed set, and its events. As upstream, the update has the whole object: the
+    /// Returns the update of an existing set, and its events. The update has the whole object, like upstream's: the
     /// controller's role grants `update` on ReplicaSets.
-    pub(crate) fn update(self) -> impl Iterator<Item = Action> {
-        let written = self.present.map(|set| {
+    pub(crate) fn into_update_actions(self) -> impl Iterator<Item = Action> {
+        let actions = self.existing.map(|set| {
+            let body = update_body(set, self.replicas, self.min_ready_seconds, &self.annotations);
             let mut events = self.events.into_iter();
             let update = Action::Update(Update {
                 done: events.next(),
                 on_error: OnError::Abort,
-                ..Update::new(
-                    wire::target(&**set),
-                    replica_set_body(set, self.replicas, self.min_ready_seconds, &self.annotations),
-                )
+                ..Update::new(wire::target(&**set), body)
             });
             [update].into_iter().chain(events.map(Action::Event))
         });
-        written.into_iter().flatten()
+        actions.into_iter().flatten()
     }
 }
 
-fn replica_set_body(
+fn update_body(
     set: &ReplicaSet,
     replicas: i32,
     min_ready_seconds: i32,
@@ -114,7 +112,7 @@ fn replica_set_body(
             replicas,
             min_ready_seconds,
             selector: set.spec.selector.to_json(),
-            template: text(&set.spec.template),
+            template: template_json(&set.spec.template),
         },
     })
 }
@@ -137,7 +135,7 @@ struct NewMetadata<'a> {
     labels: &'a StrMap,
     #[serde(serialize_with = "wire::map")]
     annotations: &'a StrMap,
-    #[serde(serialize_with = "owners")]
+    #[serde(serialize_with = "serialize_owners")]
     owner_references: [OwnerReference; 1],
 }
 
@@ -151,11 +149,11 @@ struct Spec {
     template: Box<RawValue>,
 }
 
-fn text(template: &Template) -> Box<RawValue> {
+fn template_json(template: &Template) -> Box<RawValue> {
     RawValue::from_string(template.to_json()).expect("a template's text is JSON")
 }
 
-fn owners<S: serde::Serializer>(
+fn serialize_owners<S: serde::Serializer>(
     owners: &[OwnerReference; 1],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -4,12 +4,13 @@ use super::{
     annotations,
     observed::Observed,
     progress::{self, has_deadline},
-    sync::{DeploymentSync, Finish, PROGRESSING},
+    sets::PlannedSet,
+    sync::{DeploymentSync, PROGRESSING, StatusPart},
 };
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{
     time::{SignedDuration, Timestamp, saturating_add},
-    views::{Deployment, DeploymentStatus},
+    views::{Deployment, DeploymentStatus, ReplicaSetStatus},
 };
 use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
@@ -22,35 +23,46 @@ const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Reason of the condition after the progress deadline. Upstream: `TimedOutReason`.
 pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+/// Reason of the condition while the rollout progresses. Upstream: `ReplicaSetUpdatedReason`.
+const UPDATED: &str = "ReplicaSetUpdated";
+/// Reason of the condition after the rollout. Upstream: `NewRSAvailableReason`.
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// Returns the status update if anything changed, or else the delay until the progress deadline.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let sync = DeploymentSync::decide(observed, now);
-    let (_, created) = DeploymentSync::decide(observed, now).into_actions();
-    let failure =
-        created.and_then(|index| outcomes.0.get(index)).and_then(|outcome| outcome.error.as_ref());
-    if let Some(failure) = failure {
-        return not_created(&sync, failure);
+    if let Some(failure) = creation_failure(observed, outcomes, now) {
+        return handle_failed_creation(&sync, failure);
     }
     let present = Status::from(&observed.deployment.status);
-    let wanted = match sync.finish {
-        Finish::Nothing => return Plan::nothing(),
-        Finish::Observed => observed_status(observed),
-        Finish::Counts => counted(&sync),
-        Finish::Rollout => progressed(&sync),
+    let wanted = match sync.status_part {
+        StatusPart::Nothing => return Plan::nothing(),
+        StatusPart::ObservedGeneration => with_observed_generation(observed),
+        StatusPart::Counts => calculate_status(&sync),
+        StatusPart::Rollout => rollout_status(&sync),
     };
     let mut plan = Plan::nothing();
     if wanted != present || sync.revision.is_some() {
         plan.push(update(&observed.deployment, &wanted, sync.revision.as_deref()));
-    } else if sync.finish == Finish::Rollout {
-        plan.requeue = until_stuck(&sync, &wanted);
+    } else if sync.status_part == StatusPart::Rollout {
+        plan.requeue = until_deadline_check(&sync, &wanted);
     }
     plan
 }
 
-/// Returns the status with `observedGeneration` only, for a Deployment with an empty selector.
-fn observed_status(observed: &Observed) -> Status {
+/// Returns the error with which the new set's creation failed.
+fn creation_failure<'o>(
+    observed: &Observed,
+    outcomes: &'o Outcomes,
+    now: Timestamp,
+) -> Option<&'o Failure> {
+    // `into_actions` consumes a sync, so decide again.
+    let (_actions, creation_index) = DeploymentSync::decide(observed, now).into_actions();
+    outcomes.0.get(creation_index?)?.error.as_ref()
+}
+
+/// Returns the present status with a new `observedGeneration`, for a Deployment with an empty selector.
+fn with_observed_generation(observed: &Observed) -> Status {
     let mut status = Status::from(&observed.deployment.status);
     status.observed_generation =
         status.observed_generation.max(observed.deployment.meta.generation);
@@ -59,7 +71,7 @@ fn observed_status(observed: &Observed) -> Status {
 
 /// Handles a failed creation of the new set: a hash collision increments `collisionCount`, other errors set the
 /// condition. Upstream: `getNewReplicaSet`.
-fn not_created(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
+fn handle_failed_creation(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
     let deployment = &*sync.observed.deployment;
     let mut plan = Plan::nothing();
     let mut status = Status::from(&deployment.status);
@@ -68,20 +80,21 @@ fn not_created(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
     }
     let collisions = deployment.status.collision_count.unwrap_or(0);
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
-        // The Deployment may own a set of that name that the cache does not show yet.
+        // Without a rival in the cache, the existing set may be the Deployment's own.
         let Some(rival) = &sync.observed.rival else { return plan };
-        let own = rival.meta.controlled_by(&deployment.meta.uid);
-        if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
+        let is_new_set = rival.meta.controlled_by(&deployment.meta.uid)
+            && rival.spec.template.equal_ignoring_hash(&deployment.spec.template);
+        if !is_new_set {
             status.collision_count = Some(collisions.saturating_add(1));
             plan.push(update(deployment, &status, None));
         }
         return plan;
     }
-    let name = sync.new.map(|index| &*sync.sets[index].name).unwrap_or_default();
+    let name = sync.new_index.map(|index| &*sync.sets[index].name).unwrap_or_default();
     let text = format!("Failed to create new replica set \"{name}\": {failure}");
     if has_deadline(deployment) {
         let condition = Condition::new(PROGRESSING, "False", "ReplicaSetCreateError", &text);
-        progress::set(&mut status.conditions, condition, sync.now);
+        progress::set_condition(&mut status.conditions, condition, sync.now);
         if status != Status::from(&deployment.status) {
             plan.push(update(deployment, &status, None));
         }
@@ -91,20 +104,24 @@ fn not_created(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
 }
 
 /// Returns counts and the condition `Available`. Upstream: `calculateStatus`.
-fn counted(sync: &DeploymentSync<'_>) -> Status {
+fn calculate_status(sync: &DeploymentSync<'_>) -> Status {
     let deployment = &*sync.observed.deployment;
-    let sum = |count: fn(&evenkeel_api::views::ReplicaSetStatus) -> i32| {
+    let sum = |count: fn(&ReplicaSetStatus) -> i32| {
         sync.sets.iter().fold(0, |sum: i32, set| sum.saturating_add(count(set.status())))
     };
-    let available = sync.available();
+    let available = sync.total_available();
     let mut status = Status {
         observed_generation: deployment.meta.generation,
         replicas: sum(|status| status.replicas),
-        updated_replicas: sync.new.map_or(0, |index| sync.sets[index].status().replicas),
+        updated_replicas: sync.new_index.map_or(0, |index| sync.sets[index].status().replicas),
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
-        unavailable_replicas: sync.total().saturating_sub(available).max(0),
-        terminating_replicas: terminating(sync).filter(|_| sync.observed.counts_terminating),
+        unavailable_replicas: sync.total_replicas().saturating_sub(available).max(0),
+        terminating_replicas: if sync.observed.counts_terminating {
+            terminating_replicas(sync)
+        } else {
+            None
+        },
         conditions: sync.conditions.clone(),
         collision_count: deployment.status.collision_count,
     };
@@ -119,70 +136,74 @@ fn counted(sync: &DeploymentSync<'_>) -> Status {
         let text = "Deployment does not have minimum availability.";
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", text)
     };
-    progress::set(&mut status.conditions, condition, sync.now);
+    progress::set_condition(&mut status.conditions, condition, sync.now);
     status
 }
 
-/// Returns the number of terminating pods; `None` if a set that its controller has observed does not report
-/// it. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
-fn terminating(sync: &DeploymentSync<'_>) -> Option<i32> {
-    sync.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
-        status if status.observed_generation == 0 && status.terminating_replicas.is_none() => {
-            Some(sum)
+/// Returns the number of terminating pods of all sets; `None` if a set does not report it. A set that its controller
+/// has not observed yet counts as 0. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
+fn terminating_replicas(sync: &DeploymentSync<'_>) -> Option<i32> {
+    let mut sum: i32 = 0;
+    for status in sync.sets.iter().map(PlannedSet::status) {
+        let is_observed = status.observed_generation != 0;
+        match status.terminating_replicas {
+            Some(count) => sum = sum.saturating_add(count),
+            None if is_observed => return None,
+            None => {}
         }
-        status => status.terminating_replicas.map(|count| sum.saturating_add(count)),
-    })
+    }
+    Some(sum)
 }
 
-/// Returns counts, `Available` and `Progressing`. Upstream: `syncRolloutStatus`.
-fn progressed(sync: &DeploymentSync<'_>) -> Status {
-    let mut status = counted(sync);
+/// Returns counts, `Available`, `Progressing` and `ReplicaFailure`. Upstream: `syncRolloutStatus`.
+fn rollout_status(sync: &DeploymentSync<'_>) -> Status {
+    let mut status = calculate_status(sync);
     let deployment = &*sync.observed.deployment;
     if has_deadline(deployment) {
-        let present = progress::condition(&sync.conditions, PROGRESSING);
-        let over = status.replicas == status.updated_replicas
+        let present = progress::find_condition(&sync.conditions, PROGRESSING);
+        let is_reported_complete = status.replicas == status.updated_replicas
             && present.is_some_and(|c| &*c.reason == COMPLETE);
-        if !over {
+        if !is_reported_complete {
             set_progressing_condition(sync, present, &mut status);
         }
     } else {
-        progress::remove(&mut status.conditions, PROGRESSING);
+        progress::remove_condition(&mut status.conditions, PROGRESSING);
     }
-    match failure(sync) {
-        Some(condition) => progress::set(&mut status.conditions, condition, sync.now),
-        None => progress::remove(&mut status.conditions, REPLICA_FAILURE),
+    match replica_failure(sync) {
+        Some(condition) => progress::set_condition(&mut status.conditions, condition, sync.now),
+        None => progress::remove_condition(&mut status.conditions, REPLICA_FAILURE),
     }
     status
 }
 
-/// Sets `Progressing` to complete, progressing or timed out, or leaves it unchanged. Upstream:
-/// `syncRolloutStatus`.
+/// Sets `Progressing` to complete, progressing or timed out, or leaves it unchanged. Upstream: `syncRolloutStatus`.
 fn set_progressing_condition(
     sync: &DeploymentSync<'_>,
     present: Option<&Condition>,
     status: &mut Status,
 ) {
-    let subject = match sync.new {
+    let subject = match sync.new_index {
         Some(index) => format!("ReplicaSet \"{}\"", sync.sets[index].name),
         None => format!("Deployment \"{}\"", sync.observed.deployment.meta.name),
     };
     let (value, reason, text) = if is_complete(sync, status) {
         ("True", COMPLETE, format!("{subject} has successfully progressed."))
     } else if is_progressing(&sync.observed.deployment.status, status) {
-        ("True", "ReplicaSetUpdated", format!("{subject} is progressing."))
+        ("True", UPDATED, format!("{subject} is progressing."))
     } else if is_timed_out(sync, present) {
         ("False", TIMED_OUT, format!("{subject} has timed out progressing."))
     } else {
         return;
     };
     let mut condition = Condition::new(PROGRESSING, value, reason, &text);
-    if reason == "ReplicaSetUpdated" {
+    if reason == UPDATED {
         // On progress, refresh the update time even if status and reason stay.
-        let since = present.filter(|c| &*c.status == "True").and_then(|c| c.last_transition_time);
-        condition.last_transition_time = since;
-        progress::remove(&mut status.conditions, PROGRESSING);
+        if let Some(present) = present.filter(|c| &*c.status == "True") {
+            condition.last_transition_time = present.last_transition_time;
+        }
+        progress::remove_condition(&mut status.conditions, PROGRESSING);
     }
-    progress::set(&mut status.conditions, condition, sync.now);
+    progress::set_condition(&mut status.conditions, condition, sync.now);
 }
 
 fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
@@ -222,8 +243,8 @@ fn deadline(sync: &DeploymentSync<'_>, condition: &Condition) -> Timestamp {
 
 /// Returns the delay until one second after the progress deadline; `None` if no deadline applies. Upstream:
 /// `requeueStuckDeployment`.
-fn until_stuck(sync: &DeploymentSync<'_>, status: &Status) -> Option<Duration> {
-    let condition = progress::condition(&sync.conditions, PROGRESSING)?;
+fn until_deadline_check(sync: &DeploymentSync<'_>, status: &Status) -> Option<Duration> {
+    let condition = progress::find_condition(&sync.conditions, PROGRESSING)?;
     if !has_deadline(&sync.observed.deployment)
         || is_complete(sync, status)
         || &*condition.reason == TIMED_OUT
@@ -235,16 +256,15 @@ fn until_stuck(sync: &DeploymentSync<'_>, status: &Status) -> Option<Duration> {
 }
 
 /// Returns the delay until one second after the progress deadline, for the status that this plan results in.
-pub(super) fn until_stuck_now(sync: &DeploymentSync<'_>) -> Option<Duration> {
-    until_stuck(sync, &progressed(sync))
+pub(super) fn until_deadline_check_after_plan(sync: &DeploymentSync<'_>) -> Option<Duration> {
+    until_deadline_check(sync, &rollout_status(sync))
 }
 
 /// Returns the condition `ReplicaFailure`: the new set's, else an old set's.
-fn failure(sync: &DeploymentSync<'_>) -> Option<Condition> {
-    let new = sync.new.into_iter();
-    let condition = new.chain(sync.old()).find_map(|index| {
-        sync.sets[index].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
-    })?;
+fn replica_failure(sync: &DeploymentSync<'_>) -> Option<Condition> {
+    let new_then_old = sync.new_index.into_iter().chain(sync.old_indexes());
+    let mut conditions = new_then_old.flat_map(|index| &sync.sets[index].status().conditions);
+    let condition = conditions.find(|c| &*c.type_ == REPLICA_FAILURE)?;
     let mut condition = Condition::from(condition);
     condition.last_update_time = condition.last_transition_time;
     Some(condition)

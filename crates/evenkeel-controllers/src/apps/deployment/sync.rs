@@ -4,10 +4,10 @@ use super::{
     annotations,
     limits::{ROLLING_UPDATE, RolloutLimits},
     observed::Observed,
-    sets::SetCopy,
+    sets::PlannedSet,
 };
 use crate::{conditions::Condition, wire};
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{time::Timestamp, views::ReplicaSet};
 use evenkeel_runtime::plan::{Action, Delete, EventRecord, OnError, Rewrite, Target};
 
 /// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
@@ -15,11 +15,11 @@ pub(crate) const PROGRESSING: &str = "Progressing";
 
 /// Part of the status that the sync writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finish {
+pub(crate) enum StatusPart {
     /// No status update.
     Nothing,
-    /// Only `observedGeneration` changes.
-    Observed,
+    /// Only `observedGeneration`.
+    ObservedGeneration,
     /// Counts and the condition `Available`.
     Counts,
     /// Counts, `Available` and `Progressing`.
@@ -37,9 +37,9 @@ pub(crate) struct DeploymentSync<'a> {
     /// Limits of the rolling update.
     pub(crate) limits: RolloutLimits,
     /// ReplicaSets after the planned changes, oldest first; a created one is last.
-    pub(crate) sets: Vec<SetCopy<'a>>,
-    /// Index of the new set, which has the Deployment's template.
-    pub(crate) new: Option<usize>,
+    pub(crate) sets: Vec<PlannedSet<'a>>,
+    /// Index in `sets` of the new set, which has the Deployment's template.
+    pub(crate) new_index: Option<usize>,
     /// The Deployment's new annotation `deployment.kubernetes.io/revision`.
     pub(crate) revision: Option<String>,
     /// The Deployment's new conditions.
@@ -47,11 +47,11 @@ pub(crate) struct DeploymentSync<'a> {
     /// Events to record before any write.
     pub(crate) events: Vec<EventRecord>,
     /// Old ReplicaSets to delete.
-    pub(crate) deleted: Vec<Target>,
+    pub(crate) sets_to_delete: Vec<Target>,
     /// The patch of the Deployment itself.
     pub(crate) rewrite: Option<Rewrite>,
-    /// Part of the status that is written.
-    pub(crate) finish: Finish,
+    /// Part of the status that the sync writes.
+    pub(crate) status_part: StatusPart,
 }
 
 impl<'a> DeploymentSync<'a> {
@@ -63,14 +63,14 @@ impl<'a> DeploymentSync<'a> {
             now,
             target: wire::target(deployment),
             limits: RolloutLimits::resolve(deployment),
-            sets: observed.sets.iter().map(SetCopy::unchanged).collect(),
-            new: observed.new,
+            sets: observed.sets.iter().map(PlannedSet::unchanged).collect(),
+            new_index: observed.new_index,
             revision: None,
             conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
             events: Vec::new(),
-            deleted: Vec::new(),
+            sets_to_delete: Vec::new(),
             rewrite: None,
-            finish: Finish::Rollout,
+            status_part: StatusPart::Rollout,
         }
     }
 
@@ -80,18 +80,18 @@ impl<'a> DeploymentSync<'a> {
     }
 
     /// Returns the indexes of old sets, oldest first. Upstream: `FindOldReplicaSets`.
-    pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
-        let new = self.new;
+    pub(crate) fn old_indexes(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        let new = self.new_index;
         (0..self.sets.len()).filter(move |index| Some(*index) != new)
     }
 
-    /// Returns the number of desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
-    pub(crate) fn total(&self) -> i32 {
+    /// Returns the sum of all sets' planned `spec.replicas`. Upstream: `GetReplicaCountForReplicaSets`.
+    pub(crate) fn total_replicas(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
     }
 
     /// Returns the number of available pods of all sets. Upstream: `GetAvailableReplicaCountForReplicaSets`.
-    pub(crate) fn available(&self) -> i32 {
+    pub(crate) fn total_available(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
     }
 
@@ -109,10 +109,10 @@ impl<'a> DeploymentSync<'a> {
     pub(crate) fn scale_and_annotate(&mut self, index: usize, replicas: i32) {
         let set = &mut self.sets[index];
         let is_resized = set.replicas != replicas;
-        if !is_resized && annotations::has_replicas(&set.annotations, self.limits) {
+        if !is_resized && annotations::are_replicas_current(&set.annotations, self.limits) {
             return;
         }
-        if is_resized && set.present.is_some() {
+        if is_resized && set.existing.is_some() {
             let direction = if set.replicas < replicas { "up" } else { "down" };
             let (name, from) = (&set.name, set.replicas);
             let text = format!("Scaled {direction} replica set {name} from {from} to {replicas}");
@@ -123,51 +123,53 @@ impl<'a> DeploymentSync<'a> {
         set.changed = true;
     }
 
-    /// Deletes the oldest sets without pods beyond `revisionHistoryLimit`. Upstream: `cleanupDeployment`.
+    /// Deletes the oldest sets beyond `revisionHistoryLimit`, if they have no pods. Upstream: `cleanupDeployment`.
     pub(crate) fn cleanup_deployment(&mut self) {
-        let limit =
-            self.observed.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
-        let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
-        let mut alive: Vec<_> = self
-            .old()
-            .filter_map(|index| self.sets[index].present)
-            .filter(|s| !s.meta.deleting())
-            .collect();
-        // `old` is sorted by age and the sort is stable, so the oldest set of equal revisions comes first.
-        alive.sort_by_key(|set| annotations::revision(&set.meta.annotations).unwrap_or(0));
-        let surplus = alive.len().saturating_sub(limit);
-        let unused = |set: &&&std::sync::Arc<_>| {
-            let set: &evenkeel_api::views::ReplicaSet = set;
-            let empty = set.status.replicas == 0 && set.spec.replicas.unwrap_or(1) == 0;
-            empty && set.meta.generation <= set.status.observed_generation
+        let limit = match self.observed.deployment.spec.revision_history_limit {
+            None | Some(i32::MAX) => return,
+            Some(limit) => limit,
         };
-        self.deleted =
-            alive[..surplus].iter().filter(unused).map(|set| wire::target(&***set)).collect();
+        let Ok(limit) = usize::try_from(limit) else { return };
+        let mut candidates: Vec<&ReplicaSet> = self
+            .old_indexes()
+            .filter_map(|index| self.sets[index].existing)
+            .map(|set| &**set)
+            .filter(|set| !set.meta.deleting())
+            .collect();
+        // `old_indexes` is sorted by age and the sort is stable, so the oldest set of equal revisions comes first.
+        candidates.sort_by_key(|set| annotations::revision(&set.meta.annotations).unwrap_or(0));
+        let surplus = candidates.len().saturating_sub(limit);
+        let unused = candidates[..surplus].iter().filter(|set| {
+            set.status.replicas == 0
+                && set.spec.replicas.unwrap_or(1) == 0
+                && set.meta.generation <= set.status.observed_generation
+        });
+        self.sets_to_delete = unused.map(|set| wire::target(*set)).collect();
     }
 
-    /// Returns the actions in order, and the index of the action that creates the new set.
+    /// Returns the actions in order, and the index among them of the new set's creation.
     pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
         let mut actions: Vec<Action> = Vec::new();
-        if self.finish != Finish::Observed {
+        if self.status_part != StatusPart::ObservedGeneration {
             actions.extend(self.observed.claims.actions(&self.target));
         }
         actions.extend(self.events.into_iter().map(Action::Event));
         let deployment = &*self.observed.deployment;
-        let mut created = None;
-        // A new set is created before others change.
-        let (made, present): (Vec<_>, Vec<_>) =
-            self.sets.into_iter().partition(|set| set.present.is_none());
-        for set in made {
-            created = Some(actions.len());
-            actions.push(set.create(deployment, &self.target));
+        let mut creation_index = None;
+        // Create the new set before others change.
+        let (created, existing): (Vec<_>, Vec<_>) =
+            self.sets.into_iter().partition(|set| set.existing.is_none());
+        for set in created {
+            creation_index = Some(actions.len());
+            actions.push(set.into_create_action(deployment, &self.target));
         }
-        for set in present.into_iter().filter(|set| set.changed) {
-            actions.extend(set.update());
+        for set in existing.into_iter().filter(|set| set.changed) {
+            actions.extend(set.into_update_actions());
         }
-        actions.extend(self.deleted.into_iter().map(|target| {
+        actions.extend(self.sets_to_delete.into_iter().map(|target| {
             Action::Delete(Delete { on_error: OnError::Abort, ..Delete::new(target) })
         }));
         actions.extend(self.rewrite.map(Action::Rewrite));
-        (actions, created)
+        (actions, creation_index)
     }
 }

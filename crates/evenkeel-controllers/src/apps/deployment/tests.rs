@@ -1,8 +1,8 @@
-//! Goldens of single passes, and properties of whole rollouts on a simulated cluster.
+//! Goldens of single syncs, and properties of whole rollouts on a simulated cluster.
 
 use super::{
     annotations,
-    observed::{Observed, set_name},
+    observed::{Observed, generate_set_name},
     plan::plan,
     status::status,
 };
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Returns a cluster whose rollout is complete, without the events and writes so far.
-    fn settled(deployment: Deployment) -> Self {
+    fn rolled_out(deployment: Deployment) -> Self {
         let mut world = Self::new(deployment);
         world.settle();
         world.clear_log();
@@ -67,13 +67,13 @@ impl World {
     }
 
     fn observed(&self) -> Observed {
-        let named = |name: &str| {
+        let get_set = |name: &str| {
             self.sets.iter().find(|set| *set.meta.name == *name).cloned().map(Arc::new)
         };
         Observed::new(
             Arc::new(self.deployment.clone()),
             self.sets.iter().cloned().map(Arc::new),
-            named,
+            get_set,
         )
     }
 
@@ -196,13 +196,13 @@ impl World {
         status.observed_generation = set.meta.generation;
     }
 
-    /// Alternates the ReplicaSet controller and passes until neither changes anything.
+    /// Alternates the ReplicaSet controller and syncs until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
             let before: Vec<_> = self.sets.iter().map(|set| set.status.clone()).collect();
             (0..self.sets.len()).for_each(|index| self.catch_up(index, 4));
-            let moved = !self.sets.iter().map(|set| &set.status).eq(before.iter());
-            if !self.sync() && !moved {
+            let is_caught_up = self.sets.iter().map(|set| &set.status).eq(before.iter());
+            if !self.sync() && is_caught_up {
                 return;
             }
         }
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Changes the image in the template, as a user's update does.
-    fn roll(&mut self, image: &str) {
+    fn change_image(&mut self, image: &str) {
         let spec = json!({ "spec": { "template": template(image) } });
         self.deployment.spec.template = object::<Deployment>(&spec).spec.template;
         self.deployment.meta.generation += 1;
@@ -285,9 +285,9 @@ fn new_deployment_creates_a_replica_set() {
 
 #[test]
 fn rolling_update_completes() {
-    let mut world = World::settled(deployment_of_4());
+    let mut world = World::rolled_out(deployment_of_4());
     assert!(world.condition("Progressing").starts_with("True NewReplicaSetAvailable: ReplicaSet"));
-    world.roll("two");
+    world.change_image("two");
     world.settle();
     check(
         &world,
@@ -320,7 +320,7 @@ fn rolling_update_completes() {
 
 #[test]
 fn scaling_resizes_the_only_active_replica_set() {
-    let mut world = World::settled(deployment_of_4());
+    let mut world = World::rolled_out(deployment_of_4());
     world.scale(7);
     world.settle();
     check(
@@ -336,8 +336,8 @@ fn scaling_resizes_the_only_active_replica_set() {
 
 #[test]
 fn scaling_during_a_rollout_is_proportional() {
-    let mut world = World::settled(deployment(10, &json!(3), &json!(2)));
-    world.roll("two");
+    let mut world = World::rolled_out(deployment(10, &json!(3), &json!(2)));
+    world.change_image("two");
     world.sync();
     assert_eq!(world.sizes(), [8, 3]);
     world.scale(30);
@@ -362,9 +362,9 @@ fn scaling_during_a_rollout_is_proportional() {
 
 #[test]
 fn paused_deployment_scales_without_rollout() {
-    let mut world = World::settled(deployment_of_4());
+    let mut world = World::rolled_out(deployment_of_4());
     world.deployment.spec.paused = true;
-    world.roll("two");
+    world.change_image("two");
     world.scale(6);
     world.settle();
     assert_eq!(world.condition("Progressing"), "Unknown DeploymentPaused: Deployment is paused");
@@ -383,8 +383,8 @@ fn paused_deployment_scales_without_rollout() {
 fn recreate_waits_for_old_pods_to_stop() {
     let mut start = deployment_of_4();
     start.spec.strategy.type_ = "Recreate".into();
-    let mut world = World::settled(start);
-    world.roll("two");
+    let mut world = World::rolled_out(start);
+    world.change_image("two");
     world.sync();
     assert_eq!(world.sizes(), [0]);
     world.catch_up(0, 4);
@@ -418,9 +418,9 @@ fn roll_back_to(world: &mut World, revision: &str) {
 
 #[test]
 fn rollback_restores_template_and_annotations() {
-    let mut world = World::settled(deployment_of_4());
+    let mut world = World::rolled_out(deployment_of_4());
     let first = world.deployment.spec.template.clone();
-    world.roll("two");
+    world.change_image("two");
     world.deployment.meta.annotations = world.deployment.meta.annotations.with("team", "b");
     world.settle();
     roll_back_to(&mut world, "0");
@@ -484,7 +484,7 @@ fn rollback_without_effect_is_reported_and_cleared() {
         "#]],
         ),
     ] {
-        let mut world = World::settled(deployment_of_4());
+        let mut world = World::rolled_out(deployment_of_4());
         roll_back_to(&mut world, to);
         world.settle();
         check(&world, &golden);
@@ -494,8 +494,8 @@ fn rollback_without_effect_is_reported_and_cleared() {
 
 #[test]
 fn rollout_times_out_after_progress_deadline_seconds() {
-    let mut world = World::settled(deployment_of_4());
-    world.roll("two");
+    let mut world = World::rolled_out(deployment_of_4());
+    world.change_image("two");
     world.sync();
     world.catch_up(0, 4);
     world.catch_up(1, 0);
@@ -510,16 +510,19 @@ fn rollout_times_out_after_progress_deadline_seconds() {
     world.now = at(601);
     world.sync();
     let name = &world.sets[1].meta.name;
-    let stuck =
+    let timed_out =
         format!("False ProgressDeadlineExceeded: ReplicaSet \"{name}\" has timed out progressing.");
-    assert_eq!(world.condition("Progressing"), stuck);
+    assert_eq!(world.condition("Progressing"), timed_out);
     assert_eq!(status(&world.observed(), &Outcomes::default(), at(700)), Plan::nothing());
 }
 
-/// Returns the outcome of a plan whose only action failed with this error.
-fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
+fn failure(code: u16, reason: &str) -> Failure {
     let message = "refused".into();
-    let failure = Failure { code, reason: reason.into(), message, namespace_terminating };
+    Failure { code, reason: reason.into(), message, namespace_terminating: false }
+}
+
+/// Returns the outcome of a plan whose only action failed with this error.
+fn failed(failure: Failure) -> Outcomes {
     Outcomes(vec![Outcome::failure(failure)])
 }
 
@@ -531,19 +534,21 @@ fn failed_replica_set_creation_sets_progressing() {
         matches!(&next.actions[..], [Action::Create(create)] if create.on_error == OnError::SkipRest)
     );
     let mut after = world.clone();
-    for action in status(&world.observed(), &refused(403, "Forbidden", false), T0).actions {
+    let forbidden = failed(failure(403, "Forbidden"));
+    for action in status(&world.observed(), &forbidden, T0).actions {
         after.apply(&action);
     }
-    let name = super::observed::new_name(&world.deployment);
+    let name = super::observed::new_set_name(&world.deployment);
     let text = format!("Failed to create new replica set \"{name}\": refused");
     assert_eq!(after.condition("Progressing"), format!("False ReplicaSetCreateError: {text}"));
     assert_eq!(after.events[0].message, text);
-    assert_eq!(status(&world.observed(), &refused(403, "Forbidden", true), T0), Plan::nothing());
+    let terminating = failed(Failure { namespace_terminating: true, ..failure(403, "Forbidden") });
+    assert_eq!(status(&world.observed(), &terminating, T0), Plan::nothing());
 }
 
 #[test]
 fn terminating_replicas_need_the_gate() {
-    let world = World::settled(deployment_of_4());
+    let world = World::rolled_out(deployment_of_4());
     assert_eq!(world.deployment.status.terminating_replicas, Some(0));
     let observed = Observed { counts_terminating: false, ..world.observed() };
     let after = status(&observed, &Outcomes::default(), world.now);
@@ -555,23 +560,27 @@ fn terminating_replicas_need_the_gate() {
 #[test]
 fn name_collision_increments_collision_count() {
     let mut world = World::new(deployment_of_4());
-    let name = super::observed::new_name(&world.deployment);
-    let taken = refused(409, "AlreadyExists", false);
-    assert_eq!(status(&world.observed(), &taken, T0), Plan::nothing(), "the cache may be stale");
+    let name = super::observed::new_set_name(&world.deployment);
+    let name_taken = failed(failure(409, "AlreadyExists"));
+    assert_eq!(
+        status(&world.observed(), &name_taken, T0),
+        Plan::nothing(),
+        "the cache may be stale"
+    );
     let mut rival: ReplicaSet = object(&json!({ "spec": { "template": template("other") } }));
     rival.meta = crate::fixtures::meta(&name);
     rival.meta.owners =
         owned_by(&object::<Deployment>(&json!({ "metadata": { "name": "x", "uid": "x" } })));
     world.sets.push(rival);
-    for action in status(&world.observed(), &taken, T0).actions {
+    for action in status(&world.observed(), &name_taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
-    assert_ne!(super::observed::new_name(&world.deployment), name);
+    assert_ne!(super::observed::new_set_name(&world.deployment), name);
     // After 20 collisions the count stays: the hash of the created sets does not match.
     world.deployment.status.collision_count = Some(20);
-    world.sets[0].meta = crate::fixtures::meta(&super::observed::new_name(&world.deployment));
-    for action in status(&world.observed(), &taken, T0).actions {
+    world.sets[0].meta = crate::fixtures::meta(&super::observed::new_set_name(&world.deployment));
+    for action in status(&world.observed(), &name_taken, T0).actions {
         world.apply(&action);
     }
     assert_eq!(world.deployment.status.collision_count, Some(20));
@@ -599,9 +608,9 @@ fn empty_selector_creates_no_replica_set() {
 fn revision_history_limit_deletes_the_oldest() {
     let mut start = deployment_of_4();
     start.spec.revision_history_limit = Some(2);
-    let mut world = World::settled(start);
+    let mut world = World::rolled_out(start);
     for image in ["two", "three", "four", "five"] {
-        world.roll(image);
+        world.change_image(image);
         world.settle();
     }
     let revisions: Vec<_> =
@@ -611,7 +620,7 @@ fn revision_history_limit_deletes_the_oldest() {
 
 #[test]
 fn orphan_with_the_template_is_adopted() {
-    let mut world = World::settled(deployment_of_4());
+    let mut world = World::rolled_out(deployment_of_4());
     world.sets[0].meta.owners = Shared::default();
     world.settle();
     assert_eq!(world.sets.len(), 1);
@@ -621,7 +630,7 @@ fn orphan_with_the_template_is_adopted() {
 
 #[test]
 fn replica_set_name_is_truncated_to_253_characters() {
-    let name = set_name(&"a".repeat(253), "5f6bc9d8f7");
+    let name = generate_set_name(&"a".repeat(253), "5f6bc9d8f7");
     assert_eq!(name.len(), 253);
     assert!(name.ends_with("a-5f6bc9d8f7"));
 }
@@ -669,11 +678,11 @@ proptest! {
         replicas in 0..25i32, surge in any_limit(), unavailable in any_limit(),
         steps in prop::collection::vec(any_step(), 0..60), images in prop::collection::vec("[abc]", 1..4),
     ) {
-        let mut world = World::settled(deployment(replicas, &surge, &unavailable));
+        let mut world = World::rolled_out(deployment(replicas, &surge, &unavailable));
         let limits = super::limits::RolloutLimits::resolve(&world.deployment);
         let mut steps = steps.into_iter();
         for image in images {
-            world.roll(&image);
+            world.change_image(&image);
             for step in steps.by_ref().take(20) {
                 let available = |world: &World| world.sets.iter().map(|set| set.status.available_replicas.min(set.spec.replicas.unwrap())).sum::<i32>();
                 match step {
@@ -690,8 +699,8 @@ proptest! {
         }
         world.settle();
         let wanted = &world.deployment.spec.template;
-        let present: i32 = world.sets.iter().filter(|set| set.spec.template.equal_ignoring_hash(wanted)).map(|set| set.spec.replicas.unwrap()).sum();
-        prop_assert_eq!(present, replicas);
+        let updated = world.sets.iter().filter(|set| set.spec.template.equal_ignoring_hash(wanted));
+        prop_assert_eq!(updated.map(|set| set.spec.replicas.unwrap()).sum::<i32>(), replicas);
         prop_assert_eq!(world.sizes().iter().sum::<i32>(), replicas);
     }
 
@@ -703,9 +712,9 @@ proptest! {
         if recreate {
             start.spec.strategy.type_ = "Recreate".into();
         }
-        let mut world = World::settled(start);
+        let mut world = World::rolled_out(start);
         let mut steps = steps.into_iter();
-        world.roll("two");
+        world.change_image("two");
         for size in &sizes {
             world.scale(*size);
             for step in steps.by_ref().take(8) {
@@ -722,8 +731,8 @@ proptest! {
 
     #[test]
     fn plan_is_independent_of_replica_set_order(seed in any::<[bool; 3]>()) {
-        let mut world = World::settled(deployment_of_4());
-        world.roll("two");
+        let mut world = World::rolled_out(deployment_of_4());
+        world.change_image("two");
         world.sync();
         let expected = plan(&world.observed(), T0);
         if seed[0] {

@@ -1,46 +1,48 @@
 //! Description of a ReplicaSet or ReplicationController for `evenkeel explain`.
 
 use super::{
-    plan::{Observed, unusable},
+    plan::{Observed, template_error},
     set::{REPLICA_FAILURE, Set},
 };
 use crate::{pods, wire, words};
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{time::Timestamp, views::Pod};
 use evenkeel_runtime::introspect::Description;
+use std::sync::Arc;
 
 /// Maximum number of pods listed by name.
 const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Description {
-    let (set, mut description) = (&*observed.set, Description::new());
+    let set = &*observed.set;
+    let mut description = Description::new();
     description.fact("wanted", words::count(i64::from(set.replicas()), "pod"));
-    if !set.selects() {
+    if !set.has_valid_selector() {
         description.waits("its selector cannot be read: nothing is done until it is mended");
         return description;
     }
-    counts(observed, now, &mut description);
+    describe_counts(observed, now, &mut description);
     if let Some(failure) = set.conditions().iter().find(|c| &*c.type_ == REPLICA_FAILURE) {
         description.fact("failure", format!("{}: {}", failure.reason, failure.message));
     }
     if set.meta().deleting() {
         description.waits("it is being deleted: pods are neither made nor deleted any more");
-    } else if let Some(why) = unusable(set) {
-        description.waits(why);
+    } else if let Some(error) = template_error(set) {
+        description.waits(error);
     }
     let min_ready_seconds = set.min_ready_seconds();
-    let unavailable =
-        || observed.pods.owned.iter().filter(|p| !pods::is_available(p, min_ready_seconds, now));
-    for pod in unavailable().take(MAX_LISTED) {
-        let why = match pods::until_available(pod, min_ready_seconds, now) {
+    let is_unavailable = |pod: &&Arc<Pod>| !pods::is_available(pod, min_ready_seconds, now);
+    let unavailable: Vec<_> = observed.pods.owned.iter().filter(is_unavailable).collect();
+    for pod in unavailable.iter().take(MAX_LISTED) {
+        let state = match pods::until_available(pod, min_ready_seconds, now) {
             Some(remaining) => format!("becomes available in {}", words::time(remaining)),
             None => pods::unready(pod),
         };
-        description.waits(format!("pod {} {why}", pod.meta.name));
+        description.waits(format!("pod {} {state}", pod.meta.name));
     }
-    let more = unavailable().count().saturating_sub(MAX_LISTED);
-    if more > 0 {
-        description.waits(format!("{more} more pods are not available"));
+    let n_unlisted = unavailable.len().saturating_sub(MAX_LISTED);
+    if n_unlisted > 0 {
+        description.waits(format!("{n_unlisted} more pods are not available"));
     }
     for pod in &observed.pods.owned {
         description.child(&wire::target(&**pod));
@@ -48,7 +50,7 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     description
 }
 
-fn counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Description) {
+fn describe_counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Description) {
     let (owned, min_ready_seconds) = (&observed.pods.owned, observed.set.min_ready_seconds());
     let ready = owned.iter().filter(|pod| pods::is_ready(pod)).count();
     let available =

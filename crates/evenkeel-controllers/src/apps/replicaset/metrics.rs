@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 use prometheus::{Histogram, HistogramOpts, Registry};
 use std::sync::Arc;
 
-/// Metric `replicaset_controller_sorting_deletion_age_ratio`, as upstream's.
+/// Upstream's metric `replicaset_controller_sorting_deletion_age_ratio`.
 #[derive(Debug, Clone)]
 pub(super) struct DeletionAge(Histogram);
 
@@ -34,30 +34,28 @@ impl DeletionAge {
         )
     }
 
-    /// Observes the deletions of a plan, unless it deletes all pods. Upstream:
-    /// `reportSortingDeletionAgeRatioMetric`.
+    /// Observes the deletions of a plan, unless it deletes all pods. Upstream: `reportSortingDeletionAgeRatioMetric`.
     pub(super) fn observe(&self, owned: &[Arc<Pod>], plan: &Plan, now: Timestamp) {
-        let deleted = || {
-            plan.actions.iter().filter_map(|action| match action {
-                Action::Delete(delete) => Some(&*delete.target.name),
-                _ => None,
-            })
-        };
-        let deletions = deleted().count();
-        if deletions == 0 || deletions >= owned.len() {
+        let deletions = plan.actions.iter().filter_map(|action| match action {
+            Action::Delete(delete) => Some(&*delete.target.name),
+            _ => None,
+        });
+        let deleted_names: Vec<&str> = deletions.collect();
+        if deleted_names.is_empty() || deleted_names.len() >= owned.len() {
             return;
         }
-        let age =
+        let age_millis =
             |pod: &Pod| pod.meta.creation.map(|creation| now.duration_since(creation).as_millis());
-        let ready = || owned.iter().filter(|pod| pods::is_ready(pod));
-        let Some(youngest) = ready().filter_map(|pod| age(pod)).min().filter(|age| *age > 0) else {
+        let ready: Vec<&Arc<Pod>> = owned.iter().filter(|pod| pods::is_ready(pod)).collect();
+        let Some(youngest) = ready.iter().filter_map(|pod| age_millis(pod)).min() else { return };
+        if youngest <= 0 {
             return;
-        };
-        for name in deleted() {
-            let pod = ready().find(|pod| *pod.meta.name == *name);
-            if let Some(ratio) = pod.and_then(|pod| age(pod)).map(|age| age / youngest) {
+        }
+        for name in deleted_names {
+            let pod = ready.iter().find(|pod| *pod.meta.name == *name);
+            if let Some(age) = pod.and_then(|pod| age_millis(pod)) {
                 #[expect(clippy::cast_precision_loss, reason = "a ratio for a histogram")]
-                self.0.observe(ratio as f64);
+                self.0.observe((age / youngest) as f64);
             }
         }
     }

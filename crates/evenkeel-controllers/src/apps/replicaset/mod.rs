@@ -28,7 +28,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
 use metrics::DeletionAge;
-use plan::{Observed, Rules};
+use plan::{Features, Observed};
 pub(crate) use set::Set;
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Runs the controller for another kind, without the metric.
-pub(crate) fn run_unmeasured<S: Set>(
+/// Runs the controller for another kind, without exporting the metric [`DeletionAge`].
+pub(crate) fn run_without_metric<S: Set>(
     context: &ControllerContext,
     builder: Builder,
     sets: Cache<S>,
@@ -73,19 +73,19 @@ fn run<S: Set>(
     sets: Cache<S>,
     deletion_age: DeletionAge,
 ) {
-    let cache = context.env.caches.of::<Pod>();
-    let planner = Sets {
-        pods: ByController::of(&cache),
-        siblings: ByController::of(&sets),
-        rules: Rules::of(&context.gates),
+    let pods = context.env.caches.of::<Pod>();
+    let planner = ReplicaSets {
+        pods: ByController::of(&pods),
+        sets_by_controller: ByController::of(&sets),
+        features: Features::of(&context.gates),
         sets: sets.clone(),
     };
     let builder =
-        builder.min_status_interval(MIN_STATUS_INTERVAL).watches(&cache, move |event, enqueue| {
+        builder.min_status_interval(MIN_STATUS_INTERVAL).watches(&pods, move |event, enqueue| {
             on_child(
                 &sets,
                 event,
-                |set, pod| set.could_take(&pod.meta.labels),
+                |set, pod| set.may_adopt(&pod.meta.labels),
                 pods::counts_otherwise,
                 |key| enqueue.add(key),
             );
@@ -93,37 +93,38 @@ fn run<S: Set>(
     context.run(builder.planned_with(planner, deletion_age));
 }
 
-struct Sets<S> {
+struct ReplicaSets<S> {
     sets: Cache<S>,
+    sets_by_controller: ByController<S>,
     pods: ByController<Pod>,
-    siblings: ByController<S>,
-    rules: Rules,
+    features: Features,
 }
 
-impl<S: Set> Sets<S> {
-    /// Returns the pods of all ReplicaSets with the same controller. Upstream: `getIndirectlyRelatedPods`, which
-    /// selects pods by labels; ReplicaSets of one Deployment select by template hash, so the results agree.
-    fn related(&self, set: &S) -> Vec<Arc<Pod>> {
+impl<S: Set> ReplicaSets<S> {
+    /// Returns the pods of all ReplicaSets with the same controller. Upstream's `getIndirectlyRelatedPods` selects
+    /// pods by labels. ReplicaSets of one Deployment select by template hash, so the results agree.
+    fn related_pods(&self, set: &S) -> Vec<Arc<Pod>> {
         let Some(controller) = set.meta().controller() else { return Vec::new() };
-        let siblings = self.siblings.owned(&controller.uid);
-        siblings.iter().flat_map(|sibling| self.pods.owned(&sibling.meta().uid)).collect()
+        let related_sets = self.sets_by_controller.owned(&controller.uid);
+        related_sets.iter().flat_map(|related| self.pods.owned(&related.meta().uid)).collect()
     }
 }
 
-impl<S: Set> PassHandler<Sets<S>> for DeletionAge {
+impl<S: Set> PassHandler<ReplicaSets<S>> for DeletionAge {
     fn on_planned(&self, observed: &Observed<S>, planned: Planned<'_, ()>) {
         self.observe(&observed.pods.owned, planned.plan, planned.at);
     }
 }
 
-impl<S: Set> Planner for Sets<S> {
+impl<S: Set> Planner for ReplicaSets<S> {
     type Observed = Observed<S>;
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed<S>> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let candidates = self.pods.owned_and_orphans(&set.meta().uid, &key.namespace);
-        Some(Observed::new(set.clone(), candidates, || self.related(&set), self.rules))
+        let related_pods = || self.related_pods(&set);
+        Some(Observed::new(set.clone(), candidates, related_pods, self.features))
     }
 
     fn plan(&self, observed: &Observed<S>, (): &(), now: Timestamp) -> (Plan, ()) {

@@ -1,12 +1,11 @@
 //! Common view of ReplicaSets and ReplicationControllers.
 
+use crate::conditions::Condition;
 use evenkeel_api::{
     StrMap, View,
     template::Template,
     views::{ReplicaSet, ReplicationController},
 };
-
-use crate::conditions::Condition;
 
 /// Condition type for failed creations and deletions. Upstream: `ReplicaSetReplicaFailure`.
 pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -19,11 +18,11 @@ pub(crate) trait Set: View {
     fn replicas(&self) -> i32;
     /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
-    /// Whether the selector is valid. The controller skips a set with an invalid one.
-    fn selects(&self) -> bool;
-    /// Whether the set would adopt an object with these labels; an empty selector adopts nothing.
-    fn could_take(&self, labels: &StrMap) -> bool;
-    /// Whether its selector matches these labels.
+    /// Whether the selector can be evaluated. The controller skips a set with an invalid one.
+    fn has_valid_selector(&self) -> bool;
+    /// Whether the set may adopt an orphan with these labels. An empty selector adopts nothing.
+    fn may_adopt(&self, labels: &StrMap) -> bool;
+    /// Whether the selector matches these labels.
     fn matches(&self, labels: &StrMap) -> bool;
     /// The pod template.
     fn template(&self) -> &Template;
@@ -54,7 +53,7 @@ pub(crate) struct Counts {
 
 /// Implements [`Set`] for a kind; the kinds differ only in the arguments.
 macro_rules! set {
-    ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| selects: $selects:expr, terminating: $terminating:expr) => {
+    ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| has_valid_selector: $has_valid_selector:expr, terminating: $terminating:expr) => {
         impl Set for $kind {
             const COUNTS_TERMINATING: bool = $counts_terminating;
 
@@ -66,12 +65,12 @@ macro_rules! set {
                 self.spec.min_ready_seconds
             }
 
-            fn selects(&self) -> bool {
+            fn has_valid_selector(&self) -> bool {
                 let $set = self;
-                $selects
+                $has_valid_selector
             }
 
-            fn could_take(&self, labels: &StrMap) -> bool {
+            fn may_adopt(&self, labels: &StrMap) -> bool {
                 !self.spec.selector.is_empty() && self.matches(labels)
             }
 
@@ -107,10 +106,11 @@ macro_rules! set {
 }
 
 set!(ReplicaSet, counts_terminating: true,
-    |set| selects: set.spec.selector.error().is_none(), terminating: set.status.terminating_replicas);
-set!(ReplicationController, counts_terminating: false, |_set| selects: true, terminating: None);
+    |set| has_valid_selector: set.spec.selector.error().is_none(), terminating: set.status.terminating_replicas);
+set!(ReplicationController, counts_terminating: false,
+    |_set| has_valid_selector: true, terminating: None);
 
 /// Whether all of `required` are among `labels`.
-pub(crate) fn has_all(labels: &StrMap, required: &StrMap) -> bool {
+pub(crate) fn has_all_labels(labels: &StrMap, required: &StrMap) -> bool {
     required.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -1,8 +1,8 @@
 //! Status of a ReplicaSet. Upstream: `calculateStatus`, `updateReplicaSetStatus`.
 
 use super::{
-    plan::{Observed, balance, unusable},
-    set::{Counts, REPLICA_FAILURE, Set, has_all},
+    plan::{Observed, balance, template_error},
+    set::{Counts, REPLICA_FAILURE, Set, has_all_labels},
 };
 use crate::{claim::of_labels, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
@@ -10,23 +10,22 @@ use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
 use std::{borrow::Cow, cmp::Ordering};
 
-/// Returns the status update, if anything changed, and the delay until the next pod becomes available. After a
-/// successful reconciliation with actions, the next one writes the status.
+/// Returns the status update, if anything changed, and the delay until the next pod becomes available.
 pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let set = &*observed.set;
     let mut plan = Plan::nothing();
-    if !set.selects() {
+    if !set.has_valid_selector() {
         return plan;
     }
-    // The cache will soon contain these changes. The reconciliation that observes them writes the status once.
+    // After successful actions, write no status: the reconciliation that observes their changes writes it once.
     if !outcomes.0.is_empty() && outcomes.first_error().is_none() {
         return plan;
     }
-    let failure = failure(observed, outcomes);
-    let counts = counts(observed, now);
+    let failure = failure_message(observed, outcomes);
+    let counts = count_pods(observed, now);
     let conditions = changed_conditions(set, failure.as_deref(), balance(observed), now);
     if counts != set.counts() || conditions.is_some() {
-        let status = Body::new(counts, conditions.unwrap_or_else(|| set.conditions()));
+        let status = Status::new(counts, conditions.unwrap_or_else(|| set.conditions()));
         let body = wire::status_body(set, &set.meta().annotations, &status);
         plan.push(Update::status(wire::target(set), body));
     }
@@ -39,48 +38,52 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
 
 /// Returns the message of the failure condition: the first error of a creation or deletion. Errors in a
 /// terminating namespace and NotFound errors of deletions do not count.
-fn failure<'a, S: Set>(observed: &Observed<S>, outcomes: &'a Outcomes) -> Option<Cow<'a, str>> {
+fn failure_message<'a, S: Set>(
+    observed: &Observed<S>,
+    outcomes: &'a Outcomes,
+) -> Option<Cow<'a, str>> {
     if observed.set.meta().deleting() {
         return None;
     }
-    let too_few = balance(observed) == Ordering::Less;
-    if too_few && let Some(why) = unusable(&*observed.set) {
-        return Some(why.into());
+    let has_too_few = balance(observed) == Ordering::Less;
+    if has_too_few && let Some(error) = template_error(&*observed.set) {
+        return Some(error.into());
     }
+    // The plan's first actions are adoptions and releases; their errors do not count.
     let managed = outcomes.0.iter().skip(observed.pods.n_actions());
-    let mut errors = managed.filter_map(|outcome| outcome.error.as_ref());
-    let error =
-        errors.find(|error| !error.namespace_terminating && (too_few || !error.is_not_found()))?;
-    Some(match too_few {
-        true => error.message.as_str().into(),
-        false => format!("unable to delete pods: {}", error.message).into(),
-    })
+    let errors = managed.filter_map(|outcome| outcome.error.as_ref());
+    let mut counted_errors = errors.filter(|error| !error.namespace_terminating);
+    if has_too_few {
+        return counted_errors.next().map(|error| error.message.as_str().into());
+    }
+    let error = counted_errors.find(|error| !error.is_not_found())?;
+    Some(format!("unable to delete pods: {}", error.message).into())
 }
 
-fn counts<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
+fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
     let set = &*observed.set;
-    let mut fully_labeled = of_labels(|labels| has_all(labels, &set.template().labels));
+    let counts_terminating = S::COUNTS_TERMINATING && observed.features.counts_terminating;
+    let mut is_fully_labeled = of_labels(|labels| has_all_labels(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
-        replicas: count(observed.pods.owned.len()),
-        terminating: (S::COUNTS_TERMINATING && observed.rules.counts_terminating)
-            .then(|| count(observed.n_terminating)),
+        replicas: to_i32(observed.pods.owned.len()),
+        terminating: counts_terminating.then(|| to_i32(observed.n_terminating)),
         observed_generation: set.meta().generation,
         ..Counts::default()
     };
     for pod in &observed.pods.owned {
-        counts.fully_labeled += i32::from(fully_labeled(&pod.meta.labels));
+        counts.fully_labeled += i32::from(is_fully_labeled(&pod.meta.labels));
         counts.ready += i32::from(pods::is_ready(pod));
         counts.available += i32::from(pods::is_available(pod, min_ready_seconds, now));
     }
     counts
 }
 
-fn count(n: usize) -> i32 {
-    i32::try_from(n).unwrap_or(i32::MAX)
+fn to_i32(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Returns the conditions if they change. An existing failure condition is not updated.
+/// Returns the conditions if they change. A later failure does not change an existing failure condition.
 fn changed_conditions<S: Set>(
     set: &S,
     failure: Option<&str>,
@@ -94,12 +97,16 @@ fn changed_conditions<S: Set>(
                 Ordering::Equal => "",
                 Ordering::Greater => "FailedDelete",
             };
-            let new =
+            let failure =
                 Condition::new(REPLICA_FAILURE, "True", reason, message).with_transition_time(now);
-            Some(set.conditions().into_iter().chain([new]).collect())
+            let mut conditions = set.conditions();
+            conditions.push(failure);
+            Some(conditions)
         }
         (None, true) => {
-            Some(set.conditions().into_iter().filter(|c| &*c.type_ != REPLICA_FAILURE).collect())
+            let mut conditions = set.conditions();
+            conditions.retain(|condition| &*condition.type_ != REPLICA_FAILURE);
+            Some(conditions)
         }
         (Some(_), true) | (None, false) => None,
     }
@@ -107,7 +114,7 @@ fn changed_conditions<S: Set>(
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
+struct Status {
     replicas: i32,
     fully_labeled_replicas: i32,
     ready_replicas: i32,
@@ -119,7 +126,7 @@ struct Body {
     conditions: Vec<Condition>,
 }
 
-impl Body {
+impl Status {
     fn new(counts: Counts, conditions: Vec<Condition>) -> Self {
         Self {
             replicas: counts.replicas,

@@ -1,11 +1,11 @@
 //! Tables, goldens and properties of a ReplicaSet's plan and status.
 
 use super::{
-    plan::{BURST_REPLICAS, Observed, Rules, plan},
+    plan::{BURST_REPLICAS, Features, Observed, plan},
     status::status,
 };
 use crate::{
-    apps::TERMINATING,
+    apps::TERMINATING_REPLICAS_GATE,
     fixtures::{T0, at, label, object, owned_by, pod},
     needs::Gates,
 };
@@ -41,17 +41,17 @@ fn owned_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
 }
 
 fn observed(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
-    Observed::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
+    Observed::new(Arc::new(set), pods, Vec::new, Features::of(&Gates::default()))
 }
 
-/// Prints a plan as lines: verb, object, body or events.
-fn lines(plan: &Plan) -> String {
-    let mut lines: Vec<String> = plan.actions.iter().map(line).collect();
+/// Formats a plan as lines: verb, object, and body or event.
+fn format_plan(plan: &Plan) -> String {
+    let mut lines: Vec<String> = plan.actions.iter().map(format_action).collect();
     lines.extend(plan.requeue.map(|after| format!("requeue after {after:?}")));
     lines.join("\n") + "\n"
 }
 
-fn line(action: &Action) -> String {
+fn format_action(action: &Action) -> String {
     let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
     match action {
         Action::Create(create) => {
@@ -86,7 +86,7 @@ fn line(action: &Action) -> String {
 
 #[track_caller]
 fn check(plan: &Plan, golden: &Expect) {
-    golden.assert_eq(&lines(plan));
+    golden.assert_eq(&format_plan(plan));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn matching_orphans_are_adopted_and_others_released() {
 }
 
 #[test]
-fn adopted_pod_is_not_deleted_in_the_same_pass() {
+fn adopted_pod_is_not_deleted_in_the_same_sync() {
     let set = set(1);
     let pods = vec![owned(&set, pod("own", Some(T0))), Arc::new(pod("orphan", None))];
     check(
@@ -169,19 +169,22 @@ fn status_counts_pods_and_requeues_for_availability() {
     );
 }
 
-fn failed(message: &str, namespace_terminating: bool) -> Outcomes {
-    let failure = Failure {
+fn forbidden(message: &str) -> Failure {
+    Failure {
         code: 403,
         reason: "Forbidden".into(),
         message: message.into(),
-        namespace_terminating,
-    };
+        namespace_terminating: false,
+    }
+}
+
+fn failed(failure: Failure) -> Outcomes {
     Outcomes(vec![Outcome::failure(failure)])
 }
 
 #[test]
 fn failed_create_sets_replica_failure() {
-    let outcomes = failed("exceeded quota", false);
+    let outcomes = failed(forbidden("exceeded quota"));
     check(
         &status(&observed(set(2), Vec::new()), &outcomes, T0),
         &expect![[r#"
@@ -194,23 +197,24 @@ fn failed_create_sets_replica_failure() {
 fn failed_delete_sets_replica_failure() {
     let set = set(0);
     let pods = owned_pods(&set, 1);
-    let body = status_of(&status(&observed(set, pods), &failed("no", false), T0)).unwrap();
+    let body = status_of(&status(&observed(set, pods), &failed(forbidden("no")), T0)).unwrap();
     assert_eq!(body["conditions"][0]["reason"], "FailedDelete");
     assert_eq!(body["conditions"][0]["message"], "unable to delete pods: no");
 }
 
 #[test]
 fn terminating_namespace_sets_no_replica_failure() {
-    let plan = status(&observed(set(2), Vec::new()), &failed("terminating", true), T0);
+    let failure = Failure { namespace_terminating: true, ..forbidden("terminating") };
+    let plan = status(&observed(set(2), Vec::new()), &failed(failure), T0);
     assert_eq!(status_of(&plan).unwrap().get("conditions"), None);
 }
 
 #[test]
 fn replica_failure_is_set_once_and_removed() {
     let mut failing = set(2);
-    let first = status(&observed(failing.clone(), Vec::new()), &failed("first", false), T0);
+    let first = status(&observed(failing.clone(), Vec::new()), &failed(forbidden("first")), T0);
     apply_status(&mut failing, &first);
-    let again = status(&observed(failing.clone(), Vec::new()), &failed("second", false), at(9));
+    let again = status(&observed(failing.clone(), Vec::new()), &failed(forbidden("second")), at(9));
     assert_eq!(status_of(&again), None, "the condition is unchanged");
     let created = Outcomes(vec![Outcome::success()]);
     assert_eq!(status(&observed(failing.clone(), Vec::new()), &created, at(9)), Plan::nothing());
@@ -225,12 +229,12 @@ fn replication_controller_has_no_terminating_replicas() {
         "spec": { "replicas": 1, "selector": { "app": "web" },
             "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
     }));
-    let rules = Rules::of(&Gates::default());
-    let observed = Observed::new(Arc::new(controller), Vec::new(), Vec::new, rules);
-    let mut all = plan(&observed, T0);
-    all.actions.extend(status(&observed, &Outcomes::default(), T0).actions);
+    let features = Features::of(&Gates::default());
+    let observed = Observed::new(Arc::new(controller), Vec::new(), Vec::new, features);
+    let mut actions_and_status = plan(&observed, T0);
+    actions_and_status.actions.extend(status(&observed, &Outcomes::default(), T0).actions);
     check(
-        &all,
+        &actions_and_status,
         &expect![[r#"
         create 1 pods {"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"rc-","namespace":"ns","labels":{"app":"web"},"ownerReferences":[{"apiVersion":"v1","kind":"ReplicationController","name":"rc","uid":"rc","controller":true,"blockOwnerDeletion":true}]},"spec":{}}
         update replicationcontrollers/status {"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"rc","namespace":"ns","uid":"rc","resourceVersion":"3"},"status":{"replicas":0,"fullyLabeledReplicas":0,"readyReplicas":0,"availableReplicas":0,"observedGeneration":1}}
@@ -254,13 +258,13 @@ fn apply_status(set: &mut ReplicaSet, plan: &Plan) {
 }
 
 /// Acts as the API server: creates and deletes the plan's pods, and patches their owner references.
-fn apply(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
+fn apply(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, n_syncs: usize) {
     for action in &plan.actions {
         match action {
             Action::Create(create) => {
                 for n in 0..create.count {
                     let mut created: Pod = object(&serde_json::from_slice(&create.body).unwrap());
-                    let name = format!("{}{pass}-{n}", created.meta.generate_name);
+                    let name = format!("{}{n_syncs}-{n}", created.meta.generate_name);
                     (created.meta.name, created.meta.uid) =
                         (name.as_str().into(), name.as_str().into());
                     pods.push(Arc::new(created));
@@ -273,7 +277,7 @@ fn apply(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
                 Arc::make_mut(pod).meta.owners =
                     if adopts { owned_by(set) } else { Shared::default() };
             }
-            other => panic!("a set does not {}", line(other)),
+            other => panic!("a set does not {}", format_action(other)),
         }
     }
 }
@@ -281,9 +285,10 @@ fn apply(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
 /// Returns pods of any owner, label, phase, node, age, deletion cost and readiness.
 fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
     let owners = owned_by(set);
-    let one = (any::<[bool; 3]>(), 0..4usize, 0..3usize, -1_000_000..0i64, -99..99i32, 0..3i32);
-    prop::collection::vec(one, 0..40).prop_map(move |all| {
-        let created = all.into_iter().enumerate().map(
+    let pod_fields =
+        (any::<[bool; 3]>(), 0..4usize, 0..3usize, -1_000_000..0i64, -99..99i32, 0..3i32);
+    prop::collection::vec(pod_fields, 0..40).prop_map(move |pods| {
+        let pods = pods.into_iter().enumerate().map(
             |(n, ([owned, matching, terminating], phase, node, age, cost, ready))| {
                 let mut pod = pod(&format!("p{n}"), (ready > 0).then(|| at(age / 7)));
                 pod.meta.creation = (age % 5 != 0).then(|| at(age));
@@ -297,7 +302,7 @@ fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
                 Arc::new(pod)
             },
         );
-        created.collect()
+        pods.collect()
     })
 }
 
@@ -314,7 +319,7 @@ proptest! {
             pod.meta.name = pod.meta.uid.clone();
             Arc::new(pod)
         }));
-        let mut passes = 0;
+        let mut n_syncs = 0;
         loop {
             let observed = observed(set.clone(), pods.clone());
             let next = plan(&observed, T0);
@@ -323,25 +328,24 @@ proptest! {
             if next.is_nothing() && status.is_nothing() {
                 break;
             }
-            apply(&set, &mut pods, &next, passes);
+            apply(&set, &mut pods, &next, n_syncs);
             apply_status(&mut set, &status);
-            passes += 1;
-            prop_assert!(passes < 20, "does not settle");
+            n_syncs += 1;
+            prop_assert!(n_syncs < 20, "does not settle");
         }
-        let active = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.controlled_by("set");
-        prop_assert_eq!(pods.iter().filter(active).count(), usize::try_from(want).unwrap());
+        let is_active_and_owned = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.controlled_by("set");
+        prop_assert_eq!(pods.iter().filter(is_active_and_owned).count(), usize::try_from(want).unwrap());
         prop_assert_eq!(set.status.replicas, want);
         prop_assert_eq!(set.status.observed_generation, set.meta.generation);
     }
 
     #[test]
     fn plan_is_independent_of_pod_order(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
-        let of = |pods| Observed::new(Arc::new(set(want)), pods, no_related_pods, Rules::of(&Gates::default()));
-        prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
+        prop_assert_eq!(plan(&observed(set(want), pods), T0), plan(&observed(set(want), shuffled), T0));
     }
 
     #[test]
-    fn burst_replicas_limit_each_pass(want in 0..5000i32, have in 0..1500usize) {
+    fn burst_replicas_limit_each_sync(want in 0..5000i32, have in 0..1500usize) {
         let set = set(want);
         let pods = owned_pods(&set, have);
         let next = plan(&observed(set, pods), T0);
@@ -352,10 +356,6 @@ proptest! {
         let want = usize::try_from(want).unwrap();
         prop_assert_eq!(sizes.sum::<usize>(), want.abs_diff(have).min(BURST_REPLICAS));
     }
-}
-
-fn no_related_pods() -> Vec<Arc<Pod>> {
-    Vec::new()
 }
 
 #[test]
@@ -443,17 +443,20 @@ fn pod_deletion_cost_and_terminating_replicas_need_their_gates() {
     terminating.meta.deletion = Some(T0);
     let pods = [with_deletion_cost("a", "9"), with_deletion_cost("z", "-9"), terminating]
         .map(|pod| owned(&set(1), pod));
-    let old = Gates::new(|gate| !["PodDeletionCost", TERMINATING].contains(&gate));
-    for (gates, deleted, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
+    let without_gates =
+        Gates::new(|gate| !["PodDeletionCost", TERMINATING_REPLICAS_GATE].contains(&gate));
+    for (gates, deleted, terminating_replicas) in
+        [(Gates::default(), "z", json!(1)), (without_gates, "a", Value::Null)]
+    {
         let mut observed = observed(set(1), pods.to_vec());
-        observed.rules = Rules::of(&gates);
+        observed.features = Features::of(&gates);
         let actions = plan(&observed, T0).actions;
         let [Action::Delete(delete)] = &actions[..] else { panic!("{actions:?}") };
         assert_eq!(&*delete.target.name, deleted);
         let after = status(&observed, &Outcomes::default(), T0);
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let body: Value = serde_json::from_slice(&update.body).unwrap();
-        assert_eq!(body["status"]["terminatingReplicas"], n);
+        assert_eq!(body["status"]["terminatingReplicas"], terminating_replicas);
     }
 }
 
@@ -466,6 +469,6 @@ fn template_that_the_selector_does_not_match_creates_no_pods() {
             .selector;
     let observed = observed(set, Vec::new());
     assert_eq!(plan(&observed, T0), Plan::nothing());
-    let text = lines(&status(&observed, &Outcomes::default(), T0));
+    let text = format_plan(&status(&observed, &Outcomes::default(), T0));
     assert!(text.contains("the selector does not match the template's labels"), "{text}");
 }

@@ -28,6 +28,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let controllers = context.env.caches.of::<ReplicationController>();
     let workers = context.options.replicationcontroller.concurrent_syncs;
     let builder = context.builder(&DESCRIPTOR, &controllers).workers(workers);
-    replicaset::run_unmeasured(context, builder, controllers);
+    replicaset::run_without_metric(context, builder, controllers);
     Ok(())
 }

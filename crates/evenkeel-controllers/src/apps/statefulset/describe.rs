@@ -2,7 +2,7 @@
 
 use super::{
     identity,
-    observed::{Observed, Update},
+    observed::{Observed, UpdateRevision},
     plan::{Replica, StatefulSetSync},
     recreate,
     strategy::RECREATE_STRATEGY,
@@ -16,12 +16,13 @@ const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
-    let (sync, mut description) = (StatefulSetSync::begin(observed, now), Description::new());
+    let sync = StatefulSetSync::begin(observed, now);
+    let mut description = Description::new();
     let set = &*observed.set;
     description.fact("wanted", words::count(i64::from(identity::replicas(set)), "pod"));
     description
         .fact("order", if observed.is_ordered() { "one after another" } else { "all at once" });
-    description.fact("revision", revision(observed));
+    description.fact("revision", describe_revision(observed));
     description.fact("history", words::count(words::signed(observed.history.len()), "revision"));
     if let Some(error) = set.spec.selector.error() {
         description.waits(format!("its selector cannot be read: {error}"));
@@ -30,7 +31,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     } else if set.meta.deleting() {
         description.waits("it is being deleted: its pods are left as they are");
     } else {
-        waits(&sync, &mut description);
+        describe_waits(&sync, &mut description);
     }
     for pod in &observed.pods.owned {
         description.child(&wire::target(&**pod));
@@ -38,34 +39,37 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description
 }
 
-fn revision(observed: &Observed) -> String {
-    let (name, current) = (observed.update.name(), observed.current_name());
-    match &observed.update {
-        Update::Created(..) => format!("{name}, to be made"),
-        Update::Renumbered(..) => format!("{name}, an older one that is gone back to"),
-        Update::Present(_) | Update::Gone(_) if name == current => name.to_owned(),
-        Update::Present(_) | Update::Gone(_) => format!("{name}, after {current}"),
+fn describe_revision(observed: &Observed) -> String {
+    let (name, current) = (observed.update_revision.name(), observed.current_revision_name());
+    match &observed.update_revision {
+        UpdateRevision::Created { .. } => format!("{name}, to be made"),
+        UpdateRevision::Renumbered { .. } => format!("{name}, an older one that is gone back to"),
+        UpdateRevision::Present(_) | UpdateRevision::Gone(_) if name == current => name.to_owned(),
+        UpdateRevision::Present(_) | UpdateRevision::Gone(_) => format!("{name}, after {current}"),
     }
 }
 
-fn waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
+fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
     let min_ready_seconds = sync.observed.set.spec.min_ready_seconds;
     let unavailable = sync.replicas.iter().filter_map(|replica| match replica {
         Replica::Existing(pod) if sync.is_unavailable(pod) => Some(*pod),
         Replica::Existing(_) | Replica::Missing(_) => None,
     });
     for pod in unavailable.take(MAX_LISTED) {
-        let why = match pods::until_available(pod, min_ready_seconds, sync.now) {
-            _ if pod.meta.deleting() => "is ending".to_owned(),
-            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-            None => pods::unready(pod),
+        let state = if pod.meta.deleting() {
+            "is ending".to_owned()
+        } else {
+            match pods::until_available(pod, min_ready_seconds, sync.now) {
+                Some(remaining) => format!("becomes available in {}", words::time(remaining)),
+                None => pods::unready(pod),
+            }
         };
-        description.waits(format!("pod {} {why}", pod.meta.name));
+        description.waits(format!("pod {} {state}", pod.meta.name));
     }
-    let (unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
-    if unavailable >= max {
+    let (n_unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
+    if n_unavailable >= max {
         description.waits(format!(
-            "{unavailable} of its pods are not available, of at most {max}: no more are replaced"
+            "{n_unavailable} of its pods are not available, of at most {max}: no more are replaced"
         ));
     }
 }

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 /// Label with the pod's name, for Services that select one pod. Upstream: `StatefulSetPodNameLabel`.
 pub(crate) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+/// Path with which a JSON patch appends a volume.
+pub(crate) const ADD_VOLUME_PATH: &str = "/spec/volumes/-";
 
-/// Splits a pod's name into the set's name and the ordinal: `web-3` is ordinal 3 of `web`. An ordinal beyond 32 bits is
+/// Splits the ordinal off the name of a pod or claim: `web-3` is ordinal 3 of `web`. An ordinal beyond 32 bits is
 /// `None`. Upstream: `getParentNameAndOrdinal`.
-pub(crate) fn parse(name: &str) -> Option<(&str, Option<i32>)> {
+pub(crate) fn split_ordinal(name: &str) -> Option<(&str, Option<i32>)> {
     let (parent, number) = name.rsplit_once('-')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| (parent, number.parse().ok()))
@@ -22,12 +24,13 @@ pub(crate) fn parse(name: &str) -> Option<(&str, Option<i32>)> {
 
 /// Whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
 pub(crate) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
-    parse(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
+    split_ordinal(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
 }
 
 /// Returns the pod's ordinal. Upstream: `getOrdinal`.
 pub(crate) fn ordinal(pod: &Pod) -> Option<i32> {
-    parse(&pod.meta.name)?.1
+    let (_set_name, ordinal) = split_ordinal(&pod.meta.name)?;
+    ordinal
 }
 
 /// Returns the name of the pod with this ordinal. Upstream: `getPodName`.
@@ -53,9 +56,10 @@ pub(crate) fn replicas(set: &StatefulSet) -> i32 {
 /// Returns the position of an ordinal among the set's replicas; `None` beyond them. Upstream: `podInOrdinalRange`.
 pub(crate) fn position(set: &StatefulSet, ordinal: i32) -> Option<usize> {
     let position = i64::from(ordinal) - i64::from(ordinals_start(set));
-    usize::try_from(position)
-        .ok()
-        .filter(|position| *position < replicas(set).unsigned_abs() as usize)
+    if position >= i64::from(replicas(set)) {
+        return None;
+    }
+    usize::try_from(position).ok()
 }
 
 /// Returns the body of the pod with this ordinal. Upstream: `newVersionedStatefulSetPod`.
@@ -74,7 +78,7 @@ pub(crate) fn pod_json(
                 spec["subdomain"] = (&*set.spec.service_name).into();
             }
             if !set.spec.volume_claim_templates.is_empty() {
-                spec["volumes"] = volumes(set, ordinal, spec["volumes"].take());
+                spec["volumes"] = with_claim_volumes(spec["volumes"].take(), set, ordinal);
             }
         })
         .with_label(POD_NAME_LABEL, &name)
@@ -86,17 +90,17 @@ pub(crate) fn pod_json(
 
 /// Returns a volume for each claim template, and the pod template's volumes of other names. Upstream:
 /// `updateStorage`.
-fn volumes(set: &StatefulSet, ordinal: i32, present: Value) -> Value {
+fn with_claim_volumes(volumes: Value, set: &StatefulSet, ordinal: i32) -> Value {
     let templates = &set.spec.volume_claim_templates;
-    let claims = templates.iter().map(|claim| volume(set, &claim.name, ordinal));
-    let Value::Array(present) = present else { return claims.collect() };
-    let others = present
+    let claim_volumes = templates.iter().map(|claim| claim_volume(set, &claim.name, ordinal));
+    let Value::Array(volumes) = volumes else { return claim_volumes.collect() };
+    let others = volumes
         .into_iter()
         .filter(|volume| templates.iter().all(|claim| volume["name"] != *claim.name));
-    claims.chain(others).collect()
+    claim_volumes.chain(others).collect()
 }
 
-fn volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
+fn claim_volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
     json!({
         "name": template,
         "persistentVolumeClaim": { "claimName": claim_name(set, template, ordinal) },
@@ -106,28 +110,29 @@ fn volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
 /// Returns the JSON patch that restores the pod's identity and storage; empty if they match. The API server refuses
 /// changes of a pod's volumes, and its error explains the pod's state to the user. Upstream: `identityMatches`,
 /// `storageMatches`.
-pub(crate) fn repair(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Vec<Value> {
+pub(crate) fn repair_patch(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Vec<Value> {
     let mut changes = Vec::new();
     let name = pod_name(set, ordinal);
     if pod.meta.labels.get(POD_NAME_LABEL) != Some(&name) {
-        let label = |label: &str, value: String| {
-            let path = format!("/metadata/labels/{}", label.replace('/', "~1"));
-            json!({ "op": "add", "path": path, "value": value })
-        };
-        changes.push(label(POD_NAME_LABEL, name));
-        changes.push(label(POD_INDEX_LABEL, ordinal.to_string()));
+        changes.push(add_label(POD_NAME_LABEL, &name));
+        changes.push(add_label(POD_INDEX_LABEL, &ordinal.to_string()));
     }
     for template in &set.spec.volume_claim_templates {
         let claim = claim_name(set, &template.name, ordinal);
-        let mounts = pod.spec.volumes.iter().any(|volume| {
+        let has_volume = pod.spec.volumes.iter().any(|volume| {
             let source = volume.source.persistent_volume_claim.as_deref();
             volume.name == template.name
                 && source.is_some_and(|source| *source.claim_name == *claim)
         });
-        if !mounts {
-            let volume = volume(set, &template.name, ordinal);
-            changes.push(json!({ "op": "add", "path": "/spec/volumes/-", "value": volume }));
+        if !has_volume {
+            let volume = claim_volume(set, &template.name, ordinal);
+            changes.push(json!({ "op": "add", "path": ADD_VOLUME_PATH, "value": volume }));
         }
     }
     changes
+}
+
+fn add_label(label: &str, value: &str) -> Value {
+    let path = format!("/metadata/labels/{}", label.replace('/', "~1"));
+    json!({ "op": "add", "path": path, "value": value })
 }

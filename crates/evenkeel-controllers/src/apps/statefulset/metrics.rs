@@ -1,6 +1,9 @@
 //! Gauges of unavailable pods during rolling updates.
 
-use super::{observed::Observed, plan::StatefulSetSync};
+use super::{
+    observed::Observed,
+    plan::{ORDERED_READY, StatefulSetSync},
+};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::metrics;
 use prometheus::{IntGaugeVec, Registry};
@@ -44,7 +47,7 @@ impl Gauges {
 
     /// Removes the gauges of a deleted set.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
-        for policy in [super::plan::ORDERED_READY, "Parallel"] {
+        for policy in [ORDERED_READY, "Parallel"] {
             // The set has gauges for one of the policies only, so the other removal fails.
             let _ = self.max_unavailable.remove_label_values(&[namespace, name, policy]);
             let _ = self.unavailable.remove_label_values(&[namespace, name, policy]);

@@ -57,7 +57,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let revisions = caches.of::<ControllerRevision>();
     let claims = caches.of::<PersistentVolumeClaim>();
     let pods = caches.of::<Pod>();
-    let planner = Sets {
+    let planner = StatefulSets {
         sets: sets.clone(),
         pods: ByController::of(&pods),
         owned_revisions: ByController::of(&revisions),
@@ -65,7 +65,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         claims: claims.clone(),
         features: Features::of(&context.gates),
     };
-    let (of_pods, of_claims, of_revisions) = (sets.clone(), sets.clone(), sets.clone());
+    let (pod_owners, claim_owners, revision_owners) = (sets.clone(), sets.clone(), sets.clone());
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.statefulset.concurrent_syncs)
@@ -73,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .stale_skips_metric("statefulset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(
-                &of_revisions,
+                &revision_owners,
                 event,
                 |set, revision| set.spec.selector.matches(&revision.meta.labels),
                 |_, _| false,
@@ -82,7 +82,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .watches(&pods, move |event, enqueue| {
             on_child(
-                &of_pods,
+                &pod_owners,
                 event,
                 |set, pod| set.spec.selector.matches(&pod.meta.labels),
                 |old, new| old.status.phase != new.status.phase || pods::counts_otherwise(old, new),
@@ -90,32 +90,35 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             );
         })
         .watches(&claims, move |event, enqueue| {
-            on_claim(&of_claims, event, |key| enqueue.add(key));
+            on_claim(&claim_owners, event, |key| enqueue.add(key));
         });
     context.run(builder.planned_with(planner, Gauges::register(&context.registry)));
     Ok(())
 }
 
-/// Enqueues the sets to which a deleted claim belonged: they may wait for its deletion to create its successor.
+/// Enqueues the sets to which a deleted claim belonged: before they create a claim of its name, they wait for its
+/// deletion.
 fn on_claim(
     sets: &Cache<StatefulSet>,
     event: &CacheEvent<PersistentVolumeClaim>,
     mut enqueue: impl FnMut(Key),
 ) {
     let CacheEvent::Deleted(claim) = event else { return };
-    let Some((name, _)) = identity::parse(&claim.meta.name) else { return };
+    let Some((template_and_set, _ordinal)) = identity::split_ordinal(&claim.meta.name) else {
+        return;
+    };
     for set in sets.namespace(&claim.meta.namespace) {
-        let belongs_to_set = |template: &str| {
-            name.strip_prefix(template).and_then(|rest| rest.strip_prefix('-'))
-                == Some(&set.meta.name)
+        let Some(template_and_dash) = template_and_set.strip_suffix(&*set.meta.name) else {
+            continue;
         };
-        if set.spec.volume_claim_templates.iter().any(|template| belongs_to_set(&template.name)) {
+        let Some(template_name) = template_and_dash.strip_suffix('-') else { continue };
+        if set.spec.volume_claim_templates.iter().any(|template| *template.name == *template_name) {
             enqueue(Key::of(&set.meta));
         }
     }
 }
 
-struct Sets {
+struct StatefulSets {
     sets: Cache<StatefulSet>,
     pods: ByController<Pod>,
     owned_revisions: ByController<ControllerRevision>,
@@ -124,7 +127,7 @@ struct Sets {
     features: Features,
 }
 
-impl PassHandler<Sets> for Gauges {
+impl PassHandler<StatefulSets> for Gauges {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, ()>) {
         self.observe(observed, planned.at);
     }
@@ -134,7 +137,7 @@ impl PassHandler<Sets> for Gauges {
     }
 }
 
-impl Planner for Sets {
+impl Planner for StatefulSets {
     type Observed = Observed;
     type Memory = ();
 

@@ -19,47 +19,47 @@ pub(crate) struct Observed {
     pub(crate) revisions: Claims<ControllerRevision>,
     /// The set's revisions, oldest first.
     pub(crate) history: Vec<Arc<ControllerRevision>>,
-    /// The update revision, which holds the set's current template.
-    pub(crate) update: Update,
-    /// Claims of the set's pods, by name.
-    pub(crate) volumes: HashMap<Text, Arc<PersistentVolumeClaim>>,
+    /// The revision of the set's present template. Rolling updates replace the pods of other revisions.
+    pub(crate) update_revision: UpdateRevision,
+    /// Existing claims of the set's pods, by name.
+    pub(crate) claims: HashMap<Text, Arc<PersistentVolumeClaim>>,
     /// Feature gates that change decisions.
     pub(crate) features: Features,
 }
 
-/// The update revision. Upstream: `getStatefulSetRevisions`.
+/// The revision of the set's present template. Upstream: `getStatefulSetRevisions`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Update {
-    /// It exists and is the newest.
+pub(crate) enum UpdateRevision {
+    /// It exists, and its number stays.
     Present(Arc<ControllerRevision>),
     /// It exists with an old number and gets the next one: a rollback.
-    Renumbered(Arc<ControllerRevision>, i64),
+    Renumbered { revision: Arc<ControllerRevision>, number: i64 },
     /// It does not exist and is created.
-    Created(revisions::Draft, i64),
-    /// The set is being deleted and creates no revision; this is the last one's name.
+    Created { draft: revisions::Draft, number: i64 },
+    /// The set is being deleted and creates no revision. The status has this name.
     Gone(Text),
 }
 
-impl Update {
+impl UpdateRevision {
     /// Returns the revision's name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Present(revision) | Self::Renumbered(revision, _) => &revision.meta.name,
-            Self::Created(draft, _) => &draft.name,
+            Self::Present(revision) | Self::Renumbered { revision, .. } => &revision.meta.name,
+            Self::Created { draft, .. } => &draft.name,
             Self::Gone(name) => name,
         }
     }
 }
 
 impl Observed {
-    /// Classifies the cached pods and revisions that the set controls or that are orphans. `revision` and `volume`
-    /// find revisions and claims of the namespace by name.
+    /// Classifies the cached pods and revisions that the set controls or that are orphans. `get_revision` and
+    /// `get_claim` find revisions and claims of the namespace by name.
     pub(crate) fn new(
         set: Arc<StatefulSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,
-        candidates: impl IntoIterator<Item = Arc<ControllerRevision>>,
-        revision: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
-        volume: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
+        revisions: impl IntoIterator<Item = Arc<ControllerRevision>>,
+        get_revision: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
+        get_claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
         features: Features,
     ) -> Self {
         let selector = &set.spec.selector;
@@ -67,24 +67,24 @@ impl Observed {
             selector.matches(&pod.meta.labels) && identity::is_member(&set, pod)
         });
         // Ignore owned revisions that the selector does not match; they stay owned.
-        let candidates =
-            candidates.into_iter().filter(|revision| selector.matches(&revision.meta.labels));
-        let revisions = Claims::new(&set.meta, candidates, |_: &ControllerRevision| true);
+        let selected =
+            revisions.into_iter().filter(|revision| selector.matches(&revision.meta.labels));
+        let revisions = Claims::new(&set.meta, selected, |_: &ControllerRevision| true);
         let mut history = revisions.owned.clone();
         revisions::sort(&mut history);
-        let update = update(&set, &history, revision);
-        let volumes = volumes(&set, &pods.owned, volume);
-        Self { set, pods, revisions, history, update, volumes, features }
+        let update_revision = find_update_revision(&set, &history, get_revision);
+        let claims = find_claims(&set, &pods.owned, get_claim);
+        Self { set, pods, revisions, history, update_revision, claims, features }
     }
 
-    /// Returns the current revision, the one before the update, if it exists.
-    pub(crate) fn current(&self) -> Option<&Arc<ControllerRevision>> {
+    /// Returns the revision to which the last complete rollout led, if it exists.
+    pub(crate) fn current_revision(&self) -> Option<&Arc<ControllerRevision>> {
         self.history.iter().find(|revision| revision.meta.name == self.set.status.current_revision)
     }
 
     /// Returns the current revision's name, or else the update revision's.
-    pub(crate) fn current_name(&self) -> &str {
-        self.current().map_or(self.update.name(), |revision| &revision.meta.name)
+    pub(crate) fn current_revision_name(&self) -> &str {
+        self.current_revision().map_or(self.update_revision.name(), |revision| &revision.meta.name)
     }
 
     /// Whether `podManagementPolicy` is `OrderedReady`.
@@ -96,42 +96,43 @@ impl Observed {
 /// Finds the update revision. The newest revision stays if it restores an equivalent template, so that new API
 /// defaults create no revision. While the spec is unchanged, the revision that the status names stays. Otherwise the
 /// plan renumbers an older equivalent revision or creates a new one. Upstream: `getStatefulSetRevisions`.
-fn update(
+fn find_update_revision(
     set: &StatefulSet,
     history: &[Arc<ControllerRevision>],
-    named: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
-) -> Update {
+    get_revision: impl Fn(&str) -> Option<Arc<ControllerRevision>>,
+) -> UpdateRevision {
     let template = &set.spec.template;
-    let next = history.last().map_or(1, |newest| newest.revision.saturating_add(1));
-    let equal = history.iter().rfind(|revision| revision.data.matches_template(template));
-    let is_newest = |equal| history.last().is_some_and(|newest| Arc::ptr_eq(newest, equal));
-    let from_status = || {
-        let is_current = set.status.observed_generation == set.meta.generation;
-        history.iter().find(|r| is_current && r.meta.name == set.status.update_revision)
-    };
-    match equal {
-        Some(equal) if is_newest(equal) => Update::Present(equal.clone()),
-        _ if set.meta.deleting() => Update::Gone(set.status.update_revision.clone()),
-        _ => match (from_status(), equal) {
-            (Some(from_status), _) => Update::Present(from_status.clone()),
-            (None, Some(equal)) => Update::Renumbered(equal.clone(), next),
-            (None, None) => {
-                let collisions = set.status.collision_count.unwrap_or(0);
-                let draft = revisions::Draft::new(&set.meta.name, template, collisions, named);
-                match draft.present {
-                    Some(present) => Update::Present(present),
-                    None => Update::Created(draft, next),
-                }
-            }
-        },
+    if let Some(newest) = history.last()
+        && newest.data.matches_template(template)
+    {
+        return UpdateRevision::Present(newest.clone());
+    }
+    if set.meta.deleting() {
+        return UpdateRevision::Gone(set.status.update_revision.clone());
+    }
+    let is_spec_observed = set.status.observed_generation == set.meta.generation;
+    if is_spec_observed
+        && let Some(in_status) = history.iter().find(|r| r.meta.name == set.status.update_revision)
+    {
+        return UpdateRevision::Present(in_status.clone());
+    }
+    let number = history.last().map_or(1, |newest| newest.revision.saturating_add(1));
+    if let Some(equal) = history.iter().rfind(|revision| revision.data.matches_template(template)) {
+        return UpdateRevision::Renumbered { revision: equal.clone(), number };
+    }
+    let collisions = set.status.collision_count.unwrap_or(0);
+    let draft = revisions::Draft::new(&set.meta.name, template, collisions, get_revision);
+    match draft.existing {
+        Some(existing) => UpdateRevision::Present(existing),
+        None => UpdateRevision::Created { draft, number },
     }
 }
 
-/// Returns the claims of all existing and desired pods.
-fn volumes(
+/// Returns the claims of all existing and desired pods, by name.
+fn find_claims(
     set: &StatefulSet,
     pods: &[Arc<Pod>],
-    find: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
+    get_claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
 ) -> HashMap<Text, Arc<PersistentVolumeClaim>> {
     let templates = &set.spec.volume_claim_templates;
     if templates.is_empty() {
@@ -146,5 +147,5 @@ fn volumes(
     let names = desired.chain(condemned).flat_map(|ordinal| {
         templates.iter().map(move |claim| identity::claim_name(set, &claim.name, ordinal))
     });
-    names.filter_map(|name| find(&name).map(|claim| (name.into(), claim))).collect()
+    names.filter_map(|name| get_claim(&name).map(|claim| (name.into(), claim))).collect()
 }

@@ -2,9 +2,9 @@
 //! `stateful_set_control.go`.
 //!
 //! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and
-//! ready
-//! blocks the later ones. Condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
-//! replicas do not wait for each other. Then the rolling update replaces pods of old revisions ([`super::rolling`]).
+//! ready blocks the later ones. Once all replicas are available, condemned pods (beyond `replicas`) are deleted from
+//! the last. With `Parallel`, replicas do not wait for each other. Then the rolling update replaces pods of old
+//! revisions ([`super::rolling`]).
 //!
 //! | documented | where |
 //! |---|---|
@@ -12,33 +12,29 @@
 //! | `podManagementPolicy`: `Parallel` | `process_parallel` |
 //! | `replicas`, scaling down from the last | `identity::replicas`, `process_ordered` |
 //! | `ordinals.start` | `identity::ordinals_start` |
-//! | names, `serviceName` (`hostname`, `subdomain`), labels `statefulset.kubernetes.io/pod-name`, `apps.kubernetes.io/pod-index` | `identity::pod_json`, `identity::repair` |
+//! | names, `serviceName` (`hostname`, `subdomain`), labels `statefulset.kubernetes.io/pod-name`, `apps.kubernetes.io/pod-index` | `identity::pod_json`, `identity::repair_patch` |
 //! | `volumeClaimTemplates` | `create_claims`, `identity::claim_name` |
-//! | `persistentVolumeClaimRetentionPolicy`: `whenDeleted`, `whenScaled` | `retention::owner` |
+//! | `persistentVolumeClaimRetentionPolicy`: `whenDeleted`, `whenScaled` | `retention::assigned_owner` |
 //! | `minReadySeconds` | `is_available` |
 //! | Failed or Succeeded pods are deleted and recreated (`isFailed`, `isSucceeded`) | `process_replica` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete`, `Recreate` | `strategy::Strategy` |
 //! | `rollingUpdate.partition` | `template_by_partition`, `rolling::roll_out` |
 //! | `rollingUpdate.maxUnavailable` | `limits::max_unavailable`, `rolling::roll_out` |
 //! | a broken rollout of an `OrderedReady` set (forced rollback) | `process_replica` |
-//! | `revisionHistoryLimit` | `status::beyond_history_limit` |
-//! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `observed::update`, `status::counted` |
+//! | `revisionHistoryLimit` | `status::deletions_beyond_history_limit` |
+//! | `status.currentRevision`, `status.updateRevision`, `status.collisionCount` | `observed::find_update_revision`, `status::new_status` |
 
 use super::{
     identity, limits,
-    observed::{Observed, Update},
+    observed::{Observed, UpdateRevision},
     recreate::{self, Progress},
-    retention::Owners,
+    retention::PossibleOwners,
     rolling,
     strategy::Strategy,
 };
-use crate::{
-    apps::revisions,
-    pods::{self, revision_of},
-    wire,
-};
+use crate::{apps::revisions, pods, wire};
 use evenkeel_api::{
-    View,
+    StrMap, View,
     template::{ClaimTemplate, Template},
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod, StatefulSet},
@@ -49,7 +45,7 @@ use evenkeel_runtime::plan::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// Value of `podManagementPolicy` with which pods wait for each other.
+/// Value of `podManagementPolicy` with which a pod waits until the earlier ones are available.
 pub(crate) const ORDERED_READY: &str = "OrderedReady";
 /// Label of a revision with its hash. Upstream: `ControllerRevisionHashLabel`.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
@@ -68,7 +64,7 @@ pub(crate) enum Replica<'a> {
     Missing(i32),
 }
 
-/// Effect of a replica on the rest of the reconciliation, in ascending order.
+/// Effect of a replica on the rest of the reconciliation, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     /// Continue with the next replica.
@@ -79,15 +75,29 @@ enum Next {
     Blocked,
 }
 
-/// Occasion for updating the owner references of claims by the retention policy.
+/// State of the pod whose claims get new owner references by the retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimUpdate {
-    /// Their pod is created or pending.
-    Created,
-    /// Their pod is updated; success records the pod's `SuccessfulUpdate`.
-    Updated,
-    /// Their pod is condemned: a failure records no event.
-    Condemned,
+    /// The pod is created or pending.
+    OfNewPod,
+    /// The pod is updated: success records its `SuccessfulUpdate`.
+    OfUpdatedPod,
+    /// The pod is condemned: a failure records no event.
+    OfCondemnedPod,
+}
+
+/// A pod beyond `spec.replicas`.
+#[derive(Debug, Clone, Copy)]
+struct CondemnedPod<'a> {
+    ordinal: i32,
+    pod: &'a Arc<Pod>,
+}
+
+/// A claim that a replica needs.
+struct ReplicaClaim<'a> {
+    template: &'a ClaimTemplate,
+    name: String,
+    existing: Option<&'a Arc<PersistentVolumeClaim>>,
 }
 
 /// State of one reconciliation.
@@ -101,17 +111,26 @@ pub(crate) struct StatefulSetSync<'a> {
     /// Replicas by ordinal. Upstream: `replicas`.
     pub(crate) replicas: Vec<Replica<'a>>,
     /// Pods beyond `spec.replicas`, the last ordinal first. Upstream: `condemned`.
-    condemned: Vec<(i32, &'a Arc<Pod>)>,
+    condemned: Vec<CondemnedPod<'a>>,
     /// Actions decided so far.
     pub(crate) actions: Vec<Action>,
-    /// Indexes of the actions that delete pods of old revisions.
-    pub(crate) replaced: Vec<usize>,
-    /// Indexes of the creations, with the created object, for events about failures.
-    pub(crate) created: Vec<(usize, Created)>,
+    /// Indexes in `actions` of the rolling update's deletions.
+    pub(crate) old_pod_deletions: Vec<usize>,
+    /// Creations of pods and claims, for events about failures.
+    pub(crate) creations: Vec<Creation>,
     /// Progress of the strategy `Recreate`, while it applies.
     pub(crate) progress: Option<Progress>,
     /// Number of creations so far.
     n_created: u64,
+}
+
+/// The creation of a pod or claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Creation {
+    /// Index of the action that creates the object.
+    pub(crate) action_index: usize,
+    /// The created object.
+    pub(crate) object: Created,
 }
 
 /// An object that an action creates.
@@ -138,7 +157,7 @@ impl<'a> StatefulSetSync<'a> {
         }
         sync.ensure_update_revision();
         if recreate::is_disabled(observed) {
-            sync.actions.push(recreate::unknown(&sync).into());
+            sync.actions.push(recreate::unknown_strategy_event(&sync).into());
             return sync;
         }
         if observed.set.meta.deleting() {
@@ -169,10 +188,13 @@ impl<'a> StatefulSetSync<'a> {
             let Some(ordinal) = identity::ordinal(pod) else { continue };
             match identity::position(set, ordinal) {
                 Some(position) => replicas[position] = Replica::Existing(pod),
-                None => condemned.push((ordinal, pod)),
+                None => condemned.push(CondemnedPod { ordinal, pod }),
             }
         }
-        condemned.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.meta.name.cmp(&y.meta.name)));
+        condemned.sort_by(|a, b| {
+            let from_last = b.ordinal.cmp(&a.ordinal);
+            from_last.then_with(|| a.pod.meta.name.cmp(&b.pod.meta.name))
+        });
         Self {
             observed,
             now,
@@ -180,8 +202,8 @@ impl<'a> StatefulSetSync<'a> {
             replicas,
             condemned,
             actions: Vec::new(),
-            replaced: Vec::new(),
-            created: Vec::new(),
+            old_pod_deletions: Vec::new(),
+            creations: Vec::new(),
             progress: None,
             n_created: 0,
         }
@@ -190,13 +212,13 @@ impl<'a> StatefulSetSync<'a> {
     /// Creates or renumbers the update revision, before pods are created from it. Upstream: `getStatefulSetRevisions`.
     fn ensure_update_revision(&mut self) {
         let set = &*self.observed.set;
-        match &self.observed.update {
-            Update::Present(_) | Update::Gone(_) => {}
-            Update::Renumbered(revision, number) => {
+        match &self.observed.update_revision {
+            UpdateRevision::Present(_) | UpdateRevision::Gone(_) => {}
+            UpdateRevision::Renumbered { revision, number } => {
                 self.actions
-                    .push(revisions::change(revision, &json!({ "revision": number })).into());
+                    .push(revisions::rewrite(revision, &json!({ "revision": number })).into());
             }
-            Update::Created(draft, number) => {
+            UpdateRevision::Created { draft, number } => {
                 let labels = &set.spec.template.labels;
                 let create =
                     draft.clone().create(&self.target, &set.meta, labels, HASH_LABEL, *number);
@@ -206,6 +228,8 @@ impl<'a> StatefulSetSync<'a> {
         }
     }
 
+    /// Processes the replicas up to the first that blocks the later ones, then the last condemned pod. Upstream:
+    /// `runForAll` with `monotonic` on.
     fn process_ordered(&mut self) -> Next {
         for index in 0..self.replicas.len() {
             let next = self.process_replica(index);
@@ -213,34 +237,42 @@ impl<'a> StatefulSetSync<'a> {
                 return next;
             }
         }
-        for index in 0..self.condemned.len() {
-            let (ordinal, pod) = self.condemned[index];
-            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
-        }
-        // All replicas are available, and condemned pods are deleted one at a time. Each must be available first,
-        // unless it is the first unavailable one. A terminal pod never becomes available and is deleted too (upstream
-        // waits for ever if two are terminal). Upstream: `processCondemned`.
-        let Some(&(_, last)) = self.condemned.first() else { return Next::Continue };
-        let first_unavailable =
-            self.condemned.iter().rev().find(|(_, pod)| self.is_unavailable(pod));
-        let is_first = first_unavailable.is_some_and(|(_, pod)| Arc::ptr_eq(pod, last));
-        if !last.meta.deleting()
-            && ((is_running_and_ready(last) && self.is_available(last))
-                || is_first
-                || pods::is_terminal(last))
-        {
+        self.update_condemned_claims();
+        let Some(last) = self.condemned.first().map(|condemned| condemned.pod) else {
+            return Next::Continue;
+        };
+        if self.may_delete_condemned(last) {
             self.delete(last);
         }
         Next::Wait
     }
 
+    /// Whether the last condemned pod may be deleted. It must be available first, unless it is the first unavailable
+    /// one. A terminal pod never becomes available, so it is deleted at once; upstream waits for ever if two are
+    /// terminal. Upstream: `processCondemned`.
+    fn may_delete_condemned(&self, last: &Arc<Pod>) -> bool {
+        let mut from_first = self.condemned.iter().rev();
+        let first_unavailable = from_first.find(|condemned| self.is_unavailable(condemned.pod));
+        let is_first_unavailable =
+            first_unavailable.is_some_and(|first| Arc::ptr_eq(first.pod, last));
+        let is_available = is_running_and_ready(last) && self.is_available(last);
+        !last.meta.deleting() && (is_available || is_first_unavailable || pods::is_terminal(last))
+    }
+
+    fn update_condemned_claims(&mut self) {
+        for index in 0..self.condemned.len() {
+            let CondemnedPod { ordinal, pod } = self.condemned[index];
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfCondemnedPod);
+        }
+    }
+
     /// Processes all replicas without waiting. A blocked replica prevents scaling down and updates, but other
-    /// replicas
-    /// are still created. Upstream creates in batches by ordinal, and no later batch after a failure.
+    /// replicas are still created. Creates in batches by ordinal, and no later batch after a failure, like upstream.
     ///
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
-        let (mut missing, mut next) = (Vec::new(), Next::Continue);
+        let mut next = Next::Continue;
+        let mut missing = Vec::new();
         for index in 0..self.replicas.len() {
             match self.replicas[index] {
                 Replica::Missing(ordinal) => missing.push(ordinal),
@@ -249,27 +281,21 @@ impl<'a> StatefulSetSync<'a> {
         }
         missing.retain(|ordinal| !self.has_stale_claims(*ordinal));
         // Slow-start batches: the claims of a batch precede its pods, and a failure ends the reconciliation early.
-        let mut size = if self.observed.set.spec.volume_claim_templates.is_empty() {
-            missing.len().max(1)
-        } else {
-            1
-        };
-        let mut rest = &missing[..];
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(size.min(rest.len()));
+        let has_claims = !self.observed.set.spec.volume_claim_templates.is_empty();
+        let mut batch_size = if has_claims { 1 } else { missing.len().max(1) };
+        let mut remaining = &missing[..];
+        while !remaining.is_empty() {
+            let (batch, later) = remaining.split_at(batch_size.min(remaining.len()));
             next = next.max(self.create_batch(batch));
-            rest = later;
-            size *= 2;
+            remaining = later;
+            batch_size *= 2;
         }
-        for index in 0..self.condemned.len() {
-            let (ordinal, pod) = self.condemned[index];
-            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
-        }
+        self.update_condemned_claims();
         if next == Next::Blocked {
             return Next::Blocked;
         }
         for index in 0..self.condemned.len() {
-            let (_, pod) = self.condemned[index];
+            let pod = self.condemned[index].pod;
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
@@ -278,15 +304,13 @@ impl<'a> StatefulSetSync<'a> {
     }
 
     /// Processes one replica. Creates it if it is missing, deletes it for recreation if it is Failed or Succeeded,
-    /// and
-    /// updates its identity. Upstream: `processReplica`.
+    /// and updates its identity. Upstream: `processReplica`.
     ///
     /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the template
     /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As
     /// documented for upstream ("forced rollback"), the user deletes the pod, which is then recreated from the current
     /// template. `maxUnavailable` does not help; `Parallel` does.
     fn process_replica(&mut self, index: usize) -> Next {
-        let ordered = self.observed.is_ordered();
         let pod = match self.replicas[index] {
             Replica::Existing(pod) => pod,
             Replica::Missing(ordinal) => {
@@ -299,7 +323,7 @@ impl<'a> StatefulSetSync<'a> {
         let ordinal = identity::ordinals_start(&self.observed.set)
             .saturating_add(i32::try_from(index).unwrap_or(i32::MAX));
         if pods::is_terminal(pod) {
-            // Succeeded counts too: the phase of an evicted pod depends on its containers' exit codes. A later reconciliation
+            // An evicted pod may be Succeeded: its phase depends on its containers' exit codes. A later reconciliation
             // creates the replacement.
             if !pod.meta.deleting() {
                 self.delete(pod);
@@ -311,11 +335,11 @@ impl<'a> StatefulSetSync<'a> {
             if self.create_claims(ordinal) == Next::Blocked {
                 return Next::Blocked;
             }
-            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Created);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfNewPod);
         }
         let blocks_later_replicas =
             pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
-        if ordered && blocks_later_replicas {
+        if self.observed.is_ordered() && blocks_later_replicas {
             return Next::Wait;
         }
         self.update_stateful_pod(ordinal, pod)
@@ -324,21 +348,19 @@ impl<'a> StatefulSetSync<'a> {
     /// Whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such a
     /// claim with that pod.
     fn has_stale_claims(&self, ordinal: i32) -> bool {
-        let owners = Owners::new(&self.observed.set, ordinal, None);
-        self.claims(ordinal).any(|(_, _, claim)| claim.is_some_and(|claim| owners.is_stale(claim)))
+        let owners = PossibleOwners::new(&self.observed.set, ordinal, None);
+        self.claims(ordinal)
+            .filter_map(|claim| claim.existing)
+            .any(|existing| owners.is_stale(existing))
     }
 
-    /// Returns the replica's claims: template, name, and the existing object.
-    fn claims(
-        &self,
-        ordinal: i32,
-    ) -> impl Iterator<Item = (&'a ClaimTemplate, String, Option<&'a Arc<PersistentVolumeClaim>>)>
-    + use<'a> {
+    /// Returns the claims that the replica needs.
+    fn claims(&self, ordinal: i32) -> impl Iterator<Item = ReplicaClaim<'a>> + use<'a> {
         let observed = self.observed;
         observed.set.spec.volume_claim_templates.iter().map(move |template| {
             let name = identity::claim_name(&observed.set, &template.name, ordinal);
-            let claim = observed.volumes.get(&*name);
-            (template, name, claim)
+            let existing = observed.claims.get(&*name);
+            ReplicaClaim { template, name, existing }
         })
     }
 
@@ -346,37 +368,39 @@ impl<'a> StatefulSetSync<'a> {
     /// `slowStartBatch`, `CreateStatefulPod`.
     fn create_batch(&mut self, ordinals: &[i32]) -> Next {
         let mut next = Next::Continue;
-        let mut ready = Vec::new();
+        let mut with_claims = Vec::new();
         for ordinal in ordinals {
             match self.create_claims(*ordinal) {
                 Next::Blocked => {
                     next = Next::Blocked;
-                    self.record_claim_errors(*ordinal, "Create");
+                    self.record_claim_errors(*ordinal, PodOperation::Create);
                 }
-                Next::Continue | Next::Wait => ready.push(*ordinal),
+                Next::Continue | Next::Wait => with_claims.push(*ordinal),
             }
         }
-        for (index, ordinal) in ready.into_iter().enumerate() {
-            self.create_pod(ordinal, index == 0);
-            self.update_claim_retention(ordinal, None, ClaimUpdate::Created);
+        for (index, ordinal) in with_claims.into_iter().enumerate() {
+            // The first pod waits for the claims of the batch; the others start with it.
+            let waits_for_earlier_creates = index == 0;
+            self.create_pod(ordinal, waits_for_earlier_creates);
+            self.update_claim_retention(ordinal, None, ClaimUpdate::OfNewPod);
         }
         next
     }
 
     /// Records an event about terminating claims that block a pod.
-    fn record_claim_errors(&mut self, ordinal: i32, verb: &str) {
+    fn record_claim_errors(&mut self, ordinal: i32, operation: PodOperation) {
         let terminating: Vec<String> = self
             .claims(ordinal)
-            .filter(|(_, _, claim)| claim.is_some_and(|claim| claim.meta.deleting()))
-            .map(|(_, name, _)| format!("pvc {name} is being deleted"))
+            .filter(|claim| claim.existing.is_some_and(|existing| existing.meta.deleting()))
+            .map(|claim| format!("pvc {} is being deleted", claim.name))
             .collect();
         let error = match &terminating[..] {
             [] => return,
-            [one] => one.clone(),
-            several => format!("[{}]", several.join(", ")),
+            [error] => error.clone(),
+            errors => format!("[{}]", errors.join(", ")),
         };
         let pod = identity::pod_name(&self.observed.set, ordinal);
-        self.actions.push(failed(&self.target, verb, &pod, &error).into());
+        self.actions.push(failure_event(&self.target, operation, &pod, &error).into());
     }
 
     /// Creates missing claims. Returns `Blocked` if one is terminating, because its successor needs the name,
@@ -385,8 +409,8 @@ impl<'a> StatefulSetSync<'a> {
         let set = &*self.observed.set;
         let pod = identity::pod_name(set, ordinal);
         let mut next = Next::Continue;
-        for (template, name, present) in self.claims(ordinal) {
-            match present {
+        for ReplicaClaim { template, name, existing } in self.claims(ordinal) {
+            match existing {
                 Some(claim) if claim.meta.deleting() => next = Next::Blocked,
                 Some(_) => {}
                 None if self.n_created < BURST_LIMIT => {
@@ -421,15 +445,15 @@ impl<'a> StatefulSetSync<'a> {
         let name = identity::pod_name(set, ordinal);
         let create = Create {
             waits_for_earlier_creates,
-            done: Some(done(&self.target, "Create", &name)),
+            done: Some(success_event(&self.target, PodOperation::Create, &name)),
             ..Create::new(Pod::kind(), &set.meta.namespace, body)
         };
         self.create(create, Created::Pod(name));
     }
 
-    fn create(&mut self, create: Create, created: Created) {
+    fn create(&mut self, create: Create, object: Created) {
         self.n_created += 1;
-        self.created.push((self.actions.len(), created));
+        self.creations.push(Creation { action_index: self.actions.len(), object });
         self.actions.push(Create { on_error: OnError::SkipRest, ..create }.into());
     }
 
@@ -439,34 +463,34 @@ impl<'a> StatefulSetSync<'a> {
         let observed = self.observed;
         let set = &*observed.set;
         let position = i64::from(ordinal) - i64::from(identity::ordinals_start(set));
-        let keeps_old = match set.spec.update_strategy.rolling_update.as_deref() {
+        let keeps_current_revision = match set.spec.update_strategy.rolling_update.as_deref() {
             Some(rolling) => position < i64::from(rolling.partition.unwrap_or(0)),
             None => {
                 Strategy::of(set) == Strategy::RollingUpdate
                     && position < i64::from(set.status.current_replicas)
             }
         };
-        match observed.current().filter(|_| keeps_old) {
-            Some(current) => match &current.data.0 {
-                Some(template) => (template, &current.meta.name),
-                None => (&set.spec.template, observed.update.name()),
-            },
-            None => (&set.spec.template, observed.update.name()),
+        if keeps_current_revision
+            && let Some(current) = observed.current_revision()
+            && let Some(template) = &current.data.0
+        {
+            return (template, &current.meta.name);
         }
+        (&set.spec.template, observed.update_revision.name())
     }
 
-    /// Sets the claims' owner references by the retention policy, each once in a sync. With `Updated`,
-    /// success is recorded as the pod's update. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
-    fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, when: ClaimUpdate) {
-        let updating = when == ClaimUpdate::Updated;
+    /// Sets the claims' owner references by the retention policy, each once in a sync. Upstream:
+    /// `UpdatePodClaimForRetentionPolicy` and its callers.
+    fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, update: ClaimUpdate) {
+        let is_pod_updated = update == ClaimUpdate::OfUpdatedPod;
         let set = &*self.observed.set;
-        let owners = Owners::new(set, ordinal, pod);
-        let name = identity::pod_name(set, ordinal);
+        let owners = PossibleOwners::new(set, ordinal, pod);
+        let pod_name = identity::pod_name(set, ordinal);
         let mut changes: Vec<Rewrite> = Vec::new();
-        for (_, claim_name, claim) in self.claims(ordinal) {
-            let Some(claim) = claim else { continue };
-            let corrected = owners.corrected(claim);
-            if owners.conflict(claim) && (!updating || corrected.is_some()) {
+        for ReplicaClaim { name: claim_name, existing, .. } in self.claims(ordinal) {
+            let Some(claim) = existing else { continue };
+            let corrected = owners.corrected_references(claim);
+            if owners.has_conflict(claim) && (!is_pod_updated || corrected.is_some()) {
                 let text = format!(
                     "PersistentVolumeClaim {claim_name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
                 );
@@ -484,9 +508,14 @@ impl<'a> StatefulSetSync<'a> {
                 let error = format!(
                     "could not update claim {claim_name} for delete policy ownerRefs: {{error}}"
                 );
-                let failed = failed(&self.target, "Update", &name, &error);
+                let failed = match update {
+                    ClaimUpdate::OfCondemnedPod => None,
+                    ClaimUpdate::OfNewPod | ClaimUpdate::OfUpdatedPod => {
+                        Some(failure_event(&self.target, PodOperation::Update, &pod_name, &error))
+                    }
+                };
                 changes.push(Rewrite {
-                    failed: Some(failed).filter(|_| when != ClaimUpdate::Condemned),
+                    failed,
                     on_error: OnError::SkipRest,
                     ..Rewrite::new(
                         target,
@@ -497,30 +526,28 @@ impl<'a> StatefulSetSync<'a> {
                 });
             }
         }
-        if let Some(last) = changes.last_mut().filter(|_| updating) {
-            last.done = Some(done(&self.target, "Update", &name));
+        if is_pod_updated && let Some(last) = changes.last_mut() {
+            last.done = Some(success_event(&self.target, PodOperation::Update, &pod_name));
         }
         self.actions.extend(changes.into_iter().map(Action::Rewrite));
     }
 
     /// Restores the labels and volumes of a replica's identity. Upstream: `UpdateStatefulPod`.
     fn update_stateful_pod(&mut self, ordinal: i32, pod: &Pod) -> Next {
-        let changes = identity::repair(&self.observed.set, pod, ordinal);
-        if changes.iter().any(|change| change["path"] == "/spec/volumes/-")
-            && self.create_claims(ordinal) == Next::Blocked
-        {
-            self.record_claim_errors(ordinal, "Update");
+        let changes = identity::repair_patch(&self.observed.set, pod, ordinal);
+        let adds_volume = changes.iter().any(|change| change["path"] == identity::ADD_VOLUME_PATH);
+        if adds_volume && self.create_claims(ordinal) == Next::Blocked {
+            self.record_claim_errors(ordinal, PodOperation::Update);
             return Next::Blocked;
         }
-        self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Updated);
+        self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfUpdatedPod);
         if changes.is_empty() {
             return Next::Continue;
         }
         let name = &pod.meta.name;
         self.actions.push(Action::Rewrite(Rewrite {
-            done: Some(done(&self.target, "Update", name)),
-            failed: Some(failed(&self.target, "Update", name, "{error}")),
-            // Upstream: `UpdateStatefulPod`.
+            done: Some(success_event(&self.target, PodOperation::Update, name)),
+            failed: Some(failure_event(&self.target, PodOperation::Update, name, "{error}")),
             retries_on_conflict: true,
             on_error: OnError::SkipRest,
             ..Rewrite::new(
@@ -543,19 +570,11 @@ impl<'a> StatefulSetSync<'a> {
         }
         let name = &pod.meta.name;
         self.actions.push(Action::Delete(Delete {
-            done: Some(done(&self.target, "Delete", name)),
-            failed: Some(failed(&self.target, "Delete", name, "{error}")),
+            done: Some(success_event(&self.target, PodOperation::Delete, name)),
+            failed: Some(failure_event(&self.target, PodOperation::Delete, name, "{error}")),
             on_error: OnError::SkipRest,
             ..Delete::new(target)
         }));
-    }
-
-    /// Returns the revision of a replica's pod, or of the pod to create.
-    pub(crate) fn revision(&self, replica: Replica<'a>) -> &'a str {
-        match replica {
-            Replica::Existing(pod) => revision_of(pod),
-            Replica::Missing(ordinal) => self.template_by_partition(ordinal).1,
-        }
     }
 
     /// Whether the pod has been ready for `minReadySeconds`.
@@ -593,27 +612,53 @@ pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
 }
 
 /// Returns the selector's `matchLabels`, which are copied to claims.
-fn match_labels(set: &StatefulSet) -> evenkeel_api::StrMap {
+fn match_labels(set: &StatefulSet) -> StrMap {
     set.spec.selector.match_labels().collect()
 }
 
-fn done(target: &Target, verb: &str, pod: &str) -> EventRecord {
+/// Write of a pod, in the reasons and messages of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodOperation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl PodOperation {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Create => "Create",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+        }
+    }
+}
+
+/// Returns the event of a successful operation on a pod. Upstream: `recordPodEvent`.
+fn success_event(target: &Target, operation: PodOperation, pod: &str) -> EventRecord {
+    let verb = operation.verb();
     let text = format!("{verb} Pod {pod} in StatefulSet {} successful", target.name);
-    let reason = match verb {
-        "Create" => "SuccessfulCreate",
-        "Delete" => "SuccessfulDelete",
-        _ => "SuccessfulUpdate",
+    let reason = match operation {
+        PodOperation::Create => "SuccessfulCreate",
+        PodOperation::Update => "SuccessfulUpdate",
+        PodOperation::Delete => "SuccessfulDelete",
     };
     EventRecord::normal(target.clone(), reason, text)
 }
 
 /// Returns the event of a failed operation on a pod. Upstream: `recordPodEvent`.
-pub(crate) fn failed(target: &Target, verb: &str, pod: &str, error: &str) -> EventRecord {
+pub(crate) fn failure_event(
+    target: &Target,
+    operation: PodOperation,
+    pod: &str,
+    error: &str,
+) -> EventRecord {
+    let verb = operation.verb();
     let text = format!("{verb} Pod {pod} in StatefulSet {} failed error: {error}", target.name);
-    let reason = match verb {
-        "Create" => "FailedCreate",
-        "Delete" => "FailedDelete",
-        _ => "FailedUpdate",
+    let reason = match operation {
+        PodOperation::Create => "FailedCreate",
+        PodOperation::Update => "FailedUpdate",
+        PodOperation::Delete => "FailedDelete",
     };
     EventRecord::warning(target.clone(), reason, text)
 }

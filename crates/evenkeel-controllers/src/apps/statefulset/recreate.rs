@@ -14,20 +14,29 @@ use std::sync::Arc;
 /// Condition type of the strategy's progress.
 const PROGRESSING: &str = "Progressing";
 
-/// Reason and message of the condition.
-pub(crate) type Progress = (&'static str, &'static str);
+/// Reason and message of the condition `Progressing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    reason: &'static str,
+    message: &'static str,
+}
 
-const DELETING: Progress = ("RecreateInProgress", "Deleting old revision pods");
-const CREATING: Progress = ("RecreateInProgress", "Waiting for new-revision pods to be created");
-const COMPLETED: Progress = ("RecreateCompleted", "All pods recreated successfully");
+const DELETING: Progress =
+    Progress { reason: "RecreateInProgress", message: "Deleting old revision pods" };
+const CREATING: Progress = Progress {
+    reason: "RecreateInProgress",
+    message: "Waiting for new-revision pods to be created",
+};
+const COMPLETED: Progress =
+    Progress { reason: "RecreateCompleted", message: "All pods recreated successfully" };
 
 /// Whether the set has this strategy although its gate is off. The controller then only records an event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
 
-/// Returns the event about the unknown strategy.
-pub(crate) fn unknown(sync: &StatefulSetSync<'_>) -> EventRecord {
+/// Returns the event that the strategy's gate is off.
+pub(crate) fn unknown_strategy_event(sync: &StatefulSetSync<'_>) -> EventRecord {
     let meta = &sync.observed.set.meta;
     let text = format!(
         "statefulset {}/{} uses Recreate strategy but feature gate {RECREATE_STRATEGY} is disabled",
@@ -39,38 +48,46 @@ pub(crate) fn unknown(sync: &StatefulSetSync<'_>) -> EventRecord {
 /// Deletes all pods of old revisions, condemned ones included. Returns whether any exist; while they do, the
 /// controller only deletes.
 pub(crate) fn delete_old_pods(sync: &mut StatefulSetSync<'_>) -> bool {
-    let (observed, update) = (sync.observed, sync.observed.update.name());
-    let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
-    let old: Vec<_> = observed.pods.owned.iter().filter(is_old).collect();
-    for pod in old.iter().filter(|pod| !pod.meta.deleting()) {
+    let observed = sync.observed;
+    let update_revision = observed.update_revision.name();
+    let is_old =
+        |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update_revision;
+    let old_pods: Vec<_> = observed.pods.owned.iter().filter(is_old).collect();
+    for pod in old_pods.iter().filter(|pod| !pod.meta.deleting()) {
         sync.delete(pod);
     }
-    if !old.is_empty() {
+    if !old_pods.is_empty() {
         sync.progress = Some(DELETING);
-    } else if observed.current_name() != update {
+    } else if observed.current_revision_name() != update_revision {
         sync.progress = Some(CREATING);
     }
-    !old.is_empty()
+    !old_pods.is_empty()
 }
 
-/// Sets the condition `Progressing`. `complete` says whether all pods are ready and have the update revision.
+/// Sets the condition `Progressing`. `is_complete` says whether all pods are ready and have the update revision.
 pub(crate) fn set_progressing_condition(
     conditions: &mut Vec<Condition>,
     sync: &StatefulSetSync<'_>,
-    complete: bool,
+    is_complete: bool,
 ) {
     if let Some(progress) = sync.progress {
-        set(conditions, "True", progress, sync.now);
+        set_condition(conditions, "True", progress, sync.now);
     }
     let recreates = Strategy::of(&sync.observed.set) == Strategy::Recreate;
-    if complete && recreates && conditions.iter().any(|c| &*c.type_ == PROGRESSING) {
-        set(conditions, "False", COMPLETED, sync.now);
+    if is_complete && recreates && conditions.iter().any(|c| &*c.type_ == PROGRESSING) {
+        set_condition(conditions, "False", COMPLETED, sync.now);
     }
 }
 
 /// Sets the condition; its transition time changes only with its status.
-fn set(conditions: &mut Vec<Condition>, status: &str, (reason, message): Progress, now: Timestamp) {
-    let new = Condition::new(PROGRESSING, status, reason, message).with_transition_time(now);
+fn set_condition(
+    conditions: &mut Vec<Condition>,
+    status: &str,
+    progress: Progress,
+    now: Timestamp,
+) {
+    let new = Condition::new(PROGRESSING, status, progress.reason, progress.message)
+        .with_transition_time(now);
     match conditions.iter_mut().find(|c| &*c.type_ == PROGRESSING) {
         None => conditions.push(new),
         Some(old) if old.equal_apart_from_times(&new) => {}

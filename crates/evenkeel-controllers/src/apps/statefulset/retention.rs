@@ -32,9 +32,9 @@ struct Policy {
     when_scaled: Retention,
 }
 
-/// Owner that the policy assigns to a claim.
+/// Owner that a policy assigns to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum AssignedOwner {
     Nobody,
     Set,
     Pod,
@@ -53,110 +53,126 @@ impl Policy {
         self.when_deleted == Retention::Retain && self.when_scaled == Retention::Retain
     }
 
-    /// Returns the owner of a claim, for a replica or a condemned pod. Upstream: `updateClaimOwnerRefForSetAndPod`.
-    fn owner(self, condemned: bool) -> Owner {
-        use Owner::{Nobody, Pod, Set};
-        use Retention::{Delete, Retain};
-        let [in_range, beyond] = match (self.when_deleted, self.when_scaled) {
-            (Retain, Retain) => [Nobody, Nobody],
-            (Delete, Retain) => [Set, Set],
-            (Retain, Delete) => [Nobody, Pod],
-            (Delete, Delete) => [Set, Pod],
-        };
-        if condemned { beyond } else { in_range }
+    /// Returns the owner of a replica's claim. Upstream: `updateClaimOwnerRefForSetAndPod`.
+    fn owner_for_replica(self) -> AssignedOwner {
+        match self.when_deleted {
+            Retention::Retain => AssignedOwner::Nobody,
+            Retention::Delete => AssignedOwner::Set,
+        }
+    }
+
+    /// Returns the owner of a condemned pod's claim. Upstream: `updateClaimOwnerRefForSetAndPod`.
+    fn owner_for_condemned(self) -> AssignedOwner {
+        match self.when_scaled {
+            Retention::Retain => self.owner_for_replica(),
+            Retention::Delete => AssignedOwner::Pod,
+        }
     }
 }
 
-/// The set and the pod of a claim, as owners. A pod that does not exist has no uid.
+/// The two objects that may own the claims of an ordinal.
 #[derive(Debug, Clone)]
-pub(crate) struct Owners<'a> {
+pub(crate) struct PossibleOwners<'a> {
     set: &'a StatefulSet,
-    of_set: Target,
-    of_pod: Target,
-    condemned: bool,
+    set_target: Target,
+    /// The ordinal's pod; without uid if it does not exist.
+    pod_target: Target,
+    is_condemned: bool,
 }
 
-impl<'a> Owners<'a> {
-    /// Returns the owners of the claims of this ordinal.
+impl<'a> PossibleOwners<'a> {
+    /// Returns the possible owners of the claims of this ordinal.
     pub(crate) fn new(set: &'a StatefulSet, ordinal: i32, pod: Option<&Pod>) -> Self {
         let name = identity::pod_name(set, ordinal);
         let uid = pod.map_or("", |pod| &pod.meta.uid);
         Self {
             set,
-            of_set: wire::target(set),
-            of_pod: Target::new(Pod::kind(), &set.meta.namespace, &name, uid),
-            condemned: identity::position(set, ordinal).is_none(),
+            set_target: wire::target(set),
+            pod_target: Target::new(Pod::kind(), &set.meta.namespace, &name, uid),
+            is_condemned: identity::position(set, ordinal).is_none(),
         }
     }
 
     /// Whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with that
-    /// pod.
-    /// Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
+    /// pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         Policy::of(self.set).when_scaled == Retention::Delete
-            && has_stale_reference(&claim.meta, &self.of_pod)
+            && has_stale_reference(&claim.meta, &self.pod_target)
     }
 
     /// Whether another controller owns the claim, in conflict with the policy. Upstream: `hasUnexpectedController`.
-    pub(crate) fn conflict(&self, claim: &PersistentVolumeClaim) -> bool {
+    pub(crate) fn has_conflict(&self, claim: &PersistentVolumeClaim) -> bool {
         !Policy::of(self.set).retains_all()
-            && claim.meta.owners.iter().any(|owner| {
-                match [&self.of_set, &self.of_pod].into_iter().find(|of| refers_to(owner, of)) {
-                    Some(of) => *owner.uid != *of.uid,
-                    None => owner.controller,
-                }
-            })
+            && claim.meta.owners.iter().any(|owner| self.is_conflicting(owner))
+    }
+
+    /// Whether the reference is to an earlier set or pod of the same name, or to another controller.
+    fn is_conflicting(&self, owner: &OwnerReference) -> bool {
+        if refers_to(owner, &self.set_target) {
+            *owner.uid != *self.set_target.uid
+        } else if refers_to(owner, &self.pod_target) {
+            *owner.uid != *self.pod_target.uid
+        } else {
+            owner.controller
+        }
     }
 
     /// Returns the corrected owner references; `None` if they need no change. Leaves references to an earlier set or
     /// pod of the same name to the garbage collector.
-    pub(crate) fn corrected(&self, claim: &PersistentVolumeClaim) -> Option<Vec<OwnerReference>> {
+    pub(crate) fn corrected_references(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Option<Vec<OwnerReference>> {
         let owners = &claim.meta.owners;
-        if has_stale_reference(&claim.meta, &self.of_set)
-            || has_stale_reference(&claim.meta, &self.of_pod)
+        if has_stale_reference(&claim.meta, &self.set_target)
+            || has_stale_reference(&claim.meta, &self.pod_target)
         {
             return None;
         }
-        let owns = |of: &Target| owners.iter().any(|owner| *owner.uid == *of.uid);
-        let conflict = self.conflict(claim);
-        let owner = match conflict {
-            true => Owner::Nobody,
-            false => Policy::of(self.set).owner(self.condemned),
+        let has_conflict = self.has_conflict(claim);
+        let assigned = if has_conflict { AssignedOwner::Nobody } else { self.assigned_owner() };
+        let set_should_own = assigned == AssignedOwner::Set;
+        let pod_should_own = assigned == AssignedOwner::Pod;
+        let owns = |target: &Target| owners.iter().any(|owner| *owner.uid == *target.uid);
+        let is_set_or_pod = |owner: &&OwnerReference| {
+            *owner.uid == *self.set_target.uid || *owner.uid == *self.pod_target.uid
         };
-        let (set_owns, pod_owns) = (owner == Owner::Set, owner == Owner::Pod);
-        let ours = |owner: &&OwnerReference| {
-            *owner.uid == *self.of_set.uid || *owner.uid == *self.of_pod.uid
-        };
-        let all_control = conflict || owners.iter().filter(ours).all(|owner| owner.controller);
-        if owns(&self.of_set) == set_owns && owns(&self.of_pod) == pod_owns && all_control {
+        let all_control =
+            has_conflict || owners.iter().filter(is_set_or_pod).all(|owner| owner.controller);
+        if owns(&self.set_target) == set_should_own
+            && owns(&self.pod_target) == pod_should_own
+            && all_control
+        {
             return None;
         }
-        let mut corrected: Vec<OwnerReference> = owners
-            .iter()
-            .filter(|owner| !refers_to(owner, &self.of_set) && !refers_to(owner, &self.of_pod))
-            .cloned()
-            .collect();
-        for (of, owns) in [(&self.of_set, set_owns), (&self.of_pod, pod_owns)] {
-            if owns && !of.uid.is_empty() {
-                corrected.push(wire::controller_reference(of));
-            }
+        let is_other = |owner: &&OwnerReference| {
+            !refers_to(owner, &self.set_target) && !refers_to(owner, &self.pod_target)
+        };
+        let mut corrected: Vec<OwnerReference> = owners.iter().filter(is_other).cloned().collect();
+        if set_should_own {
+            corrected.push(wire::controller_reference(&self.set_target));
+        }
+        if pod_should_own && !self.pod_target.uid.is_empty() {
+            corrected.push(wire::controller_reference(&self.pod_target));
         }
         (corrected[..] != owners[..]).then_some(corrected)
+    }
+
+    fn assigned_owner(&self) -> AssignedOwner {
+        let policy = Policy::of(self.set);
+        if self.is_condemned { policy.owner_for_condemned() } else { policy.owner_for_replica() }
     }
 }
 
 /// Whether the reference has the kind and name of the target, whatever its uid.
-fn refers_to(owner: &OwnerReference, of: &Target) -> bool {
-    *owner.api_version == *of.kind.api_version()
-        && *owner.kind == *of.kind.kind
-        && *owner.name == *of.name
+fn refers_to(owner: &OwnerReference, target: &Target) -> bool {
+    *owner.api_version == *target.kind.api_version()
+        && *owner.kind == *target.kind.kind
+        && *owner.name == *target.name
 }
 
 /// Whether the claim refers to an earlier object with the target's name.
-fn has_stale_reference(claim: &Meta, of: &Target) -> bool {
-    claim
-        .owners
-        .iter()
-        .find(|owner| refers_to(owner, of))
-        .is_some_and(|owner| *owner.uid != *of.uid)
+fn has_stale_reference(claim: &Meta, target: &Target) -> bool {
+    let reference = claim.owners.iter().find(|owner| refers_to(owner, target));
+    reference.is_some_and(|owner| *owner.uid != *target.uid)
 }

@@ -5,70 +5,78 @@ use super::{
     limits,
     plan::{Replica, StatefulSetSync},
 };
+use crate::pods::revision_of;
+use evenkeel_api::views::Pod;
 
 /// Deletes pods of old revisions with ordinals from `partition` on.
 ///
-/// With `OrderedReady`, deletes pods within `maxUnavailable`. With `Parallel`, deletes unavailable pods first, which
-/// do not count, then others within `maxUnavailable`. Upstream: `updateStatefulSetAfterInvariantEstablished`.
+/// With `OrderedReady`, deletes pods within `maxUnavailable`. With `Parallel`, deletes all unavailable pods, whatever
+/// `maxUnavailable` is, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub(crate) fn roll_out(sync: &mut StatefulSetSync<'_>) {
     if !sync.observed.features.max_unavailable {
-        return one_by_one(sync);
+        return roll_out_one_by_one(sync);
     }
-    let (unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
-    let ordered = sync.observed.is_ordered();
-    let update = sync.observed.update.name();
-    let old: Vec<_> = (0..sync.replicas.len())
-        .rev()
-        .filter_map(|index| match sync.replicas[index] {
-            Replica::Existing(pod) if sync.revision(sync.replicas[index]) != update => {
-                Some((index, pod))
-            }
-            Replica::Existing(_) | Replica::Missing(_) => None,
-        })
-        .filter(|(_, pod)| !pod.meta.deleting())
-        .collect();
-    let stuck = !ordered && old.iter().any(|(_, pod)| sync.is_unavailable(pod));
-    if unavailable >= max && !stuck {
+    let is_parallel = !sync.observed.is_ordered();
+    let mut old_pods = find_old_pods(sync);
+    let n_unavailable = sync.n_unavailable();
+    let max = sync.max_unavailable();
+    let replaces_unavailable =
+        is_parallel && old_pods.iter().any(|old| sync.is_unavailable(old.pod));
+    if n_unavailable >= max && !replaces_unavailable {
         return;
     }
     let partition = limits::partition(&sync.observed.set);
-    let mut remaining = max - unavailable;
-    let candidates = old.into_iter().filter(|(index, _)| *index >= partition).map(|(_, pod)| pod);
-    let (unavailable_pods, available_pods): (Vec<_>, Vec<_>) =
-        candidates.partition(|pod| !ordered && sync.is_unavailable(pod));
-    for pod in unavailable_pods {
-        replace(sync, pod);
+    old_pods.retain(|old| old.position >= partition);
+    let (unlimited, limited): (Vec<_>, Vec<_>) =
+        old_pods.into_iter().partition(|old| is_parallel && sync.is_unavailable(old.pod));
+    let may_become_unavailable = usize::try_from(max - n_unavailable).unwrap_or(0);
+    for old in unlimited.into_iter().chain(limited.into_iter().take(may_become_unavailable)) {
+        delete_old_pod(sync, old.pod);
     }
-    for pod in available_pods {
-        if remaining <= 0 {
-            return;
+}
+
+/// A replica's pod of an old revision.
+struct OldPod<'a> {
+    position: usize,
+    pod: &'a Pod,
+}
+
+/// Returns the pods of old revisions that are not terminating, the last ordinal first.
+fn find_old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
+    let mut old_pods = Vec::new();
+    for (position, replica) in sync.replicas.iter().enumerate().rev() {
+        if let Replica::Existing(pod) = *replica
+            && is_old(sync, pod)
+        {
+            old_pods.push(OldPod { position, pod });
         }
-        replace(sync, pod);
-        remaining -= 1;
     }
+    old_pods
+}
+
+/// Whether the pod has an old revision and is not terminating.
+fn is_old(sync: &StatefulSetSync<'_>, pod: &Pod) -> bool {
+    revision_of(pod) != sync.observed.update_revision.name() && !pod.meta.deleting()
 }
 
 /// Rolling update without the gate `MaxUnavailableStatefulSet`. Of the pods with an old revision, deletes the one
 /// with the highest ordinal, unless a pod with a higher one is unavailable.
-fn one_by_one(sync: &mut StatefulSetSync<'_>) {
-    let update = sync.observed.update.name();
-    for index in (limits::partition(&sync.observed.set)..sync.replicas.len()).rev() {
-        let replica = sync.replicas[index];
-        match replica {
-            Replica::Existing(pod) if sync.revision(replica) != update && !pod.meta.deleting() => {
-                return replace(sync, pod);
-            }
+fn roll_out_one_by_one(sync: &mut StatefulSetSync<'_>) {
+    let partition = limits::partition(&sync.observed.set);
+    for position in (partition..sync.replicas.len()).rev() {
+        match sync.replicas[position] {
+            Replica::Existing(pod) if is_old(sync, pod) => return delete_old_pod(sync, pod),
             Replica::Existing(pod) if !sync.is_unavailable(pod) => {}
             Replica::Existing(_) | Replica::Missing(_) => return,
         }
     }
 }
 
-fn replace(sync: &mut StatefulSetSync<'_>, pod: &evenkeel_api::views::Pod) {
+fn delete_old_pod(sync: &mut StatefulSetSync<'_>, pod: &Pod) {
     let index = sync.actions.len();
     sync.delete(pod);
     // `delete` adds no action if the plan already deletes the pod, for example because it is terminal.
     if sync.actions.len() > index {
-        sync.replaced.push(index);
+        sync.old_pod_deletions.push(index);
     }
 }

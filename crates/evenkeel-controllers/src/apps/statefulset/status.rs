@@ -2,8 +2,8 @@
 
 use super::{
     identity,
-    observed::{Observed, Update},
-    plan::{Created, StatefulSetSync, failed, is_running_and_ready},
+    observed::{Observed, UpdateRevision},
+    plan::{Created, PodOperation, StatefulSetSync, failure_event, is_running_and_ready},
     recreate,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     wire,
 };
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
-use evenkeel_runtime::plan::{Action, EventRecord, Outcomes, Plan, Update as Write};
+use evenkeel_runtime::plan::{Action, EventRecord, Outcomes, Plan, Update};
 use serde::Serialize;
 
 /// Returns the status update, events about failures, and the delay until the next pod becomes available.
@@ -23,17 +23,17 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
         return plan;
     }
     if recreate::is_disabled(observed) {
-        plan.actions.extend(beyond_history_limit(observed));
+        plan.actions.extend(deletions_beyond_history_limit(observed));
         return plan;
     }
     let sync = StatefulSetSync::decide(observed, now);
-    plan.actions.extend(failures(&sync, outcomes).map(Action::Event));
-    let status = counted(&sync, outcomes);
+    plan.actions.extend(failure_events(&sync, outcomes).into_iter().map(Action::Event));
+    let status = new_status(&sync, outcomes);
     if is_changed(observed, &status) {
         let body = wire::status_body(&*observed.set, &observed.set.meta.annotations, &status);
-        plan.push(Write::status(wire::target(&*observed.set), body));
+        plan.push(Update::status(wire::target(&*observed.set), body));
     }
-    plan.actions.extend(beyond_history_limit(observed));
+    plan.actions.extend(deletions_beyond_history_limit(observed));
     if observed.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas
     {
         let wait = pods::until_next_available(
@@ -47,34 +47,36 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
 }
 
 /// Returns events about failed creations. An AlreadyExists error causes none: it only shows that the cache is stale.
-fn failures(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
-    let events = sync.created.iter().flat_map(|(index, created)| {
-        let error = outcomes.0.get(*index).and_then(|outcome| outcome.error.as_ref())?;
+fn failure_events(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Vec<EventRecord> {
+    let set = &sync.observed.set.meta.name;
+    let mut events = Vec::new();
+    for creation in &sync.creations {
+        let Some(outcome) = outcomes.0.get(creation.action_index) else { continue };
+        let Some(error) = &outcome.error else { continue };
         if error.is_already_exists() || error.namespace_terminating {
-            return None;
+            continue;
         }
-        let set = &sync.observed.set.meta.name;
-        Some(match created {
-            Created::Pod(pod) => vec![failed(&sync.target, "Create", pod, &error.message)],
+        let pod_failure =
+            |pod: &str, error: &str| failure_event(&sync.target, PodOperation::Create, pod, error);
+        match &creation.object {
+            Created::Pod(pod) => events.push(pod_failure(pod, &error.message)),
             Created::Claim { claim, pod } => {
                 let text = format!(
                     "Create Claim {claim} for Pod {pod} in StatefulSet {set} failed error: {error}"
                 );
-                let of_pod = format!("failed to create PVC {claim}: {error}");
-                vec![
-                    EventRecord::warning(sync.target.clone(), "FailedCreate", text),
-                    failed(&sync.target, "Create", pod, &of_pod),
-                ]
+                events.push(EventRecord::warning(sync.target.clone(), "FailedCreate", text));
+                events.push(pod_failure(pod, &format!("failed to create PVC {claim}: {error}")));
             }
-        })
-    });
-    events.flatten().collect::<Vec<_>>().into_iter()
+        }
+    }
+    events
 }
 
-fn counted(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
+/// Counts the pods, and finds the revisions. Upstream: `updateStatefulSet`, `updateStatus`.
+fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
     let observed = sync.observed;
     let set = &*observed.set;
-    let (current, update) = (observed.current_name(), observed.update.name());
+    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
     let pods: Vec<&Pod> = observed
         .pods
         .owned
@@ -82,42 +84,44 @@ fn counted(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
         .map(|pod| &**pod)
         .filter(|pod| identity::ordinal(pod).is_some() && !pod.status.phase.is_empty())
         .collect();
-    let count = |counts: &dyn Fn(&Pod) -> bool| {
-        i32::try_from(pods.iter().filter(|pod| counts(pod)).count()).unwrap_or(i32::MAX)
-    };
-    let of = |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
-    // Pods of the current revision that this reconciliation deleted, although the cache still contains them.
-    let replaced = sync.replaced.iter().filter(|index| {
-        outcomes
-            .0
-            .get(**index)
-            .is_some_and(|outcome| outcome.error.is_none() && outcome.succeeded > 0)
-    });
+    let count = |matches: &dyn Fn(&Pod) -> bool| to_i32(pods.iter().filter(|p| matches(p)).count());
+    let count_revision =
+        |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
     let mut status = Status {
         observed_generation: set.meta.generation,
         replicas: count(&|_| true),
         ready_replicas: count(&is_running_and_ready),
-        current_replicas: of(current) - i32::try_from(replaced.count()).unwrap_or(i32::MAX),
-        updated_replicas: of(update),
+        current_replicas: count_revision(current) - deleted_old_pods(sync, outcomes),
+        updated_replicas: count_revision(update),
         current_revision: current.into(),
         update_revision: update.into(),
-        collision_count: match &observed.update {
-            Update::Created(draft, _) => draft.collisions,
+        collision_count: match &observed.update_revision {
+            UpdateRevision::Created { draft, .. } => draft.collisions,
             _ => set.status.collision_count.unwrap_or(0),
         },
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
         available_replicas: count(&|pod| is_running_and_ready(pod) && sync.is_available(pod)),
     };
-    // The update is complete: its revision becomes the current one. Upstream: `completeUpdate`.
+    // After a complete update, its revision becomes the current one. Upstream: `completeUpdate`.
     let desired = identity::replicas(set);
-    let complete =
+    let is_complete =
         [status.updated_replicas, status.ready_replicas, status.replicas] == [desired; 3];
-    if complete {
+    if is_complete {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
     }
-    recreate::set_progressing_condition(&mut status.conditions, sync, complete);
+    recreate::set_progressing_condition(&mut status.conditions, sync, is_complete);
     status
+}
+
+/// Returns the number of old pods that this reconciliation deleted, although the cache still contains them.
+fn deleted_old_pods(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> i32 {
+    let outcomes = sync.old_pod_deletions.iter().filter_map(|index| outcomes.0.get(*index));
+    to_i32(outcomes.filter(|outcome| outcome.error.is_none() && outcome.succeeded > 0).count())
+}
+
+fn to_i32(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 fn is_changed(observed: &Observed, status: &Status) -> bool {
@@ -134,9 +138,9 @@ fn is_changed(observed: &Observed, status: &Status) -> bool {
 }
 
 /// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `truncateHistory`.
-fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
+fn deletions_beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&observed.pods.owned);
-    let (current, update) = (observed.current_name(), observed.update.name());
+    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
     let unused: Vec<_> = observed
         .history
         .iter()
@@ -147,7 +151,7 @@ fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
         .collect();
     let limit = revisions::history_limit(observed.set.spec.revision_history_limit);
     let surplus = unused.len().saturating_sub(limit);
-    revisions::delete(unused.into_iter(), surplus)
+    revisions::deletions(unused.into_iter(), surplus)
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -21,26 +21,26 @@ fn template(image: &str) -> Value {
     json!({ "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": image }] } })
 }
 
-/// Returns the StatefulSet `db` with the image `one`, changed by the merge patch `more`.
-fn set(replicas: i32, more: &Value) -> StatefulSet {
+/// Returns the StatefulSet `db` with the image `one`, changed by this merge patch.
+fn set(replicas: i32, changes: &Value) -> StatefulSet {
     let mut set = json!({
         "metadata": { "name": "db", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1 },
         "spec": { "replicas": replicas, "serviceName": "dbs", "selector": { "matchLabels": { "app": "db" } },
             "template": template("one"), "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
             "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } } },
     });
-    json_patch_merge(&mut set, more);
+    merge(&mut set, changes);
     object(&set)
 }
 
 /// Applies a JSON merge patch (RFC 7386), but sets a field to null where a merge patch would remove it.
-fn json_patch_merge(document: &mut Value, change: &Value) {
+fn merge(document: &mut Value, change: &Value) {
     let Value::Object(fields) = change else {
         *document = change.clone();
         return;
     };
     for (key, value) in fields {
-        json_patch_merge(&mut document[key.as_str()], value);
+        merge(&mut document[key.as_str()], value);
     }
 }
 
@@ -65,7 +65,7 @@ struct World {
     now: Timestamp,
     log: Vec<String>,
     /// The API server forbids the creation of objects whose names contain this text.
-    refused: &'static str,
+    forbidden_name: &'static str,
     features: Features,
     created_objects: i64,
 }
@@ -79,14 +79,14 @@ impl World {
             claims: Vec::new(),
             now: T0,
             log: Vec::new(),
-            refused: "nobody",
+            forbidden_name: "nobody",
             features: Features::of(&Gates::default()),
             created_objects: 0,
         }
     }
 
     /// Returns a cluster whose rollout is complete, with an empty log.
-    fn settled(set: StatefulSet) -> Self {
+    fn rolled_out(set: StatefulSet) -> Self {
         let mut world = Self::new(set);
         world.settle();
         world.log.clear();
@@ -94,12 +94,11 @@ impl World {
     }
 
     fn observed(&self) -> Observed {
-        let shared = |revision: &ControllerRevision| Arc::new(revision.clone());
         Observed::new(
             Arc::new(self.set.clone()),
             self.pods.iter().cloned().map(Arc::new),
-            self.revisions.iter().map(shared),
-            |name| self.revisions.iter().find(|r| *r.meta.name == *name).map(shared),
+            self.revisions.iter().cloned().map(Arc::new),
+            |name| self.revisions.iter().find(|r| *r.meta.name == *name).cloned().map(Arc::new),
             |name| self.claims.iter().find(|c| *c.meta.name == *name).cloned().map(Arc::new),
             self.features,
         )
@@ -124,10 +123,9 @@ impl World {
             self.apply(action);
         }
         let is_write = |action: &Action| !matches!(action, Action::Event(_));
-        let attempted = next.actions.iter().zip(&outcomes.0);
-        let done =
-            attempted.filter(|(_, outcome)| outcome.error.is_none()).map(|(action, _)| action);
-        done.chain(&status.actions).any(is_write)
+        let mut attempts = next.actions.iter().zip(&outcomes.0);
+        attempts.any(|(action, outcome)| outcome.error.is_none() && is_write(action))
+            || status.actions.iter().any(is_write)
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
@@ -136,11 +134,11 @@ impl World {
                 let body: Value = serde_json::from_slice(&create.body).unwrap();
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 // A terminating pod of another owner may still hold the name.
-                let taken = &*create.kind.kind == "Pod"
+                let is_taken = &*create.kind.kind == "Pod"
                     && self.pods.iter().any(|other| *other.meta.name == *name);
-                if taken || name.contains(self.refused) {
+                if is_taken || name.contains(self.forbidden_name) {
                     let (code, reason) =
-                        if taken { (409, "AlreadyExists") } else { (403, "Forbidden") };
+                        if is_taken { (409, "AlreadyExists") } else { (403, "Forbidden") };
                     return Outcome::failure(Failure {
                         code,
                         reason: reason.into(),
@@ -148,11 +146,11 @@ impl World {
                         namespace_terminating: false,
                     });
                 }
-                self.created(&create.kind.kind, &body);
+                self.create(&create.kind.kind, &body);
                 self.record(format!("create {name}"), create.done.as_ref());
             }
             Action::Delete(delete) => {
-                self.deleted(&delete.target);
+                self.delete(&delete.target);
                 self.record(format!("delete {}", delete.target.name), delete.done.as_ref());
             }
             Action::Patch(patch) => {
@@ -174,7 +172,7 @@ impl World {
             Action::Rewrite(rewrite) => {
                 let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
                 let name = rewrite.target.name.clone();
-                self.rewritten(&rewrite.target, &body);
+                self.rewrite(&rewrite.target, &body);
                 self.record(format!("rewrite {name}"), rewrite.done.as_ref());
             }
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
@@ -187,12 +185,12 @@ impl World {
         Outcome::success()
     }
 
-    fn record(&mut self, what: String, done: Option<&EventRecord>) {
-        self.log.push(what);
-        self.log.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
+    fn record(&mut self, write: String, event: Option<&EventRecord>) {
+        self.log.push(write);
+        self.log.extend(event.map(|event| format!("  {}: {}", event.reason, event.message)));
     }
 
-    fn created(&mut self, kind: &str, body: &Value) {
+    fn create(&mut self, kind: &str, body: &Value) {
         self.created_objects += 1;
         let (uid, creation) =
             (format!("made-{}", self.created_objects).into(), Some(at(self.created_objects)));
@@ -216,14 +214,14 @@ impl World {
         }
     }
 
-    fn deleted(&mut self, target: &Target) {
+    fn delete(&mut self, target: &Target) {
         match &*target.kind.kind {
             "Pod" => self.pod(&target.name).meta.deletion = Some(T0),
             _ => self.revisions.retain(|revision| *revision.meta.name != *target.name),
         }
     }
 
-    fn rewritten(&mut self, target: &Target, body: &Value) {
+    fn rewrite(&mut self, target: &Target, body: &Value) {
         match &*target.kind.kind {
             "PersistentVolumeClaim" => {
                 let owners = object::<PersistentVolumeClaim>(body).meta.owners;
@@ -265,14 +263,14 @@ impl World {
         let mut changed = self.pods.len() != pods_before;
         for pod in &mut self.pods {
             if !pods::is_ready(pod) && !pods::is_terminal(pod) {
-                *pod = ready(pod.clone());
+                *pod = with_ready_status(pod.clone());
                 changed = true;
             }
         }
         changed
     }
 
-    /// Alternates passes and kubelets until neither changes anything.
+    /// Alternates syncs and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
             if !self.sync() && !self.run_pods() {
@@ -283,7 +281,7 @@ impl World {
     }
 
     /// Changes the image in the template, as a user's update does.
-    fn roll(&mut self, image: &str) {
+    fn change_image(&mut self, image: &str) {
         let spec = json!({ "spec": { "template": template(image) } });
         self.set.spec.template = object::<StatefulSet>(&spec).spec.template;
         self.set.meta.generation += 1;
@@ -316,7 +314,7 @@ impl World {
     }
 }
 
-fn ready(mut pod: Pod) -> Pod {
+fn with_ready_status(mut pod: Pod) -> Pod {
     let status = json!({ "status": { "phase": "Running",
         "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": T0.to_string() }] } });
     pod.status = object::<Pod>(&status).status;
@@ -387,8 +385,8 @@ fn pod_has_its_identity_and_claims() {
 
 #[test]
 fn rolling_update_replaces_pods_from_the_last_ordinal() {
-    let mut world = World::settled(set(3, &json!({})));
-    world.roll("two");
+    let mut world = World::rolled_out(set(3, &json!({})));
+    world.change_image("two");
     world.settle();
     check(
         &world,
@@ -418,7 +416,7 @@ fn rolling_update_replaces_pods_from_the_last_ordinal() {
         status
     "#]],
     );
-    world.roll("one");
+    world.change_image("one");
     world.log.clear();
     world.sync();
     check(
@@ -434,10 +432,10 @@ fn rolling_update_replaces_pods_from_the_last_ordinal() {
 
 #[test]
 fn partition_keeps_lower_ordinals_at_the_old_revision() {
-    let mut world = World::settled(set(3, &json!({})));
+    let mut world = World::rolled_out(set(3, &json!({})));
     let two = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 2 } } } });
     world.set.spec.update_strategy = object::<StatefulSet>(&two).spec.update_strategy;
-    world.roll("two");
+    world.change_image("two");
     world.settle();
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 two"]);
     assert_ne!(world.set.status.current_revision, world.set.status.update_revision);
@@ -451,8 +449,8 @@ fn partition_keeps_lower_ordinals_at_the_old_revision() {
 fn max_unavailable_percentage_is_rounded_down() {
     let rolling =
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } } });
-    let mut world = World::settled(set(5, &rolling));
-    world.roll("two");
+    let mut world = World::rolled_out(set(5, &rolling));
+    world.change_image("two");
     world.sync();
     let terminating: Vec<_> =
         world.pods.iter().filter(|p| p.meta.deleting()).map(|p| &*p.meta.name).collect();
@@ -464,16 +462,16 @@ fn max_unavailable_percentage_is_rounded_down() {
 
 #[test]
 fn parallel_replaces_a_broken_pod_and_scales_down_at_once() {
-    let mut world = World::settled(set(3, &parallel()));
+    let mut world = World::rolled_out(set(3, &parallel()));
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 one"]);
-    world.roll("bad");
+    world.change_image("bad");
     world.sync();
     world.run_pods();
     world.sync();
     world.pod("db-2").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
     // A pod that never starts uses up `maxUnavailable`. Its replacement does not count.
     world.log.clear();
-    world.roll("good");
+    world.change_image("good");
     world.sync();
     check(
         &world,
@@ -503,7 +501,7 @@ fn parallel_replaces_a_broken_pod_and_scales_down_at_once() {
 
 #[test]
 fn ordered_ready_scales_down_from_the_last_ordinal() {
-    let mut world = World::settled(set(3, &json!({})));
+    let mut world = World::rolled_out(set(3, &json!({})));
     world.change(|set| set.spec.replicas = Some(1));
     world.settle();
     check(
@@ -525,7 +523,7 @@ fn ordered_ready_scales_down_from_the_last_ordinal() {
 #[test]
 fn finished_pods_are_recreated() {
     for phase in ["Failed", "Succeeded"] {
-        let mut world = World::settled(set(2, &json!({})));
+        let mut world = World::rolled_out(set(2, &json!({})));
         let uid = world.pod("db-0").meta.uid.clone();
         world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": phase } })).status;
         world.settle();
@@ -537,7 +535,7 @@ fn finished_pods_are_recreated() {
 #[test]
 fn claims_are_created_before_their_pod() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
-    world.refused = "data-db";
+    world.forbidden_name = "data-db";
     world.sync();
     check(
         &world,
@@ -548,7 +546,7 @@ fn claims_are_created_before_their_pod() {
         status
     "#]],
     );
-    world.refused = "nobody";
+    world.forbidden_name = "nobody";
     world.settle();
     assert_eq!(world.images(), ["db-0 one"]);
     // A pending pod cannot start without its claim, so a deleted claim is recreated.
@@ -568,7 +566,7 @@ fn claims_are_created_before_their_pod() {
 
 #[test]
 fn terminating_claim_blocks_its_pod() {
-    let mut world = World::settled(set(1, &with_claims(&Value::Null)));
+    let mut world = World::rolled_out(set(1, &with_claims(&Value::Null)));
     world.pods.clear();
     world.claims[0].meta.deletion = Some(T0);
     world.log.clear();
@@ -588,14 +586,14 @@ fn pending() -> evenkeel_api::views::PodStatus {
 
 #[test]
 fn parallel_terminating_claim_blocks_scale_down_and_update() {
-    let mut more = with_claims(&Value::Null);
-    json_patch_merge(&mut more, &parallel());
-    let mut world = World::settled(set(4, &more));
+    let mut parallel_with_claims = with_claims(&Value::Null);
+    merge(&mut parallel_with_claims, &parallel());
+    let mut world = World::rolled_out(set(4, &parallel_with_claims));
     world.pod("db-0").status = pending();
     world.claims[0].meta.deletion = Some(T0);
     world.pods.retain(|pod| &*pod.meta.name != "db-1");
     world.change(|set| set.spec.replicas = Some(3));
-    world.roll("two");
+    world.change_image("two");
     world.log.clear();
     world.sync();
     // The sync deletes neither the condemned pod nor an old one, and records no event about the pending pod.
@@ -627,10 +625,10 @@ fn parallel_terminating_claim_blocks_scale_down_and_update() {
 
 #[test]
 fn terminating_claim_blocks_the_update_of_its_pod() {
-    let mut world = World::settled(set(1, &with_claims(&Value::Null)));
+    let mut world = World::rolled_out(set(1, &with_claims(&Value::Null)));
     world.pod("db-0").spec.volumes = Default::default();
     world.claims[0].meta.deletion = Some(T0);
-    world.roll("two");
+    world.change_image("two");
     world.log.clear();
     world.sync();
     check(
@@ -645,26 +643,30 @@ fn terminating_claim_blocks_the_update_of_its_pod() {
 
 #[test]
 fn max_unavailable_is_1_without_the_gate() {
-    let mut more = parallel();
-    let rolling =
+    let mut changes = parallel();
+    let rolling_update =
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": 3 } } } });
-    json_patch_merge(&mut more, &rolling);
-    let mut world = World::settled(set(4, &more));
+    merge(&mut changes, &rolling_update);
+    let mut world = World::rolled_out(set(4, &changes));
     world.features = Features::of(&Gates::new(|gate| gate != "MaxUnavailableStatefulSet"));
-    world.roll("two");
+    world.change_image("two");
     world.pod("db-1").status = pending();
-    let ending = |world: &World| -> Vec<String> {
-        let ending = world.pods.iter().filter(|pod| pod.meta.deleting());
-        ending.map(|pod| pod.meta.name.to_string()).collect()
+    let terminating_pods = |world: &World| -> Vec<String> {
+        let terminating = world.pods.iter().filter(|pod| pod.meta.deleting());
+        terminating.map(|pod| pod.meta.name.to_string()).collect()
     };
     for _ in 0..2 {
         world.sync();
-        assert_eq!(ending(&world), ["db-3"], "the last ordinal, although another pod is not ready");
+        assert_eq!(
+            terminating_pods(&world),
+            ["db-3"],
+            "the last ordinal, although another pod is not ready"
+        );
     }
     world.pods.retain(|pod| !pod.meta.deleting());
     world.sync();
     world.sync();
-    assert_eq!(ending(&world), [] as [&str; 0], "the update waits for the new pod");
+    assert_eq!(terminating_pods(&world), [] as [&str; 0], "the update waits for the new pod");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two", "db-2 two", "db-3 two"]);
 }
@@ -692,7 +694,7 @@ fn recreate_deletes_all_pods_first() {
     world.features = Features::of(&Gates::new(|_| true));
     world.settle();
     assert_eq!(world.images(), ["db-0 one", "db-1 one"]);
-    world.roll("two");
+    world.change_image("two");
     world.log.clear();
     let conditions = |world: &World| -> Vec<String> {
         let conditions = world.set.status.conditions.iter();
@@ -731,47 +733,43 @@ fn recreate_deletes_all_pods_first() {
 
 #[test]
 fn claim_owners_follow_the_retention_policy() {
-    let owners = |world: &World| -> Vec<String> {
-        let owners = |claim: &PersistentVolumeClaim| {
-            claim
-                .meta
-                .owners
-                .iter()
-                .map(|owner| format!("{}/{}", owner.kind, owner.name))
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        world.claims.iter().map(|claim| format!("{}: {}", claim.meta.name, owners(claim))).collect()
+    let owners_of = |claim: &PersistentVolumeClaim| {
+        let owners = claim.meta.owners.iter();
+        owners.map(|owner| format!("{}/{}", owner.kind, owner.name)).collect::<Vec<_>>().join(",")
+    };
+    let claims_with_owners = |world: &World| -> Vec<String> {
+        let claims = world.claims.iter();
+        claims.map(|claim| format!("{}: {}", claim.meta.name, owners_of(claim))).collect()
     };
     // `whenDeleted`, `whenScaled`, and the expected owner of a replica's and of a condemned pod's claim; `None` if
     // that claim is deleted with the pod.
-    for (deleted, scaled, in_range, condemned) in [
+    for (when_deleted, when_scaled, in_range, condemned) in [
         ("Retain", "Retain", "", Some("")),
         ("Delete", "Retain", "StatefulSet/db", Some("StatefulSet/db")),
         ("Retain", "Delete", "", None),
         ("Delete", "Delete", "StatefulSet/db", None),
     ] {
-        let policy = json!({ "whenDeleted": deleted, "whenScaled": scaled });
-        let mut world = World::settled(set(2, &with_claims(&policy)));
+        let policy = json!({ "whenDeleted": when_deleted, "whenScaled": when_scaled });
+        let mut world = World::rolled_out(set(2, &with_claims(&policy)));
         assert_eq!(
-            owners(&world),
+            claims_with_owners(&world),
             [format!("data-db-0: {in_range}"), format!("data-db-1: {in_range}")]
         );
         world.change(|set| set.spec.replicas = Some(1));
         world.settle();
         let mut expected = vec![format!("data-db-0: {in_range}")];
         expected.extend(condemned.map(|owner| format!("data-db-1: {owner}")));
-        assert_eq!(owners(&world), expected, "{deleted}, {scaled}");
+        assert_eq!(claims_with_owners(&world), expected, "{when_deleted}, {when_scaled}");
         world.change(|set| set.spec.replicas = Some(2));
         world.settle();
-        assert_eq!(owners(&world).len(), 2);
+        assert_eq!(world.claims.len(), 2);
     }
 }
 
 #[test]
 fn claim_owned_by_a_stale_pod_blocks_the_new_pod() {
     let policy = json!({ "whenDeleted": "Retain", "whenScaled": "Delete" });
-    let mut world = World::settled(set(1, &with_claims(&policy)));
+    let mut world = World::rolled_out(set(1, &with_claims(&policy)));
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "before", "controller": true }] } });
     world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
     world.pods.clear();
@@ -785,7 +783,7 @@ fn claim_owned_by_a_stale_pod_blocks_the_new_pod() {
 #[test]
 fn claim_of_another_controller_is_unchanged() {
     let policy = json!({ "whenDeleted": "Delete", "whenScaled": "Retain" });
-    let mut world = World::settled(set(1, &with_claims(&policy)));
+    let mut world = World::rolled_out(set(1, &with_claims(&policy)));
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true }] } });
     world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
@@ -800,7 +798,8 @@ fn claim_of_another_controller_is_unchanged() {
     );
 }
 
-/// Returns the claims whose owner references the next sync changes, each with the reason of the event if that fails.
+/// Returns the names of the claims whose owner references the next sync changes, each with the reason of the event
+/// that a failure records.
 fn planned_claim_updates(world: &World) -> Vec<(String, Option<String>)> {
     let plan = plan(&world.observed(), world.now);
     let rewrites = plan.actions.iter().filter_map(|action| match action {
@@ -810,8 +809,8 @@ fn planned_claim_updates(world: &World) -> Vec<(String, Option<String>)> {
     rewrites
         .map(|rewrite| {
             assert!(!rewrite.retries_on_conflict, "only pods' own updates are retried");
-            let failed = rewrite.failed.as_ref().map(|event| event.reason.to_string());
-            (rewrite.target.name.to_string(), failed)
+            let failure_reason = rewrite.failed.as_ref().map(|event| event.reason.to_string());
+            (rewrite.target.name.to_string(), failure_reason)
         })
         .collect()
 }
@@ -823,14 +822,14 @@ fn failed_claim_update_records_an_event_except_for_condemned_pods() {
         with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
     };
     let failed_update = |name: &str| (name.to_owned(), Some("FailedUpdate".to_owned()));
-    for change in [parallel(), json!({})] {
-        let with = |policy: Value| {
-            let mut all = change.clone();
-            json_patch_merge(&mut all, &policy);
-            all
+    for management_policy in [parallel(), json!({})] {
+        let with_policy = |deleted: &str, scaled: &str| {
+            let mut changes = management_policy.clone();
+            merge(&mut changes, &policy(deleted, scaled));
+            changes
         };
-        let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
-        world.set.spec = set(2, &with(policy("Delete", "Retain"))).spec;
+        let mut world = World::rolled_out(set(2, &with_policy("Retain", "Retain")));
+        world.set.spec = set(2, &with_policy("Delete", "Retain")).spec;
         // The sync checks a pending pod's claim twice, and writes it once.
         world.pod("db-0").status =
             object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
@@ -838,8 +837,8 @@ fn failed_claim_update_records_an_event_except_for_condemned_pods() {
         assert_eq!(updates[0], failed_update("data-db-0"));
         assert_eq!(updates.iter().filter(|(name, _)| name == "data-db-0").count(), 1);
 
-        let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
-        world.set.spec = set(1, &with(policy("Retain", "Delete"))).spec;
+        let mut world = World::rolled_out(set(2, &with_policy("Retain", "Retain")));
+        world.set.spec = set(1, &with_policy("Retain", "Delete")).spec;
         assert_eq!(planned_claim_updates(&world), [("data-db-1".to_owned(), None)]);
     }
 }
@@ -847,7 +846,7 @@ fn failed_claim_update_records_an_event_except_for_condemned_pods() {
 /// Upstream's `UpdateStatefulPod` retries conflicts.
 #[test]
 fn pod_identity_update_retries_conflicts() {
-    let mut world = World::settled(set(1, &json!({})));
+    let mut world = World::rolled_out(set(1, &json!({})));
     let pod = world.pod("db-0");
     pod.meta.labels = pod.meta.labels.with("statefulset.kubernetes.io/pod-name", "another");
     let plan = plan(&world.observed(), world.now);
@@ -860,7 +859,7 @@ fn pod_identity_update_retries_conflicts() {
 
 #[test]
 fn revision_in_upstreams_encoding_is_reused() {
-    let mut world = World::settled(set(2, &json!({})));
+    let mut world = World::rolled_out(set(2, &json!({})));
     let revision = &mut world.revisions[0];
     let patch = json!({ "metadata": { "name": "db-0123" }, "revision": 4, "data": { "spec": { "template": {
         "$patch": "replace", "metadata": { "creationTimestamp": null, "labels": { "app": "db" } },
@@ -896,9 +895,9 @@ fn revision_name_collision_increments_collision_count() {
 
 #[test]
 fn unused_revisions_beyond_the_history_limit_are_deleted() {
-    let mut world = World::settled(set(1, &json!({ "spec": { "revisionHistoryLimit": 2 } })));
+    let mut world = World::rolled_out(set(1, &json!({ "spec": { "revisionHistoryLimit": 2 } })));
     for image in ["two", "three", "four", "five"] {
-        world.roll(image);
+        world.change_image(image);
         world.settle();
     }
     let numbers: Vec<_> = world.revisions.iter().map(|revision| revision.revision).collect();
@@ -907,7 +906,7 @@ fn unused_revisions_beyond_the_history_limit_are_deleted() {
 
 #[test]
 fn orphaned_pods_and_revisions_are_adopted() {
-    let mut world = World::settled(set(2, &json!({})));
+    let mut world = World::rolled_out(set(2, &json!({})));
     for pod in &mut world.pods {
         pod.meta.owners = Shared::default();
     }
@@ -955,7 +954,7 @@ fn pod_is_available_after_min_ready_seconds() {
 
 #[test]
 fn deleted_set_changes_no_pods() {
-    let mut world = World::settled(set(2, &json!({})));
+    let mut world = World::rolled_out(set(2, &json!({})));
     world.set.meta.deletion = Some(T0);
     world.revisions.clear();
     world.pods.pop();
@@ -964,11 +963,34 @@ fn deleted_set_changes_no_pods() {
     assert_eq!(world.history(), "status\n");
 }
 
+/// A pod that an earlier state of the cluster left.
+#[derive(Debug, Clone)]
+struct StartPod {
+    ordinal: i32,
+    revision: usize,
+    /// The pod's phase, or `Ready`.
+    state: &'static str,
+    is_deleting: bool,
+    is_orphan: bool,
+}
+
+fn any_start_pod() -> impl Strategy<Value = StartPod> {
+    let state = prop::sample::select(&["Pending", "Running", "Ready", "Failed", "Succeeded"]);
+    let is_deleting = proptest::bool::weighted(0.1);
+    let is_orphan = proptest::bool::weighted(0.2);
+    (0..7i32, 0..3usize, state, is_deleting, is_orphan).prop_map(
+        |(ordinal, revision, state, is_deleting, is_orphan)| StartPod {
+            ordinal,
+            revision,
+            state,
+            is_deleting,
+            is_orphan,
+        },
+    )
+}
+
 /// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
-    // Ordinal, revision, phase, whether it is being deleted, and whether it is an orphan.
-    let pod =
-        (0..7i32, 0..3u8, 0..5u8, proptest::bool::weighted(0.1), proptest::bool::weighted(0.2));
     // Replicas, whether `OrderedReady`, partition, `maxUnavailable`, pods, number of earlier images, `whenScaled`,
     // and whether the set has claims.
     (
@@ -976,54 +998,55 @@ fn any_world() -> impl Strategy<Value = World> {
         proptest::bool::ANY,
         0..3i32,
         1..3i32,
-        proptest::collection::vec(pod, 0..6),
+        proptest::collection::vec(any_start_pod(), 0..6),
         0..3usize,
         proptest::sample::select(vec!["Retain", "Delete"]),
         proptest::bool::ANY,
     )
         .prop_map(|(replicas, ordered, partition, unavailable, pods, images, scaled, claims)| {
-            let mut more = json!({ "spec": {
+            let mut changes = json!({ "spec": {
                 "podManagementPolicy": if ordered { "OrderedReady" } else { "Parallel" },
                 "updateStrategy": { "rollingUpdate": { "partition": partition, "maxUnavailable": unavailable } },
             } });
             if claims {
                 let policy = json!({ "whenDeleted": "Delete", "whenScaled": scaled });
-                json_patch_merge(&mut more, &with_claims(&policy));
+                merge(&mut changes, &with_claims(&policy));
             }
-            let mut world = World::new(set(replicas, &more));
+            let mut world = World::new(set(replicas, &changes));
             for image in ["zero", "two", "three"].into_iter().take(images) {
-                world.roll(image);
+                world.change_image(image);
                 world.sync();
             }
-            world.roll("one");
+            world.change_image("one");
             world.sync();
             world.pods.clear();
-            for (ordinal, revision, phase, deleting, orphan) in pods {
-                add_pod(&mut world, ordinal, revision, phase, deleting, orphan);
+            for pod in &pods {
+                add_pod(&mut world, pod);
             }
             world.log.clear();
             world
         })
 }
 
-/// Adds a pod of this ordinal and revision, unless one exists, as an earlier state of the cluster left it.
-fn add_pod(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: bool, orphan: bool) {
-    let name = identity::pod_name(&world.set, ordinal);
+/// Adds the pod, unless one of its name exists.
+fn add_pod(world: &mut World, start: &StartPod) {
+    let name = identity::pod_name(&world.set, start.ordinal);
     if world.pods.iter().any(|pod| *pod.meta.name == *name) {
         return;
     }
-    let revision = world.revisions[usize::from(revision) % world.revisions.len()].clone();
+    let revision = world.revisions[start.revision % world.revisions.len()].clone();
     let template = revision.data.0.clone().unwrap();
     let owner = owned_by(&world.set)[0].clone();
-    let body = identity::pod_json(&world.set, &template, &revision.meta.name, ordinal, &owner);
-    world.created("Pod", &serde_json::from_str(&body).unwrap());
+    let revision_name = &revision.meta.name;
+    let body = identity::pod_json(&world.set, &template, revision_name, start.ordinal, &owner);
+    world.create("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
-    if orphan {
+    if start.is_orphan {
         pod.meta.owners = Shared::default();
     }
-    pod.meta.deletion = deleting.then_some(T0);
-    match ["Pending", "Running", "Ready", "Failed", "Succeeded"][usize::from(phase)] {
-        "Ready" => *pod = ready(pod.clone()),
+    pod.meta.deletion = start.is_deleting.then_some(T0);
+    match start.state {
+        "Ready" => *pod = with_ready_status(pod.clone()),
         phase => pod.status.phase = phase.into(),
     }
 }
@@ -1057,18 +1080,18 @@ proptest! {
         let mut world = start;
         prop_assume!(world.observed().is_ordered());
         for _ in 0..60 {
-            let before: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.clone()).collect();
-            let available = |world: &World, n: i32| {
+            let is_available = |world: &World, n: i32| {
                 let name = identity::pod_name(&world.set, n);
                 world.pods.iter().any(|pod| *pod.meta.name == *name && pods::is_ready(pod) && !pod.meta.deleting())
             };
             let before_sync = world.clone();
             world.sync();
-            let created: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
+            let existed = |pod: &Pod| before_sync.pods.iter().any(|before| before.meta.name == pod.meta.name);
+            let created: Vec<_> = world.pods.iter().filter(|pod| !existed(pod)).collect();
             prop_assert!(created.len() <= 1);
             for pod in created {
                 let ordinal = identity::ordinal(pod).unwrap();
-                prop_assert!((0..ordinal).all(|n| available(&before_sync, n)), "{}", pod.meta.name);
+                prop_assert!((0..ordinal).all(|n| is_available(&before_sync, n)), "{}", pod.meta.name);
             }
             world.run_pods();
         }
@@ -1078,13 +1101,13 @@ proptest! {
     fn rollout_keeps_max_unavailable(start in any_world()) {
         let mut world = start;
         world.settle();
-        world.roll("next");
+        world.change_image("next");
         let max = super::limits::max_unavailable(&world.set);
         for _ in 0..60 {
             world.sync();
-            let there = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
-            let missing = identity::replicas(&world.set) - i32::try_from(there).unwrap();
-            prop_assert!(missing <= max, "{missing} of {max}: {}", world.history());
+            let available = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
+            let unavailable = identity::replicas(&world.set) - i32::try_from(available).unwrap();
+            prop_assert!(unavailable <= max, "{unavailable} of {max}: {}", world.history());
             world.run_pods();
         }
     }

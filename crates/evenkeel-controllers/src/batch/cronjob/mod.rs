@@ -48,21 +48,21 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
     let (clock, local_zone) = (context.env.clock.clone(), context.env.clock.local_zone());
-    let of_events = local_zone.clone();
-    let (skew, of_jobs) = (skew(context), crons.clone());
+    let event_zone = local_zone.clone();
+    let (creation_skew, job_owners) = (register_creation_skew(context), crons.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
-            on_cron_job(event, &of_events, clock.now(), enqueue);
+            on_cron_job(event, &event_zone, clock.now(), enqueue);
         })
         .workers(context.options.cronjob.concurrent_syncs)
         .owns(&jobs)
         .watches(&jobs, move |event, _| {
             if let CacheEvent::Added { object: job, initial: false } = event {
-                observe_skew(&of_jobs, job, &skew);
+                observe_creation_skew(&creation_skew, &job_owners, job);
             }
         });
-    let of_jobs = ByController::of(&jobs);
-    context.run(builder.planned(CronJobs { crons, jobs, of_jobs, local_zone }));
+    let owned_jobs = ByController::of(&jobs);
+    context.run(builder.planned(CronJobs { crons, jobs, owned_jobs, local_zone }));
     Ok(())
 }
 
@@ -76,34 +76,35 @@ fn on_cron_job(
     let key = Key::of(&event.object().meta);
     if let CacheEvent::Updated { old, new } = event
         && (&old.spec.schedule, &old.spec.time_zone) != (&new.spec.schedule, &new.spec.time_zone)
-        && let Some(next) =
-            Times::of(new, local_zone).ok().and_then(|times| times.until_next(new, now))
+        && let Ok(times) = Times::of(new, local_zone)
+        && let Some(delay) = times.until_next(new, now)
     {
-        return enqueue.add_after(key, next);
+        return enqueue.add_after(key, delay);
     }
     enqueue.add(key);
 }
 
-fn skew(context: &ControllerContext) -> Histogram {
+fn register_creation_skew(context: &ControllerContext) -> Histogram {
     let help = "Time between when a cronjob is scheduled to be run, and when the corresponding job is created";
     let name = "cronjob_controller_job_creation_skew_duration_seconds";
     metrics::histogram(&context.registry, name, help, &metrics::exponential(1.0, 2.0, 10))
 }
 
-fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
-    let owner = job.meta.controller();
-    let cron = owner.and_then(|owner| resolve(crons, &job.meta.namespace, owner));
-    if let Some(run) = cron.and_then(|cron| Run::of(&cron, job))
+/// Observes the time from a Job's scheduled time to its creation.
+fn observe_creation_skew(creation_skew: &Histogram, crons: &Cache<CronJob>, job: &Job) {
+    if let Some(owner) = job.meta.controller()
+        && let Some(cron) = resolve(crons, &job.meta.namespace, owner)
+        && let Some(run) = Run::of(&cron, job)
         && let Some(created) = job.meta.creation
     {
-        skew.observe(created.duration_since(run.at).as_secs_f64());
+        creation_skew.observe(created.duration_since(run.at).as_secs_f64());
     }
 }
 
 struct CronJobs {
     crons: Cache<CronJob>,
     jobs: Cache<Job>,
-    of_jobs: ByController<Job>,
+    owned_jobs: ByController<Job>,
     /// Time zone of schedules without one.
     local_zone: TimeZone,
 }
@@ -115,9 +116,9 @@ impl Planner for CronJobs {
 
     fn observe(&self, key: &Key, _: &Plan) -> Option<Observed> {
         let cron = self.crons.get(&key.namespace, &key.name)?;
-        let cache_is_current = self.jobs.version() >= cron.meta.version();
-        let jobs = self.of_jobs.owned(&cron.meta.uid);
-        Some(Observed::new(cron, jobs, cache_is_current, self.local_zone.clone()))
+        let are_jobs_current = self.jobs.version() >= cron.meta.version();
+        let jobs = self.owned_jobs.owned(&cron.meta.uid);
+        Some(Observed::new(cron, jobs, are_jobs_current, self.local_zone.clone()))
     }
 
     fn plan(&self, observed: &Observed, _: &Plan, now: Timestamp) -> (Plan, Plan) {

@@ -11,14 +11,14 @@
 //! | `concurrencyPolicy`: `Replace` | `replace_active_jobs` |
 //! | `suspend` | `plan` |
 //! | `successfulJobsHistoryLimit`, `failedJobsHistoryLimit` | `history::surplus` |
-//! | `jobTemplate`, the Job's name, annotation `batch.kubernetes.io/cronjob-scheduled-timestamp` | `run::name`, `run::body` |
+//! | `jobTemplate`, the Job's name, annotation `batch.kubernetes.io/cronjob-scheduled-timestamp` | `run::job_name`, `run::job_json` |
 //! | `status.active`, `status.lastScheduleTime`, `status.lastSuccessfulTime` | `status::next` |
 
 use super::{
     history,
     observed::Observed,
     run::Run,
-    times::{ScheduleError, Times},
+    times::{MissedSchedules, ScheduleError, Times},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -37,37 +37,37 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     for job in history::surplus(cron, &observed.jobs) {
         // The reconciliation at the next scheduled time repeats a failed deletion. A backoff could miss that time.
-        let delete = delete(cron, wire::target(&**job));
-        plan.push(Delete { on_error: OnError::Ignore, ..delete });
+        let deletion = job_deletion(cron, wire::target(&**job));
+        plan.push(Delete { on_error: OnError::Ignore, ..deletion });
     }
     if cron.meta.deleting() {
         return plan;
     }
-    match times(observed, &mut plan) {
-        Some(times) if !cron.spec.suspend => start_due_job(observed, &times, now, &mut plan),
-        Some(_) | None => {}
+    if let Some(times) = parse_schedule(observed, &mut plan)
+        && !cron.spec.suspend
+    {
+        start_due_job(observed, &times, now, &mut plan);
     }
     plan
 }
 
-/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid
-/// schedule.
-fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
+/// Parses the schedule, and records an event about an invalid one. A suspended CronJob may have an unparseable
+/// schedule, but no unknown time zone.
+fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     let cron = &*observed.cron;
-    let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
+    let warning =
+        |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
     match Times::of(cron, &observed.local_zone) {
-        Err(ScheduleError::Zone(why)) => {
+        Err(ScheduleError::Zone(error)) => {
             let zone = cron.spec.time_zone.as_deref().unwrap_or_default();
-            plan.push(Action::Event(warn(
-                "UnknownTimeZone",
-                format!("invalid timeZone: {zone:?}: {why}"),
-            )));
+            let message = format!("invalid timeZone: {zone:?}: {error}");
+            plan.push(Action::Event(warning("UnknownTimeZone", message)));
             None
         }
-        Err(ScheduleError::Schedule(why)) if !cron.spec.suspend => {
-            let message = format!("unparseable schedule: {schedule:?} : {why}");
-            plan.push(Action::Event(warn("UnparseableSchedule", message)));
+        Err(ScheduleError::Schedule(error)) if !cron.spec.suspend => {
+            let message = format!("unparseable schedule: {schedule:?} : {error}");
+            plan.push(Action::Event(warning("UnparseableSchedule", message)));
             None
         }
         Err(ScheduleError::Schedule(_)) => None,
@@ -77,7 +77,7 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
                     "CRON_TZ or TZ used in schedule {schedule:?} is not officially supported, see \
                      https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
                 );
-                plan.push(Action::Event(warn("UnsupportedSchedule", message)));
+                plan.push(Action::Event(warning("UnsupportedSchedule", message)));
             }
             Some(times)
         }
@@ -93,8 +93,8 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     let not_before = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
     let due = match times.due(cron, not_before, now) {
         Ok(due) => due,
-        Err(why) => {
-            let message = format!("invalid schedule: {} : {why}", cron.spec.schedule);
+        Err(error) => {
+            let message = format!("invalid schedule: {} : {error}", cron.spec.schedule);
             return plan.push(Action::Event(EventRecord::warning(
                 target,
                 "InvalidSchedule",
@@ -102,11 +102,11 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
             )));
         }
     };
-    if let Some(next) = times.until_next(cron, now) {
-        plan.requeue_after(next);
+    if let Some(delay) = times.until_next(cron, now) {
+        plan.requeue_after(delay);
     }
     let Some(at) = due.at else { return };
-    if due.too_many {
+    if due.missed == MissedSchedules::Many {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or \
                        check clock skew";
         plan.push(Action::Event(EventRecord::warning(
@@ -121,16 +121,16 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         return plan.push(Action::Event(EventRecord::warning(target, "MissSchedule", message)));
     }
     let run = Run { at };
-    let name = run.name(cron);
+    let name = run.job_name(cron);
     let job_exists = observed.jobs.iter().any(|job| *job.meta.name == *name)
         || cron.status.active.iter().any(|active| *active.name == *name);
     if job_exists || observed.last_schedule() == Some(at) {
         return;
     }
-    let is_active =
-        observed.active().next().is_some() || observed.unrecorded_active().next().is_some();
+    let has_active_job = observed.unfinished_in_active_list().next().is_some()
+        || observed.unrecorded_active_jobs().next().is_some();
     match &*cron.spec.concurrency_policy {
-        "Forbid" if is_active => {
+        "Forbid" if has_active_job => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
             return plan.push(Action::Event(EventRecord::normal(
                 target,
@@ -144,17 +144,17 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     // `status` records an event about a failure, except for AlreadyExists.
     plan.push(Create {
         done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
-        ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron))
+        ..Create::new(Job::kind(), &cron.meta.namespace, run.job_json(cron))
     });
 }
 
 /// Deletes the active Jobs for `concurrencyPolicy: Replace`. If a deletion fails, the new Job is not created. Upstream:
-/// `syncCronJob`, at `ReplaceConcurrent`.
+/// the branch `ReplaceConcurrent` of `syncCronJob`.
 fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     let cron = &*observed.cron;
-    for (active, _) in observed.active() {
-        let delete = Delete { on_error: OnError::SkipRest, ..delete(cron, job_target(active)) };
-        plan.push(delete);
+    for active in observed.unfinished_in_active_list() {
+        let deletion = job_deletion(cron, job_target(active));
+        plan.push(Delete { on_error: OnError::SkipRest, ..deletion });
     }
 }
 
@@ -162,7 +162,7 @@ fn job_target(active: &ObjectReference) -> Target {
     Target::new(Job::kind(), &active.namespace, &active.name, &active.uid)
 }
 
-fn delete(cron: &CronJob, job: Target) -> Delete {
+fn job_deletion(cron: &CronJob, job: Target) -> Delete {
     let target = wire::target(cron);
     let done = format!("Deleted job {}", job.name);
     Delete {

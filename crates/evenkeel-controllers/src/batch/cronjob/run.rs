@@ -2,18 +2,18 @@
 
 use crate::wire;
 use evenkeel_api::{
-    View,
+    StrMap, View,
     time::Timestamp,
     views::{CronJob, Job},
 };
-use evenkeel_component_helpers::cron::zone;
+use evenkeel_component_helpers::cron;
 use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Annotation of a Job with its scheduled time, in the CronJob's `timeZone` or else in UTC. Upstream:
 /// `CronJobScheduledTimestampAnnotation`.
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// A run of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,34 +25,30 @@ pub(super) struct Run {
 impl Run {
     /// Returns the run that created the Job; `None` if the Job's name does not match its scheduled time.
     pub(super) fn of(cron: &CronJob, job: &Job) -> Option<Self> {
-        let run = Self { at: job.meta.annotations.get(SCHEDULED)?.parse().ok()? };
-        (*run.name(cron) == *job.meta.name).then_some(run)
+        let run = Self { at: job.meta.annotations.get(SCHEDULED_TIMESTAMP)?.parse().ok()? };
+        (*run.job_name(cron) == *job.meta.name).then_some(run)
     }
 
     /// Returns the Job's name: the CronJob's and the time in minutes. Upstream: `getJobName`.
-    pub(super) fn name(self, cron: &CronJob) -> String {
+    pub(super) fn job_name(self, cron: &CronJob) -> String {
         format!("{}-{}", cron.meta.name, self.at.as_second() / 60)
     }
 
     /// Returns the Job's body.
-    pub(super) fn body(self, cron: &CronJob) -> Vec<u8> {
-        let zone = cron.spec.time_zone.as_deref().and_then(zone).unwrap_or(TimeZone::UTC);
+    pub(super) fn job_json(self, cron: &CronJob) -> Vec<u8> {
+        let zone = cron.spec.time_zone.as_deref().and_then(cron::zone).unwrap_or(TimeZone::UTC);
         let template = &cron.spec.job_template;
-        let annotations = template.annotations.with(SCHEDULED, &self.rfc3339(&zone));
+        let annotations = template.annotations.with(SCHEDULED_TIMESTAMP, &self.rfc3339(&zone));
         let owner = wire::controller_reference(&Target::of(CronJob::kind(), &cron.meta)).to_json();
-        let labels: serde_json::Map<_, _> =
-            template.labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
-        let annotations: serde_json::Map<_, _> =
-            annotations.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
         let meta = json!({
-            "name": self.name(cron), "namespace": &*cron.meta.namespace,
-            "labels": labels, "annotations": annotations,
+            "name": self.job_name(cron), "namespace": &*cron.meta.namespace,
+            "labels": json_map(&template.labels), "annotations": json_map(&annotations),
         });
         let meta = meta.to_string();
         // Both parts are JSON objects, so they can be joined as text.
-        let meta = meta.strip_suffix('}').unwrap_or_default();
+        let open_meta = meta.strip_suffix('}').unwrap_or_default();
         format!(
-            r#"{{"apiVersion":"batch/v1","kind":"Job","metadata":{meta},"ownerReferences":[{owner}]}},"spec":{}}}"#,
+            r#"{{"apiVersion":"batch/v1","kind":"Job","metadata":{open_meta},"ownerReferences":[{owner}]}},"spec":{}}}"#,
             template.spec
         )
         .into_bytes()
@@ -66,4 +62,8 @@ impl Run {
         }
         at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
     }
+}
+
+fn json_map(map: &StrMap) -> serde_json::Map<String, Value> {
+    map.iter().map(|(key, value)| (key.to_owned(), value.into())).collect()
 }

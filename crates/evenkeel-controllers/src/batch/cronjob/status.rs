@@ -13,7 +13,7 @@ use serde::Serialize;
 pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> Plan {
     let cron = &*observed.cron;
     let target = wire::target(cron);
-    let mut after = Plan::nothing();
+    let mut status_plan = Plan::nothing();
     for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
         // AlreadyExists causes no event: the Job exists, and the cache will contain it.
         if let (Action::Create(_), Some(error)) = (action, &outcome.error)
@@ -21,68 +21,71 @@ pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> P
             && !error.namespace_terminating
         {
             let message = format!("Error creating job: {}", error.message);
-            after.push(Action::Event(EventRecord::warning(
+            status_plan.push(Action::Event(EventRecord::warning(
                 target.clone(),
                 "FailedCreate",
                 message,
             )));
         }
     }
-    let next = Status::next(observed, &deleted(plan, outcomes));
-    let events = events(observed).into_iter().map(Action::Event);
-    if next == Status::of(observed) {
-        after.actions.extend(events);
-        return after;
+    let next = Status::next(observed, &deleted_jobs(plan, outcomes));
+    if next != Status::of(observed) {
+        let body = wire::status_body(cron, &cron.meta.annotations, &next);
+        status_plan.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
     }
-    let body = wire::status_body(cron, &cron.meta.annotations, &next);
-    after.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
-    after.actions.extend(events);
-    after
+    status_plan.actions.extend(job_events(observed).into_iter().map(Action::Event));
+    status_plan
 }
 
-/// Returns the uids of the deleted Jobs.
-fn deleted<'a>(plan: &'a Plan, outcomes: &Outcomes) -> Vec<&'a str> {
-    let done = plan.actions.iter().zip(&outcomes.0).filter(|(_, outcome)| outcome.error.is_none());
-    let uids = done.filter_map(|(action, _)| match action {
-        Action::Delete(delete) => Some(&*delete.target.uid),
-        _ => None,
-    });
-    uids.collect()
+/// Returns the uids of the Jobs that the plan deleted.
+fn deleted_jobs<'a>(plan: &'a Plan, outcomes: &Outcomes) -> Vec<&'a str> {
+    let mut uids = Vec::new();
+    for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
+        if let Action::Delete(delete) = action
+            && outcome.error.is_none()
+        {
+            uids.push(&*delete.target.uid);
+        }
+    }
+    uids
 }
 
 /// Returns events about active Jobs that finished or disappeared, and about unexpected Jobs.
-fn events(observed: &Observed) -> Vec<EventRecord> {
+fn job_events(observed: &Observed) -> Vec<EventRecord> {
     let target = wire::target(&*observed.cron);
     let mut events = Vec::new();
     for job in &observed.jobs {
         let name = &job.meta.name;
-        match job::finished(job) {
-            Some(condition) if observed.is_active(job) => {
+        match (job::final_condition(job), observed.is_in_active_list(job)) {
+            (Some(condition), true) => {
                 let condition_type = &condition.type_;
                 let message = format!("Saw completed job: {name}, condition: {condition_type}");
                 events.push(EventRecord::normal(target.clone(), "SawCompletedJob", message));
             }
-            None if !observed.is_active(job)
-                && !observed.new_runs().any(|(new, _)| new.meta.uid == job.meta.uid) =>
-            {
+            (None, false) if !is_unrecorded(observed, job) => {
                 let message =
                     format!("Saw a job that the controller did not create or forgot: {name}");
                 events.push(EventRecord::warning(target.clone(), "UnexpectedJob", message));
             }
-            Some(_) | None => {}
+            _ => {}
         }
     }
-    for active in missing(observed) {
+    for active in missing_in_active_list(observed) {
         let message = format!("Active job went missing: {}", active.name);
         events.push(EventRecord::normal(target.clone(), "MissingJob", message));
     }
     events
 }
 
+/// Whether the CronJob created the Job, and its status lacks it.
+fn is_unrecorded(observed: &Observed, job: &Job) -> bool {
+    observed.unrecorded_jobs().any(|unrecorded| unrecorded.job.meta.uid == job.meta.uid)
+}
+
 /// Returns the entries of `status.active` whose Jobs are gone.
-fn missing(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
+fn missing_in_active_list(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
     let is_missing = |active: &&ObjectReference| {
-        observed.cache_is_current && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
+        observed.are_jobs_current && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
     };
     observed.cron.status.active.iter().filter(is_missing)
 }
@@ -111,7 +114,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    fn new(active: &'a ObjectReference) -> Self {
+    fn of_entry(active: &'a ObjectReference) -> Self {
         Self {
             api_version: &active.api_version,
             kind: &active.kind,
@@ -122,7 +125,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn to(job: &'a Job) -> Self {
+    fn of_job(job: &'a Job) -> Self {
         Self {
             api_version: "batch/v1",
             kind: "Job",
@@ -139,24 +142,25 @@ impl<'a> Status<'a> {
     fn of(observed: &'a Observed) -> Self {
         let status = &observed.cron.status;
         Self {
-            active: status.active.iter().map(Reference::new).collect(),
+            active: status.active.iter().map(Reference::of_entry).collect(),
             last_schedule_time: status.last_schedule_time,
             last_successful_time: status.last_successful_time,
         }
     }
 
     /// Returns the new status.
-    fn next(observed: &'a Observed, deleted: &[&str]) -> Self {
-        let old = observed.active().map(|(active, _)| Reference::new(active));
-        let active = old.chain(observed.unrecorded_active().map(|job| Reference::to(job)));
+    fn next(observed: &'a Observed, deleted_uids: &[&str]) -> Self {
+        let recorded = observed.unfinished_in_active_list().map(Reference::of_entry);
+        let unrecorded = observed.unrecorded_active_jobs().map(|job| Reference::of_job(job));
+        let active = recorded.chain(unrecorded);
         let succeeded = observed.jobs.iter().filter(|job| {
-            job::finished(job).is_some_and(|condition| &*condition.type_ == "Complete")
+            job::final_condition(job).is_some_and(|condition| &*condition.type_ == "Complete")
         });
-        let last = succeeded.filter_map(|job| job.status.completion_time).max();
+        let last_completion = succeeded.filter_map(|job| job.status.completion_time).max();
         Self {
-            active: active.filter(|active| !deleted.contains(&active.uid)).collect(),
+            active: active.filter(|active| !deleted_uids.contains(&active.uid)).collect(),
             last_schedule_time: observed.last_schedule(),
-            last_successful_time: observed.cron.status.last_successful_time.max(last),
+            last_successful_time: observed.cron.status.last_successful_time.max(last_completion),
         }
     }
 }

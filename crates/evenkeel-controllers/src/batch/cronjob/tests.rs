@@ -1,4 +1,4 @@
-//! Tables of the scheduling rules, and passes of single CronJobs.
+//! Tables of the scheduling rules, and syncs of single CronJobs.
 
 use super::{observed::Observed, plan::plan, status::status};
 use crate::fixtures::{object, owned_by};
@@ -44,11 +44,11 @@ fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job
 }
 
 fn set_active(cron: &mut CronJob, names: &[&str]) {
-    let set_active: Vec<Value> = names
+    let active: Vec<Value> = names
         .iter()
         .map(|name| json!({ "kind": "Job", "apiVersion": "batch/v1", "namespace": "ns", "name": name, "uid": name }))
         .collect();
-    cron.status = object::<CronJob>(&json!({ "status": { "active": set_active } })).status;
+    cron.status = object::<CronJob>(&json!({ "status": { "active": active } })).status;
 }
 
 fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
@@ -86,7 +86,7 @@ fn schedule_without_time_zone_uses_the_local_zone() {
 
 #[test]
 fn job_is_created_when_due() {
-    // Spec, time of the pass, and expected actions.
+    // Spec, current time, and expected actions.
     let table: [(Value, &str, &[&str]); 7] = [
         (json!({}), "2026-01-05T09:59:59Z", &[]),
         (json!({}), "2026-01-05T10:00:00Z", &["create tick-29460120"]),
@@ -192,7 +192,7 @@ fn history_limits_delete_the_oldest_finished_jobs() {
     assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
 }
 
-/// Runs a pass whose writes succeed. Returns summaries of the status plan, and the written status.
+/// Runs a sync whose writes succeed. Returns summaries of the status plan, and the written status.
 fn sync(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
     let observed = observed(cron, jobs);
     let planned = plan(&observed, time(now));
@@ -233,7 +233,7 @@ fn status_tracks_active_and_finished_jobs() {
 fn active_job_missing_from_a_stale_cache_is_kept() {
     let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     set_active(&mut cron, &["late"]);
-    let observed = Observed::new(Arc::new(cron), Vec::new(), false, TimeZone::UTC);
+    let observed = Observed { are_jobs_current: false, ..observed(&cron, &[]) };
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     assert_eq!(action_summaries(&planned), ["JobAlreadyActive"]);
     let status = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));

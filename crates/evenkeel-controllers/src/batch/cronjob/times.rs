@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Time between a scheduled time and its reconciliation, to tolerate clock skew. Upstream: `nextScheduleDelta`.
 const SCHEDULE_DELAY: Duration = Duration::from_millis(100);
-/// Number of missed times above which the controller records the event `TooManyMissedTimes`.
-const MAX_MISSED_TIMES: i64 = 100;
+/// Maximum number of missed times that count as few.
+const MAX_FEW_MISSED: i64 = 100;
 
 /// A schedule in its time zone.
 #[derive(Debug, Clone)]
@@ -29,39 +29,45 @@ pub(super) enum ScheduleError {
     Schedule(String),
 }
 
-/// Scheduled times up to now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Scheduled times from the last Job up to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The most recent time since the last Job, if any.
+    /// The most recent time, if any.
     pub(super) at: Option<Timestamp>,
-    /// Whether more than 100 times were missed.
-    pub(super) too_many: bool,
-    /// Whether any time has passed since the last Job.
-    any: bool,
+    /// Number of times, roughly.
+    pub(super) missed: MissedSchedules,
+}
+
+/// Number of scheduled times since the last Job. Upstream: `missedSchedulesType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MissedSchedules {
+    None,
+    Few,
+    /// More than 100. The controller records the event `TooManyMissedTimes`.
+    Many,
 }
 
 impl Times {
     /// Parses the schedule. Its time zone is the one of a `TZ` prefix, else `timeZone`, else `local`, the zone of the
     /// controller's machine. Upstream: `formatSchedule`.
     pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, ScheduleError> {
-        let unknown = |name: &str| ScheduleError::Zone(format!("unknown time zone {name}"));
-        let named = cron.spec.time_zone.as_deref();
-        let spec_zone = named.map_or_else(|| Some(local.clone()), zone);
-        let spec_zone = spec_zone.ok_or_else(|| unknown(named.unwrap_or_default()))?;
-        let text = &*cron.spec.schedule;
-        let prefix_zone = ["TZ=", "CRON_TZ="].iter().find_map(|prefix| text.strip_prefix(prefix));
-        let (zone, text) = match prefix_zone.and_then(|rest| rest.split_once(' ')) {
-            Some((name, rest)) => {
-                let zone = zone(name).ok_or_else(|| {
+        let spec_zone = match cron.spec.time_zone.as_deref() {
+            None => local.clone(),
+            Some(name) => zone(name)
+                .ok_or_else(|| ScheduleError::Zone(format!("unknown time zone {name}")))?,
+        };
+        let (zone, fields) = match split_zone_prefix(&cron.spec.schedule) {
+            None => (spec_zone, &*cron.spec.schedule),
+            Some((name, fields)) => {
+                let prefix_zone = zone(name).ok_or_else(|| {
                     ScheduleError::Schedule(format!(
                         "provided bad location {name}: unknown time zone {name}"
                     ))
                 })?;
-                (zone, rest.trim_start())
+                (prefix_zone, fields)
             }
-            None => (spec_zone, text),
         };
-        let schedule = Schedule::parse(text).map_err(ScheduleError::Schedule)?;
+        let schedule = Schedule::parse(fields).map_err(ScheduleError::Schedule)?;
         Ok(Self { schedule, zone })
     }
 
@@ -69,42 +75,46 @@ impl Times {
     /// `mostRecentScheduleTime`.
     ///
     /// # Errors
-    /// Fails if the schedule has fewer than two times.
+    /// Fails with upstream's message if the schedule has fewer than two times.
     pub(super) fn due(
         &self,
         cron: &CronJob,
         not_before: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Due, &'static str> {
-        const NEVER: &str = "time difference between two schedules is less than 1 second";
-        let since = since(cron).max(not_before.unwrap_or(Timestamp::MIN));
+        const NO_NEXT_TIME: &str = "time difference between two schedules is less than 1 second";
+        let earliest = earliest_time(cron).max(not_before.unwrap_or(Timestamp::MIN));
         // `next` searches only a few years ahead.
-        let Some(first) = self.next(since) else { return Err(NEVER) };
+        let first = self.next(earliest).ok_or(NO_NEXT_TIME)?;
         if now < first {
-            return Ok(Due::default());
+            return Ok(Due { at: None, missed: MissedSchedules::None });
         }
-        let second = self.next(first).ok_or(NEVER)?;
+        let second = self.next(first).ok_or(NO_NEXT_TIME)?;
         if now < second {
-            return Ok(Due { at: Some(first), too_many: false, any: true });
+            return Ok(Due { at: Some(first), missed: MissedSchedules::Few });
         }
+        // Skip most of the missed times, as if all intervals were equal, and search the last ones.
         let interval = second.duration_since(first).as_secs().max(1);
-        let missed = now.duration_since(first).as_secs() / interval + 1;
-        let skip = SignedDuration::from_secs((missed - 2).saturating_mul(interval));
-        let from = first.checked_add(skip).unwrap_or(first);
+        let n_missed = now.duration_since(first).as_secs() / interval + 1;
+        let skipped = SignedDuration::from_secs((n_missed - 2).saturating_mul(interval));
         let mut at = None;
-        let mut next = self.next(from);
-        while let Some(time) = next.filter(|time| *time <= now) {
+        let mut next = self.next(first.checked_add(skipped).unwrap_or(first));
+        while let Some(time) = next
+            && time <= now
+        {
             at = Some(time);
             next = self.next(time);
         }
-        Ok(Due { at, too_many: missed > MAX_MISSED_TIMES, any: true })
+        let missed =
+            if n_missed > MAX_FEW_MISSED { MissedSchedules::Many } else { MissedSchedules::Few };
+        Ok(Due { at, missed })
     }
 
     /// Returns the delay until the next reconciliation. Upstream: `nextScheduleTimeDuration`.
     pub(super) fn until_next(&self, cron: &CronJob, now: Timestamp) -> Option<Duration> {
         let from = match self.due(cron, None, now) {
             Ok(Due { at: Some(at), .. }) => at,
-            Ok(Due { any: false, .. }) => since(cron),
+            Ok(Due { missed: MissedSchedules::None, .. }) => earliest_time(cron),
             Ok(_) | Err(_) => now,
         };
         let remaining = self.next(from)?.duration_since(now);
@@ -116,10 +126,18 @@ impl Times {
     }
 }
 
-/// Returns the time after which scheduled times count: the last schedule time, else the creation time.
-fn since(cron: &CronJob) -> Timestamp {
-    let created = || cron.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
-    cron.status.last_schedule_time.unwrap_or_else(created)
+/// Splits a schedule such as `TZ=Asia/Tokyo 0 0 * * *` into the time zone's name and the other fields.
+fn split_zone_prefix(schedule: &str) -> Option<(&str, &str)> {
+    let zone_and_fields =
+        schedule.strip_prefix("TZ=").or_else(|| schedule.strip_prefix("CRON_TZ="))?;
+    let (zone_name, fields) = zone_and_fields.split_once(' ')?;
+    Some((zone_name, fields.trim_start()))
+}
+
+/// Returns the time after which scheduled times count: the last schedule time, else the creation time. Upstream:
+/// `earliestTime`.
+fn earliest_time(cron: &CronJob) -> Timestamp {
+    cron.status.last_schedule_time.or(cron.meta.creation).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -142,8 +160,8 @@ mod tests {
 
     #[test]
     fn most_recent_scheduled_time_is_due() {
-        // Schedule, `lastScheduleTime`, time of the pass, expected due time, and whether too many times were missed.
-        for (schedule, last, now, expected, too_many) in [
+        // Schedule, `lastScheduleTime`, current time, expected due time, and whether many times were missed.
+        for (schedule, last, now, expected, are_many_missed) in [
             ("0 * * * *", "2026-01-05T10:00:00Z", "2026-01-05T10:59:59Z", None, false),
             (
                 "0 * * * *",
@@ -184,7 +202,8 @@ mod tests {
             let cron = cron(schedule, last);
             let due =
                 Times::of(&cron, &TimeZone::UTC).unwrap().due(&cron, None, time(now)).unwrap();
-            assert_eq!((due.at, due.too_many), (expected.map(time), too_many), "{schedule} {now}");
+            assert_eq!(due.at, expected.map(time), "{schedule} {now}");
+            assert_eq!(due.missed == MissedSchedules::Many, are_many_missed, "{schedule} {now}");
         }
         let never = cron("59 23 31 2 *", "2026-01-05T10:00:00Z");
         assert!(

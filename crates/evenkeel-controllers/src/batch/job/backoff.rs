@@ -22,62 +22,62 @@ const MAX_BACKOFF: Duration = Duration::from_mins(10);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     number: u32,
-    last: Option<Timestamp>,
+    last_failure: Option<Timestamp>,
     /// Uids of counted pods that still have the finalizer.
     counted: HashSet<Text>,
 }
 
 impl Failures {
-    /// Updates the record with pods that ended since `earlier`, which is `None` for a Job that is new to this
-    /// process.
-    pub(super) fn observed(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
-        let is_new = |pod: &Pod| match earlier {
+    /// Counts the pods that ended since `earlier`, which is `None` for a Job that is new to this process.
+    pub(super) fn count(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
+        let is_uncounted = |pod: &Pod| match earlier {
             // A pod keeps its finalizer until it is counted here.
             Some(earlier) => pod::is_tracked(pod) && !earlier.counted.contains(&pod.meta.uid),
             // A pod that a suspended Job deletes has no finalizer and did not fail.
             None => pod::is_tracked(pod) || !pod.meta.deleting(),
         };
-        let ended = || {
-            let ended = |pod: &&Pod| pod::has_succeeded(pod) || pod::has_failed(pod, job);
-            pods.iter().map(|pod| &**pod).filter(|pod| pod::counts(pod, job)).filter(ended)
-        };
-        let new = |ended: &&Pod| is_new(ended);
-        let success = ended().filter(|pod| pod::has_succeeded(pod)).filter(new);
-        let success = success.map(pod::finished_at).max();
-        let failures = ended().filter(|pod| !pod::has_succeeded(pod)).filter(new);
-        let failures = failures
-            .map(pod::finished_at)
-            .filter(|failure| success.is_none_or(|success| *failure > success));
-        let before = match (earlier, success) {
-            (Some(earlier), None) => (earlier.number, earlier.last),
+        let has_ended = |pod: &Pod| pod::has_succeeded(pod) || pod::has_failed(pod, job);
+        let with_index = pods.iter().filter(|pod| pod::has_needed_index(pod, job));
+        let ended_pods: Vec<&Arc<Pod>> = with_index.filter(|pod| has_ended(pod)).collect();
+        let (succeeded, failed): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = ended_pods
+            .iter()
+            .copied()
+            .filter(|pod| is_uncounted(pod))
+            .partition(|pod| pod::has_succeeded(pod));
+        let last_success = succeeded.iter().map(|pod| pod::finished_at(pod)).max();
+        let (mut number, mut last_failure) = match (earlier, last_success) {
+            (Some(earlier), None) => (earlier.number, earlier.last_failure),
             _ => (0, None),
         };
-        let (number, last) = failures
-            .fold(before, |(n, last), failure| (n.saturating_add(1), last.max(Some(failure))));
-        let tracked = ended().filter(|pod| pod::is_tracked(pod));
-        Self { number, last, counted: tracked.map(|pod| pod.meta.uid.clone()).collect() }
+        for failure in failed.iter().map(|pod| pod::finished_at(pod)) {
+            if last_success.is_none_or(|success| failure > success) {
+                number = number.saturating_add(1);
+                last_failure = last_failure.max(Some(failure));
+            }
+        }
+        let tracked = ended_pods.iter().filter(|pod| pod::is_tracked(pod));
+        Self { number, last_failure, counted: tracked.map(|pod| pod.meta.uid.clone()).collect() }
     }
 
     /// Returns the remaining backoff. Upstream: `getRemainingTime`.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
-        self.last.map_or(Duration::ZERO, |last| remaining(self.number, last, now))
+        self.last_failure.map_or(Duration::ZERO, |last| remaining(self.number, last, now))
     }
 }
 
-/// Returns the remaining backoff of an index. `last` is the index's last failed pod. Upstream:
-/// `getRemainingTimePerIndex`.
-pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
-    let earlier = u32::try_from(per_index::index_failure_counts(last).sum()).unwrap_or(0);
-    remaining(earlier.saturating_add(1), pod::finished_at(last), now)
+/// Returns the remaining backoff of the index whose last failed pod this is. Upstream: `getRemainingTimePerIndex`.
+pub(super) fn remaining_of_index(last_failed: &Pod, now: Timestamp) -> Duration {
+    let earlier = u32::try_from(per_index::index_failure_counts(last_failed).sum()).unwrap_or(0);
+    remaining(earlier.saturating_add(1), pod::finished_at(last_failed), now)
 }
 
-fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
-    let wait = INITIAL_BACKOFF
+fn remaining(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration {
+    let backoff = INITIAL_BACKOFF
         .saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))
         .min(MAX_BACKOFF);
     // A clock that runs behind does not extend the backoff.
-    let passed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
-    wait.saturating_sub(passed)
+    let passed = Duration::try_from(now.duration_since(last_failure)).unwrap_or_default();
+    backoff.saturating_sub(passed)
 }
 
 #[cfg(test)]

@@ -24,14 +24,19 @@ pub(super) struct FinishedCondition {
     pub(super) announced: bool,
 }
 
+/// Type of the interim condition of a Job that completes.
+const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
+/// Type of the interim condition of a Job that fails.
+const FAILURE_TARGET: &str = "FailureTarget";
+
 impl FinishedCondition {
     /// Returns the type of the interim condition.
-    pub(super) fn interim(&self) -> &'static str {
-        if self.complete { "SuccessCriteriaMet" } else { "FailureTarget" }
+    pub(super) fn interim_type(&self) -> &'static str {
+        if self.complete { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET }
     }
 
     /// Returns the type of the final condition.
-    pub(super) fn last(&self) -> &'static str {
+    pub(super) fn final_type(&self) -> &'static str {
         if self.complete { "Complete" } else { "Failed" }
     }
 
@@ -48,15 +53,22 @@ impl FinishedCondition {
         Self { complete: false, reason: reason.into(), message: message.into(), announced: false }
     }
 
-    fn of_condition(complete: bool, condition: &JobCondition) -> Self {
-        let (reason, message) = (condition.reason.clone(), condition.message.clone());
-        Self { complete, reason, message, announced: true }
+    /// Returns the condition that the status announces by an interim condition.
+    fn announced_by(job: &Job) -> Option<Self> {
+        let interim = true_condition(job, SUCCESS_CRITERIA_MET)
+            .or_else(|| true_condition(job, FAILURE_TARGET))?;
+        Some(Self {
+            complete: &*interim.type_ == SUCCESS_CRITERIA_MET,
+            reason: interim.reason.clone(),
+            message: interim.message.clone(),
+            announced: true,
+        })
     }
 }
 
 /// Whether the status has a final condition. Upstream: `IsJobFinished`.
 pub(crate) fn is_finished(job: &Job) -> bool {
-    finished(job).is_some()
+    final_condition(job).is_some()
 }
 
 /// Whether the controller ignores the Job: it is finished, another controller manages it, or its selector is invalid.
@@ -69,8 +81,8 @@ pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     !matches!(&*job.spec.managed_by, "" | "kubernetes.io/job-controller")
 }
 
-/// Returns the final condition.
-pub(crate) fn finished(job: &Job) -> Option<&JobCondition> {
+/// Returns the final condition in the status, `Complete` or `Failed`, if it is true.
+pub(crate) fn final_condition(job: &Job) -> Option<&JobCondition> {
     true_condition(job, "Complete").or_else(|| true_condition(job, "Failed"))
 }
 
@@ -81,33 +93,32 @@ fn true_condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
 /// Returns the condition with which the Job finishes: by the interim condition, a failure, or the success policy.
 /// After pods were created and deleted, `status` checks whether `completions` is reached. Upstream: `syncJob`.
 pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
-    let job = &*observed.job;
-    let announced = |complete, type_| {
-        true_condition(job, type_).map(|c| FinishedCondition::of_condition(complete, c))
-    };
-    announced(true, "SuccessCriteriaMet")
-        .or_else(|| announced(false, "FailureTarget"))
+    FinishedCondition::announced_by(&observed.job)
         .or_else(|| failed_by_policy(observed))
         .or_else(|| failed_by_limit(observed, now))
         .or_else(|| failed_by_indexes(observed))
-        .or_else(|| {
-            let succeeded = &observed.counts.indexes.as_ref()?.succeeded;
-            let message = policy::match_success_policy(job, pod::completions(job), succeeded)?;
-            Some(FinishedCondition::success("SuccessPolicy", &message))
-        })
+        .or_else(|| succeeded_by_policy(observed))
+}
+
+/// Returns the success by a rule of `successPolicy`.
+fn succeeded_by_policy(observed: &Observed) -> Option<FinishedCondition> {
+    let job = &*observed.job;
+    let succeeded = &observed.counts.indexes.as_ref()?.succeeded;
+    let message = policy::match_success_policy(job, pod::completions(job), succeeded)?;
+    Some(FinishedCondition::success("SuccessPolicy", &message))
 }
 
 /// Returns the failure by a rule of `podFailurePolicy` with the action `FailJob`. Upstream:
 /// `getFailJobMessage`.
 fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     let job = &*observed.job;
-    let failed = observed.pods.owned.iter().filter(|pod| pod::has_failed(pod, job));
-    failed.map(|pod| policy::match_pod_failure_policy(job, pod)).find_map(|action| match action {
-        PodFailurePolicyAction::FailJob(message) => {
-            Some(FinishedCondition::failure("PodFailurePolicy", &message))
+    for pod in observed.pods.owned.iter().filter(|pod| pod::has_failed(pod, job)) {
+        let action = policy::match_pod_failure_policy(job, pod);
+        if let PodFailurePolicyAction::FailJob(message) = action {
+            return Some(FinishedCondition::failure("PodFailurePolicy", &message));
         }
-        _ => None,
-    })
+    }
+    None
 }
 
 /// Returns the failure by `backoffLimit` or `activeDeadlineSeconds`. Upstream: `pastBackoffLimitOnFailure`,
@@ -120,43 +131,45 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
         let message = "Job has reached the specified backoff limit";
         return Some(FinishedCondition::failure("BackoffLimitExceeded", message));
     }
-    active_deadline_left(job, now).filter(Duration::is_zero).map(|_| {
-        FinishedCondition::failure(
-            "DeadlineExceeded",
-            "Job was active longer than specified deadline",
-        )
-    })
+    if active_deadline_left(job, now) == Some(Duration::ZERO) {
+        let message = "Job was active longer than specified deadline";
+        return Some(FinishedCondition::failure("DeadlineExceeded", message));
+    }
+    None
 }
 
 /// Whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
 /// `pastBackoffLimitOnFailure`.
 fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
-    let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restarts(pod)).sum();
+    let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restart_count(pod)).sum();
     restarts >= limit.max(1)
 }
 
 /// Returns the rest of `activeDeadlineSeconds`, zero once it has passed; `None` without a deadline or while
 /// suspended.
 pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration> {
-    let (seconds, since) =
-        (job.spec.active_deadline_seconds?, job.status.start_time.unwrap_or(now));
+    let deadline = SignedDuration::from_secs(job.spec.active_deadline_seconds?);
     if job.spec.suspend {
         return None;
     }
-    let remaining = SignedDuration::from_secs(seconds).saturating_sub(now.duration_since(since));
+    let active_for = now.duration_since(job.status.start_time.unwrap_or(now));
+    let remaining = deadline.saturating_sub(active_for);
     Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO))
 }
 
 /// Returns the failure by `maxFailedIndexes`, or because all indexes finished and some failed.
 fn failed_by_indexes(observed: &Observed) -> Option<FinishedCondition> {
-    let (job, indexes) = (&*observed.job, observed.counts.indexes.as_ref()?);
+    let job = &*observed.job;
+    let indexes = observed.counts.indexes.as_ref()?;
     let failed = indexes.failed()?.total();
     let limit = job.spec.max_failed_indexes.and_then(|limit| usize::try_from(limit).ok());
     if limit.is_some_and(|limit| failed > limit) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(FinishedCondition::failure("MaxFailedIndexesExceeded", message));
     }
-    let finished_indexes = failed + indexes.succeeded.total();
-    let all = failed > 0 && finished_indexes >= pod::completions(job) as usize;
-    all.then(|| FinishedCondition::failure("FailedIndexes", "Job has failed indexes"))
+    let finished = failed + indexes.succeeded.total();
+    if failed > 0 && finished >= pod::completions(job) as usize {
+        return Some(FinishedCondition::failure("FailedIndexes", "Job has failed indexes"));
+    }
+    None
 }

@@ -1,6 +1,6 @@
 //! Maps events of Jobs and pods to the Jobs to enqueue, with delays.
 
-use super::{BATCH, end};
+use super::{SYNC_BATCH_PERIOD, end};
 use crate::children::on_child;
 use evenkeel_api::views::{Job, Pod};
 use evenkeel_runtime::{
@@ -16,7 +16,7 @@ pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
     match event {
         CacheEvent::Updated { new, .. } if end::is_finished(new) => {}
         CacheEvent::Updated { old, new } if old.meta.generation == new.meta.generation => {
-            enqueue.add_after(key, BATCH);
+            enqueue.add_after(key, SYNC_BATCH_PERIOD);
         }
         _ => enqueue.add(key),
     }
@@ -25,6 +25,6 @@ pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
 /// Enqueues the pod's Job, before and after an update. For an orphan, enqueues the Jobs that may adopt it. Upstream:
 /// `addPod`, `updatePod`, `deletePod`.
 pub(super) fn on_pod(jobs: &Cache<Job>, event: &CacheEvent<Pod>, enqueue: impl FnMut(Key)) {
-    let could_take = |job: &Job, pod: &Pod| job.spec.selector.matches(&pod.meta.labels);
-    on_child(jobs, event, could_take, |_, _| true, enqueue);
+    let may_adopt = |job: &Job, pod: &Pod| job.spec.selector.matches(&pod.meta.labels);
+    on_child(jobs, event, may_adopt, |_, _| true, enqueue);
 }

@@ -2,15 +2,34 @@
 
 use std::fmt;
 
-/// A set of indexes, as sorted intervals. Upstream: `orderedIntervals`.
+/// A set of indexes: sorted intervals that neither overlap nor touch. Upstream: `orderedIntervals`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Indexes(Vec<(u32, u32)>);
+pub(super) struct Indexes(Vec<Interval>);
+
+/// Consecutive indexes. Upstream: `interval`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Interval {
+    first: u32,
+    last: u32,
+}
+
+impl Interval {
+    fn length(self) -> usize {
+        (self.last - self.first) as usize + 1
+    }
+
+    /// Returns the number of indexes that both intervals contain.
+    fn overlap(self, other: Self) -> usize {
+        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        if first <= last { Self { first, last }.length() } else { 0 }
+    }
+}
 
 impl Indexes {
     /// Parses indexes in the status. Drops indexes that are not below `completions`, because an elastic Job may have
     /// shrunk. Skips invalid text. Upstream: `parseIndexesFromString`.
     pub(super) fn parse(text: &str, completions: u32) -> Self {
-        let mut intervals = Self::default();
+        let mut indexes = Self::default();
         for interval in text.split(',').filter(|interval| !interval.is_empty()) {
             let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
             let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
@@ -19,14 +38,14 @@ impl Indexes {
             if first >= completions {
                 break;
             }
-            intervals.append(first, last.min(completions - 1));
+            indexes.append(Interval { first, last: last.min(completions - 1) });
         }
-        intervals
+        indexes
     }
 
     /// Returns the number of indexes.
     pub(super) fn total(&self) -> usize {
-        self.0.iter().map(|(first, last)| (last - first) as usize + 1).sum()
+        self.0.iter().map(|interval| interval.length()).sum()
     }
 
     /// Whether the set is empty.
@@ -35,16 +54,16 @@ impl Indexes {
     }
 
     /// Whether the set contains the index.
-    pub(super) fn has(&self, index: u32) -> bool {
-        let position = self.0.partition_point(|(_, last)| *last < index);
-        self.0.get(position).is_some_and(|(first, _)| *first <= index)
+    pub(super) fn contains(&self, index: u32) -> bool {
+        let position = self.0.partition_point(|interval| interval.last < index);
+        self.0.get(position).is_some_and(|interval| interval.first <= index)
     }
 
     /// Returns the union with single indexes. Upstream: `withOrderedIndexes`.
     #[must_use]
     pub(super) fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
-        let mut intervals: Vec<(u32, u32)> =
-            others.into_iter().map(|index| (index, index)).collect();
+        let mut intervals: Vec<Interval> =
+            others.into_iter().map(|index| Interval { first: index, last: index }).collect();
         intervals.extend(&self.0);
         Self::of_intervals(intervals)
     }
@@ -55,44 +74,42 @@ impl Indexes {
         Self::of_intervals(self.0.iter().chain(&others.0).copied().collect())
     }
 
-    /// Returns the size of the intersection.
+    /// Returns the number of indexes that both sets contain.
     pub(super) fn overlap(&self, others: &Self) -> usize {
-        let overlap_with_others = |(a, b): (u32, u32)| {
-            let common = others.0.iter().filter_map(move |(first, last)| {
-                b.min(*last).checked_sub(a.max(*first)).map(|length| length as usize + 1)
-            });
-            common.sum::<usize>()
-        };
-        self.0.iter().copied().map(overlap_with_others).sum()
+        let mut total = 0;
+        for interval in &self.0 {
+            total += others.0.iter().map(|other| interval.overlap(*other)).sum::<usize>();
+        }
+        total
     }
 
     /// Returns the first `count` indexes below `completions` that the set lacks.
     pub(super) fn missing(&self, count: usize, completions: u32) -> Vec<u32> {
-        let mut found = Vec::with_capacity(count.min(completions as usize));
+        let mut missing = Vec::with_capacity(count.min(completions as usize));
         let mut next = 0;
-        let end = (completions, completions);
-        for (first, last) in self.0.iter().copied().chain([end]) {
-            let room = count - found.len();
-            found.extend((next..first.min(completions)).take(room));
-            next = last.saturating_add(1);
+        for interval in &self.0 {
+            let gap = next..interval.first.min(completions);
+            missing.extend(gap.take(count - missing.len()));
+            next = interval.last.saturating_add(1);
         }
-        found
+        missing.extend((next..completions).take(count - missing.len()));
+        missing
     }
 
-    fn of_intervals(mut intervals: Vec<(u32, u32)>) -> Self {
+    fn of_intervals(mut intervals: Vec<Interval>) -> Self {
         intervals.sort_unstable();
         let mut merged = Self::default();
-        intervals.into_iter().for_each(|(first, last)| merged.append(first, last));
+        intervals.into_iter().for_each(|interval| merged.append(interval));
         merged
     }
 
-    /// Appends an interval that starts no earlier than the last one.
-    fn append(&mut self, first: u32, last: u32) {
+    /// Appends an interval that starts no earlier than the last one. Ignores an interval that ends before it starts.
+    fn append(&mut self, interval: Interval) {
         match self.0.last_mut() {
-            Some(interval) if first <= interval.1.saturating_add(1) => {
-                interval.1 = interval.1.max(last);
+            Some(end) if interval.first <= end.last.saturating_add(1) => {
+                end.last = end.last.max(interval.last);
             }
-            _ if first <= last => self.0.push((first, last)),
+            _ if interval.first <= interval.last => self.0.push(interval),
             _ => {}
         }
     }
@@ -101,7 +118,7 @@ impl Indexes {
 impl fmt::Display for Indexes {
     /// Formats in ascending order; three or more consecutive indexes as `a-b`. Upstream: `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (first, last)) in self.0.iter().enumerate() {
+        for (position, Interval { first, last }) in self.0.iter().enumerate() {
             let comma = if position > 0 { "," } else { "" };
             match last - first {
                 0 => write!(f, "{comma}{first}")?,
@@ -154,12 +171,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn indexes_behave_as_a_set(a in prop::collection::btree_set(0u32..40, 0..20), b in prop::collection::btree_set(0u32..40, 0..20)) {
-            let of = |set: &BTreeSet<u32>| Indexes::default().with(set.iter().copied());
-            let (x, y) = (of(&a), of(&b));
+            let indexes_of = |set: &BTreeSet<u32>| Indexes::default().with(set.iter().copied());
+            let (x, y) = (indexes_of(&a), indexes_of(&b));
             prop_assert_eq!(x.total(), a.len());
-            prop_assert!((0..40).all(|index| x.has(index) == a.contains(&index)));
+            prop_assert!((0..40).all(|index| x.contains(index) == a.contains(&index)));
             prop_assert_eq!(Indexes::parse(&x.to_string(), 40), x.clone());
-            prop_assert_eq!(x.union(&y), of(&a.union(&b).copied().collect()));
+            prop_assert_eq!(x.union(&y), indexes_of(&a.union(&b).copied().collect()));
             prop_assert_eq!(x.overlap(&y), a.intersection(&b).count());
             let missing: Vec<u32> = (0..40).filter(|index| !a.contains(index)).collect();
             prop_assert_eq!(x.missing(40, 40), missing);

@@ -1,9 +1,7 @@
-//! Pods that a Job creates or deletes to reach the desired number of active pods.
-//!
-//! Upstream: `manageJob`.
+//! Pods that a Job creates or deletes to reach the desired number of active pods. Upstream: `manageJob`.
 
 use super::{backoff, observed::Observed, pod};
-use crate::pod_deletion_ranking;
+use crate::{pod_deletion_ranking, pods};
 use evenkeel_api::{time::Timestamp, views::Pod};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,34 +21,42 @@ pub(super) enum PodChange {
     Nothing,
 }
 
-/// Compares the number of active pods with the desired one. Deletions come first; a reconciliation never does both.
-///
-/// Upstream: `manageJob`.
+impl PodChange {
+    fn create_indexes(indexes: Vec<u32>) -> Self {
+        if indexes.is_empty() {
+            return Self::Nothing;
+        }
+        Self::Create(indexes.into_iter().map(Some).collect())
+    }
+}
+
+/// Compares the number of active pods with the desired one. Deletions come first; a reconciliation does not both delete
+/// and create. Upstream: `manageJob`.
 pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
     let (job, counts) = (&*observed.job, &observed.counts);
     let active = counts.active.len();
-    let want_active = if job.spec.suspend { 0 } else { want_active(observed) };
-    let active_pods_for_removal =
-        active_pods_for_removal(observed, active.saturating_sub(want_active));
-    if job.spec.suspend || !active_pods_for_removal.is_empty() {
-        return PodChange::Delete(active_pods_for_removal);
+    let desired = if job.spec.suspend { 0 } else { want_active(observed) };
+    let pods_to_delete = active_pods_for_removal(observed, active.saturating_sub(desired));
+    if job.spec.suspend || !pods_to_delete.is_empty() {
+        return PodChange::Delete(pods_to_delete);
     }
     let terminating = if pod::replaces_only_failed(job) { counts.terminating } else { 0 };
-    let missing = want_active.saturating_sub(terminating).saturating_sub(active);
+    let missing = desired.saturating_sub(terminating).saturating_sub(active);
     if missing == 0 {
         return PodChange::Nothing;
     }
+    let count = missing.min(MAX_PODS_PER_SYNC);
     if job.spec.backoff_limit_per_index.is_some() && pod::is_indexed(job) {
-        return create_by_index(observed, missing.min(MAX_PODS_PER_SYNC), now);
+        return create_by_index(observed, count, now);
     }
-    let remaining = observed.failures.remaining(now);
-    if !remaining.is_zero() {
-        return PodChange::BackOff(remaining);
+    let remaining_backoff = observed.failures.remaining(now);
+    if !remaining_backoff.is_zero() {
+        return PodChange::BackOff(remaining_backoff);
     }
     if !pod::is_indexed(job) {
-        return PodChange::Create(vec![None; missing.min(MAX_PODS_PER_SYNC)]);
+        return PodChange::Create(vec![None; count]);
     }
-    create(first_pending_indexes(observed, missing.min(MAX_PODS_PER_SYNC)))
+    PodChange::create_indexes(first_pending_indexes(observed, count))
 }
 
 /// Returns the desired number of active pods: as many as `completions` still needs, at most `parallelism`. Upstream:
@@ -68,20 +74,21 @@ fn want_active(observed: &Observed) -> usize {
     }
 }
 
-/// Returns the pods to delete: for an Indexed Job those with a missing, invalid or duplicate index first, then by
-/// deletion ranking. Upstream: `activePodsForRemoval`.
-fn active_pods_for_removal(observed: &Observed, at_least: usize) -> Vec<Arc<Pod>> {
+/// Returns at least `surplus` pods to delete: for an Indexed Job those with a missing, invalid or duplicate index
+/// first, then by deletion ranking. Upstream: `activePodsForRemoval`.
+fn active_pods_for_removal(observed: &Observed, surplus: usize) -> Vec<Arc<Pod>> {
     // A pod that is not adopted yet can only be deleted by a later reconciliation.
     let is_controlled = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
     let active: Vec<Arc<Pod>> =
         observed.counts.active.iter().filter(is_controlled).cloned().collect();
-    let (mut to_delete, rest) = match pod::is_indexed(&observed.job) {
-        true => duplicate_index_pods(observed, active),
-        false => (Vec::new(), active),
+    let PodsByIndexUse { redundant: mut to_delete, needed } = if pod::is_indexed(&observed.job) {
+        PodsByIndexUse::new(observed, active)
+    } else {
+        PodsByIndexUse { redundant: Vec::new(), needed: active }
     };
-    let missing = at_least.saturating_sub(to_delete.len()).min(rest.len());
-    if missing > 0 {
-        to_delete.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, missing));
+    let ranked = surplus.saturating_sub(to_delete.len()).min(needed.len());
+    if ranked > 0 {
+        to_delete.extend(pod_deletion_ranking::pods_of_job_to_delete(&needed, ranked));
     }
     if !observed.job.spec.suspend {
         to_delete.truncate(MAX_PODS_PER_SYNC);
@@ -89,63 +96,68 @@ fn active_pods_for_removal(observed: &Observed, at_least: usize) -> Vec<Arc<Pod>
     to_delete
 }
 
-/// Separates pods with a missing, invalid or duplicate index from the others. Upstream:
-/// `appendDuplicatedIndexPodsForRemoval`.
-fn duplicate_index_pods(
-    observed: &Observed,
-    active: Vec<Arc<Pod>>,
-) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
-    let (mut to_delete, mut rest) = (Vec::new(), Vec::new());
-    let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
-    for pod in active {
-        match pod::valid_index(&pod, &observed.job) {
-            Some(index) => by_index.entry(index).or_default().push(pod),
-            None => to_delete.push(pod),
+/// Active pods of an Indexed Job, by whether their index needs them.
+struct PodsByIndexUse {
+    /// Pods with a missing, invalid or duplicate index.
+    redundant: Vec<Arc<Pod>>,
+    /// One pod of each index.
+    needed: Vec<Arc<Pod>>,
+}
+
+impl PodsByIndexUse {
+    /// Chooses the pod of each index. Upstream: `appendDuplicatedIndexPodsForRemoval`.
+    fn new(observed: &Observed, active: Vec<Arc<Pod>>) -> Self {
+        let (mut redundant, mut needed) = (Vec::new(), Vec::new());
+        let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
+        for pod in active {
+            match pod::valid_index(&pod, &observed.job) {
+                Some(index) => by_index.entry(index).or_default().push(pod),
+                None => redundant.push(pod),
+            }
         }
+        for pods in by_index.into_values() {
+            let duplicates = pod_deletion_ranking::pods_of_job_to_delete(&pods, pods.len() - 1);
+            let is_duplicate =
+                |pod: &Arc<Pod>| duplicates.iter().any(|duplicate| Arc::ptr_eq(duplicate, pod));
+            needed.extend(pods.into_iter().filter(|pod| !is_duplicate(pod)));
+            redundant.extend(duplicates);
+        }
+        Self { redundant, needed }
     }
-    for pods in by_index.into_values() {
-        let duplicates = pod_deletion_ranking::pods_of_job_to_delete(&pods, pods.len() - 1);
-        rest.extend(pods.into_iter().filter(|pod| !duplicates.iter().any(|p| Arc::ptr_eq(p, pod))));
-        to_delete.extend(duplicates);
-    }
-    (to_delete, rest)
 }
 
 /// Returns the first indexes that have neither finished nor an active pod. Upstream: `firstPendingIndexes`.
 fn first_pending_indexes(observed: &Observed, count: usize) -> Vec<u32> {
     let Some(indexes) = &observed.counts.indexes else { return Vec::new() };
     let job = &*observed.job;
-    let active = observed.pods.owned.iter().filter(|pod| match pod.meta.deleting() {
-        true => pod::replaces_only_failed(job) && crate::pods::is_terminating(pod),
-        false => crate::pods::is_active(pod),
-    });
-    let mut used = indexes.succeeded.with(active.filter_map(|pod| pod::index(pod)));
+    let occupies_index = |pod: &&Arc<Pod>| {
+        if pod.meta.deleting() {
+            pod::replaces_only_failed(job) && pods::is_terminating(pod)
+        } else {
+            pods::is_active(pod)
+        }
+    };
+    let occupied = observed.pods.owned.iter().filter(occupies_index);
+    let mut not_pending = indexes.succeeded.with(occupied.filter_map(|pod| pod::index(pod)));
     if let Some(failed) = indexes.failed() {
-        used = used.union(failed);
+        not_pending = not_pending.union(failed);
     }
-    used.missing(count, pod::completions(job))
+    not_pending.missing(count, pod::completions(job))
 }
 
 /// Creates pods of a Job with `backoffLimitPerIndex`: each index has its own backoff. Upstream:
 /// `getPodCreationInfoForIndependentIndexes`.
 fn create_by_index(observed: &Observed, count: usize, now: Timestamp) -> PodChange {
     let Some(indexes) = &observed.counts.indexes else { return PodChange::Nothing };
-    let remaining = |index: &u32| {
-        let last = indexes.pod_with_delayed_deletion(*index);
-        last.map_or(Duration::ZERO, |last| backoff::remaining_of_index(last, now))
+    let remaining_backoff = |index: &u32| {
+        let last_failed = indexes.pod_with_delayed_deletion(*index);
+        last_failed.map_or(Duration::ZERO, |last| backoff::remaining_of_index(last, now))
     };
-    let first_pending_indexes = first_pending_indexes(observed, count);
-    let ready: Vec<u32> =
-        first_pending_indexes.iter().copied().filter(|index| remaining(index).is_zero()).collect();
-    match first_pending_indexes.iter().map(remaining).min() {
-        Some(shortest) if ready.is_empty() => PodChange::BackOff(shortest),
-        _ => create(ready),
+    let pending = first_pending_indexes(observed, count);
+    let without_backoff: Vec<u32> =
+        pending.iter().copied().filter(|index| remaining_backoff(index).is_zero()).collect();
+    match pending.iter().map(remaining_backoff).min() {
+        Some(shortest) if without_backoff.is_empty() => PodChange::BackOff(shortest),
+        _ => PodChange::create_indexes(without_backoff),
     }
-}
-
-fn create(indexes: Vec<u32>) -> PodChange {
-    if indexes.is_empty() {
-        return PodChange::Nothing;
-    }
-    PodChange::Create(indexes.into_iter().map(Some).collect())
 }

@@ -19,9 +19,9 @@ pub(super) struct Metrics {
     pods_finished: IntCounterVec,
     indexes_finished: IntCounterVec,
     pods_created: IntCounterVec,
-    tracked_pods: IntCounterVec,
-    by_policy: IntCounterVec,
-    managed_elsewhere: IntCounterVec,
+    terminal_tracked_pods: IntCounterVec,
+    failures_by_policy_action: IntCounterVec,
+    jobs_managed_elsewhere: IntCounterVec,
 }
 
 impl Metrics {
@@ -61,18 +61,18 @@ impl Metrics {
                 "The number of Pods created by the Job controller labelled with a reason for the Pod creation",
                 &["reason", "status"],
             ),
-            tracked_pods: counters(
+            terminal_tracked_pods: counters(
                 "job_controller_terminated_pods_tracking_finalizer_total",
                 "The number of terminated pods (phase=Failed|Succeeded) that have the finalizer \
                  batch.kubernetes.io/job-tracking; the event label can be add or delete",
                 &["event"],
             ),
-            by_policy: counters(
+            failures_by_policy_action: counters(
                 "job_controller_pod_failures_handled_by_failure_policy_total",
                 "The number of failed Pods handled by failure policy with respect to the failure policy action applied",
                 &["action"],
             ),
-            managed_elsewhere: counters(
+            jobs_managed_elsewhere: counters(
                 "job_controller_jobs_by_external_controller_total",
                 "The number of Jobs managed by an external controller",
                 &["controller_name"],
@@ -84,7 +84,7 @@ impl Metrics {
     pub(super) fn observe_job(&self, event: &CacheEvent<Job>) {
         match event {
             CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
-                self.managed_elsewhere.with_label_values(&[&*job.spec.managed_by]).inc();
+                self.jobs_managed_elsewhere.with_label_values(&[&*job.spec.managed_by]).inc();
             }
             CacheEvent::Updated { old, new } => self.observe_progress(old, new),
             CacheEvent::Added { .. } | CacheEvent::Deleted(_) => {}
@@ -94,18 +94,20 @@ impl Metrics {
     /// Counts the Job's end, and the increase of its succeeded and failed pods and indexes.
     fn observe_progress(&self, old: &Job, new: &Job) {
         let completion_mode = completion_mode(new);
-        if let Some(condition) = end::finished(new).filter(|_| !end::is_finished(old)) {
+        if !end::is_finished(old)
+            && let Some(condition) = end::final_condition(new)
+        {
             let result = if &*condition.type_ == "Complete" { "succeeded" } else { "failed" };
             self.jobs_finished
                 .with_label_values(&[completion_mode, result, &*condition.reason])
                 .inc();
         }
-        let more = |result: &str, old: i32, new: i32| {
-            let more = u64::try_from(new.saturating_sub(old)).unwrap_or(0);
-            self.pods_finished.with_label_values(&[completion_mode, result]).inc_by(more);
+        let count_increase = |result: &str, old: i32, new: i32| {
+            let increase = u64::try_from(new.saturating_sub(old)).unwrap_or(0);
+            self.pods_finished.with_label_values(&[completion_mode, result]).inc_by(increase);
         };
-        more("succeeded", old.status.succeeded, new.status.succeeded);
-        more("failed", old.status.failed, new.status.failed);
+        count_increase("succeeded", old.status.succeeded, new.status.succeeded);
+        count_increase("failed", old.status.failed, new.status.failed);
         if pod::is_indexed(new) {
             self.observe_indexes(old, new);
         }
@@ -114,13 +116,13 @@ impl Metrics {
     fn observe_indexes(&self, old: &Job, new: &Job) {
         let limit = if new.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
         let total = |text: &str| Indexes::parse(text, pod::completions(new)).total();
-        let more = |status: &str, old: &str, new: &str| {
-            let more = if old == new { 0 } else { total(new).saturating_sub(total(old)) };
-            self.indexes_finished.with_label_values(&[status, limit]).inc_by(more as u64);
+        let count_increase = |status: &str, old: &str, new: &str| {
+            let increase = if old == new { 0 } else { total(new).saturating_sub(total(old)) };
+            self.indexes_finished.with_label_values(&[status, limit]).inc_by(increase as u64);
         };
-        more("succeeded", &old.status.completed_indexes, &new.status.completed_indexes);
-        let failed = |job: &Job| job.status.failed_indexes.clone().unwrap_or_default();
-        more("failed", &failed(old), &failed(new));
+        count_increase("succeeded", &old.status.completed_indexes, &new.status.completed_indexes);
+        let failed_indexes = |job: &Job| job.status.failed_indexes.clone().unwrap_or_default();
+        count_increase("failed", &failed_indexes(old), &failed_indexes(new));
     }
 
     /// Counts pods that became terminal with the finalizer, and terminal pods that lost it.
@@ -132,8 +134,8 @@ impl Metrics {
             CacheEvent::Deleted(pod) => (awaits_tracking(pod), false),
         };
         match (before, after) {
-            (false, true) => self.tracked_pods.with_label_values(&["add"]).inc(),
-            (true, false) => self.tracked_pods.with_label_values(&["delete"]).inc(),
+            (false, true) => self.terminal_tracked_pods.with_label_values(&["add"]).inc(),
+            (true, false) => self.terminal_tracked_pods.with_label_values(&["delete"]).inc(),
             _ => {}
         }
     }
@@ -146,40 +148,44 @@ impl Metrics {
         pass: &Pass<'_, M>,
     ) {
         let job = &*observed.job;
-        let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
-        let action = match &decision.manage {
+        let result = if pass.succeeded { "success" } else { "error" };
+        let action = match &decision.pod_change {
             Some(PodChange::Create(_) | PodChange::BackOff(_)) => "pods_created",
             Some(PodChange::Delete(_)) => "pods_deleted",
             Some(PodChange::Nothing) => "tracking",
             None => "reconciling",
         };
-        self.syncs.with_label_values(&[completion_mode(job), result, action]).inc();
-        let took = pass.took.as_secs_f64();
-        self.sync_duration.with_label_values(&[completion_mode(job), result, action]).observe(took);
-        if let Some(PodChange::Create(indexes)) = &decision.manage {
-            let created = outcomes
-                .0
-                .iter()
-                .skip(observed.pods.n_actions() + decision.finalizers_to_remove.len());
-            let created: u64 = created.map(|outcome| u64::from(outcome.succeeded)).sum();
-            let reason = reason(observed);
+        let labels = [completion_mode(job), result, action];
+        self.syncs.with_label_values(&labels).inc();
+        self.sync_duration.with_label_values(&labels).observe(pass.took.as_secs_f64());
+        if let Some(PodChange::Create(indexes)) = &decision.pod_change {
+            // Creations are the plan's last actions.
+            let n_earlier_actions = observed.pods.n_actions() + decision.finalizers_to_remove.len();
+            let creations = pass.outcomes.0.iter().skip(n_earlier_actions);
+            let created: u64 = creations.map(|outcome| u64::from(outcome.succeeded)).sum();
+            let reason = creation_reason(observed);
             self.pods_created.with_label_values(&[reason, "succeeded"]).inc_by(created);
             let failed = (indexes.len() as u64).saturating_sub(created);
             self.pods_created.with_label_values(&[reason, "failed"]).inc_by(failed);
         }
-        let failed = decision.finalizers_to_remove.iter().filter(|pod| pod::has_failed(pod, job));
-        for action in failed.filter_map(|pod| policy::match_pod_failure_policy(job, pod).action()) {
-            self.by_policy.with_label_values(&[action]).inc();
+        for pod in decision.finalizers_to_remove.iter().filter(|pod| pod::has_failed(pod, job)) {
+            let action = policy::match_pod_failure_policy(job, pod);
+            if let Some(label) = action.metric_label() {
+                self.failures_by_policy_action.with_label_values(&[label]).inc();
+            }
         }
     }
 }
 
 /// Returns the metric's label `reason` of created pods.
-fn reason(observed: &Observed) -> &'static str {
-    match observed.counts.failed > 0 {
-        true if pod::replaces_only_failed(&observed.job) => "recreate_failed",
-        false if observed.counts.terminating == 0 => "new",
-        _ => "recreate_terminating_or_failed",
+fn creation_reason(observed: &Observed) -> &'static str {
+    let has_failures = observed.counts.failed > 0;
+    if has_failures && pod::replaces_only_failed(&observed.job) {
+        "recreate_failed"
+    } else if has_failures || observed.counts.terminating > 0 {
+        "recreate_terminating_or_failed"
+    } else {
+        "new"
     }
 }
 

@@ -20,7 +20,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use end::{finished, is_finished};
+pub(crate) use end::{final_condition, is_finished};
 
 use crate::{
     options::Workers,
@@ -61,14 +61,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.
-const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJobs";
+const MUTABLE_WHILE_SUSPENDED_GATE: &str = "MutableSchedulingDirectivesForSuspendedJobs";
 
 /// Delay of a reconciliation after an event of a pod, so that events in quick succession cause only one. Upstream:
 /// `syncJobBatchPeriod`.
-const BATCH: Duration = Duration::from_secs(1);
+const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Backoff of failed reconciliations. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
-const BACKOFF: Backoff = Backoff {
+const SYNC_BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_mins(1),
     bucket: false,
@@ -80,20 +80,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let planner = Jobs {
         jobs: jobs.clone(),
         pods: ByController::of(&pods),
-        clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
+        clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED_GATE),
     };
-    let (of_pods, pod_metrics, pass_metrics) = (jobs.clone(), metrics.clone(), metrics.clone());
+    let (pod_owners, pod_metrics, pass_metrics) = (jobs.clone(), metrics.clone(), metrics.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, move |event, enqueue| {
             metrics.observe_job(event);
             events::on_job(event, enqueue);
         })
         .workers(context.options.job.concurrent_syncs)
-        .backoff(BACKOFF)
+        .backoff(SYNC_BACKOFF)
         .stale_skips_metric("job_controller_stale_sync_skips_total")
         .watches(&pods, move |event, enqueue| {
             pod_metrics.observe_pod(event);
-            events::on_pod(&of_pods, event, |key| enqueue.add_after(key, BATCH));
+            events::on_pod(&pod_owners, event, |key| enqueue.add_after(key, SYNC_BATCH_PERIOD));
         });
     context.run(builder.planned_with(planner, pass_metrics));
     start_orphan_pods(context, &jobs, &pods);
@@ -102,24 +102,26 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Starts the controller that removes the finalizer from orphan pods.
 fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
-    let (owned, of_pods) = (ByController::of(pods), jobs.clone());
+    let (pods_by_job, pod_owners) = (ByController::of(pods), jobs.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, pods, move |event, enqueue| {
             let pod = event.object();
-            if !matches!(event, CacheEvent::Deleted(_)) && is_cached_orphan(&of_pods, pod) {
+            if !matches!(event, CacheEvent::Deleted(_)) && is_cached_orphan(&pod_owners, pod) {
                 enqueue.add(Key::of(&pod.meta));
             }
         })
         .named("job-orphan-pods")
         .queue("job_orphan_pod")
         .workers(context.options.job.concurrent_syncs)
-        .backoff(BACKOFF)
+        .backoff(SYNC_BACKOFF)
         .watches(jobs, move |event, enqueue| {
             let job = event.object();
-            let gone = matches!(event, CacheEvent::Deleted(_)) || end::is_finished(job);
-            let pods = if gone { owned.owned(&job.meta.uid) } else { Vec::new() };
-            let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
-            tracked.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
+            if !matches!(event, CacheEvent::Deleted(_)) && !end::is_finished(job) {
+                return;
+            }
+            for pod in pods_by_job.owned(&job.meta.uid).iter().filter(|pod| pod::is_tracked(pod)) {
+                enqueue.add(Key::of(&pod.meta));
+            }
         });
     context.run(builder.planned(OrphanPods { jobs: jobs.clone(), pods: pods.clone() }));
 }
@@ -133,10 +135,17 @@ struct Jobs {
 /// State of a Job between two reconciliations.
 #[derive(Debug, Default, PartialEq)]
 struct Memory {
-    /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.
-    failures: Option<(Text, Failures)>,
+    /// Failures as of the last reconciliation. Upstream: `podBackoffStore`.
+    failures: Option<FailuresOfJob>,
     /// The decision of a pass, until the status is computed from it. A second decision at a later time could differ.
     decision: Option<Decision>,
+}
+
+/// Failures of the Job with this uid. A later Job of the same name starts without failures.
+#[derive(Debug, Clone, PartialEq)]
+struct FailuresOfJob {
+    uid: Text,
+    failures: Failures,
 }
 
 impl PassHandler<Jobs> for Metrics {
@@ -152,10 +161,12 @@ impl Planner for Jobs {
     type Memory = Memory;
 
     fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
-        let job = self.jobs.get(&key.namespace, &key.name);
-        let job = job.filter(|job| !end::is_ignored(job))?;
-        let earlier = memory.failures.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
-        let earlier = earlier.map(|(_, failures)| failures);
+        let job = self.jobs.get(&key.namespace, &key.name)?;
+        if end::is_ignored(&job) {
+            return None;
+        }
+        let remembered = memory.failures.as_ref().filter(|earlier| earlier.uid == job.meta.uid);
+        let earlier = remembered.map(|earlier| &earlier.failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
         Some(Observed::new(job, candidates, earlier, self.clears_start_time))
     }
@@ -163,7 +174,10 @@ impl Planner for Jobs {
     fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
         let decision = Decision::new(observed, now);
         let plan = plan::plan(observed, &decision, now);
-        let failures = (observed.job.meta.uid.clone(), observed.failures.clone());
+        let failures = FailuresOfJob {
+            uid: observed.job.meta.uid.clone(),
+            failures: observed.failures.clone(),
+        };
         (plan, Memory { failures: Some(failures), decision: Some(decision) })
     }
 
@@ -174,10 +188,8 @@ impl Planner for Jobs {
         outcomes: &Outcomes,
         now: Timestamp,
     ) -> Plan {
-        let decision = memory.decision.as_ref();
-        decision.map_or_else(Plan::nothing, |decision| {
-            status::status(observed, decision, outcomes, now)
-        })
+        let Some(decision) = &memory.decision else { return Plan::nothing() };
+        status::status(observed, decision, outcomes, now)
     }
 
     fn remember(

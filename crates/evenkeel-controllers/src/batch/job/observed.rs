@@ -32,21 +32,22 @@ impl Observed {
     ) -> Self {
         let selector = &job.spec.selector;
         let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
-        let old = pods.owned.len() - pods.adopt;
+        let n_controlled = pods.owned.len() - pods.adopt;
         // Count pods in a fixed order; the cache has none.
-        pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
-        let counts = PodCounts::new(&job, &pods.owned[..old], &pods.owned);
-        let failures = Failures::observed(earlier, &job, &pods.owned[..old]);
+        let controlled = &mut pods.owned[..n_controlled];
+        controlled.sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
+        let failures = Failures::count(earlier, &job, controlled);
+        let counts = PodCounts::new(&job, &pods.owned[..n_controlled], &pods.owned);
         Self { job, pods, counts, failures, clears_start_time }
     }
 
     /// Whether `completionMode` is known.
-    pub(super) fn mode_is_known(&self) -> bool {
+    pub(super) fn is_completion_mode_known(&self) -> bool {
         matches!(&*self.job.spec.completion_mode, "" | "NonIndexed" | "Indexed")
     }
 
-    /// Returns the pods that the Job controls; pods still to be adopted are counted later.
-    pub(super) fn own(&self) -> &[Arc<Pod>] {
+    /// Returns the pods that the Job controls already, without those to be adopted.
+    pub(super) fn controlled_pods(&self) -> &[Arc<Pod>] {
         &self.pods.owned[..self.pods.owned.len() - self.pods.adopt]
     }
 }
@@ -113,26 +114,33 @@ impl IndexCounts {
 }
 
 impl PodCounts {
-    fn new(job: &Job, own: &[Arc<Pod>], all: &[Arc<Pod>]) -> Self {
+    fn new(job: &Job, controlled: &[Arc<Pod>], all: &[Arc<Pod>]) -> Self {
         let active: Vec<_> = all.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let uncounted = Uncounted::of(job);
-        let is_unrecorded = |pod: &Pod, known: &HashSet<Text>| {
-            pod::is_tracked(pod) && pod::counts(pod, job) && !known.contains(&pod.meta.uid)
+        let is_unrecorded = |pod: &Pod, recorded_uids: &HashSet<Text>| {
+            pod::is_tracked(pod)
+                && pod::has_needed_index(pod, job)
+                && !recorded_uids.contains(&pod.meta.uid)
         };
-        let is_success =
+        let is_unrecorded_success =
             |pod: &Pod| pod::has_succeeded(pod) && is_unrecorded(pod, &uncounted.succeeded);
-        let succeeded = own.iter().filter(|pod| is_success(pod)).count();
-        let is_failure =
-            |pod: &Pod| pod::has_failed(pod, job) && is_unrecorded(pod, &uncounted.failed);
-        let failures = own.iter().filter(|pod| is_failure(pod));
-        let failures = failures.filter(|pod| policy::match_pod_failure_policy(job, pod).counts());
-        let indexes = pod::is_indexed(job).then(|| IndexCounts::new(job, own, &active));
-        let counted = size(job.status.succeeded) + uncounted.succeeded.len() + succeeded;
+        let is_unrecorded_failure = |pod: &Pod| {
+            pod::has_failed(pod, job)
+                && is_unrecorded(pod, &uncounted.failed)
+                && policy::match_pod_failure_policy(job, pod).counts_failure()
+        };
+        let unrecorded_successes =
+            controlled.iter().filter(|pod| is_unrecorded_success(pod)).count();
+        let unrecorded_failures =
+            controlled.iter().filter(|pod| is_unrecorded_failure(pod)).count();
+        let succeeded_pods =
+            to_usize(job.status.succeeded) + uncounted.succeeded.len() + unrecorded_successes;
+        let indexes = pod::is_indexed(job).then(|| IndexCounts::new(job, controlled, &active));
         Self {
             ready: active.iter().filter(|pod| pods::is_ready(pod)).count(),
             terminating: all.iter().filter(|pod| pods::is_terminating(pod)).count(),
-            succeeded: indexes.as_ref().map_or(counted, |indexes| indexes.succeeded.total()),
-            failed: size(job.status.failed) + uncounted.failed.len() + failures.count(),
+            succeeded: indexes.as_ref().map_or(succeeded_pods, |indexes| indexes.succeeded.total()),
+            failed: to_usize(job.status.failed) + uncounted.failed.len() + unrecorded_failures,
             active,
             indexes,
             uncounted,
@@ -141,30 +149,27 @@ impl PodCounts {
 
     /// Whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
     pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
-        let delayed = || {
-            let indexes = self.indexes.as_ref()?;
-            indexes.pod_with_delayed_deletion(pod::index(pod)?)
-        };
-        delayed().is_some_and(|delayed| delayed.meta.uid == pod.meta.uid)
+        if let Some(indexes) = &self.indexes
+            && let Some(index) = pod::index(pod)
+            && let Some(delayed) = indexes.pod_with_delayed_deletion(index)
+        {
+            return delayed.meta.uid == pod.meta.uid;
+        }
+        false
     }
 }
 
 impl IndexCounts {
-    fn new(job: &Job, own: &[Arc<Pod>], active: &[Arc<Pod>]) -> Self {
-        let completions = pod::completions(job);
-        let tracked = || {
-            let tracked = own.iter().filter(|pod| pod::is_tracked(pod));
-            tracked.filter_map(|pod| Some((pod::valid_index(pod, job)?, pod)))
-        };
-        let recorded = Indexes::parse(&job.status.completed_indexes, completions);
-        let succeeded_now =
-            tracked().filter(|(_, pod)| pod::has_succeeded(pod)).map(|(index, _)| index);
-        let succeeded = recorded.with(succeeded_now);
+    fn new(job: &Job, controlled: &[Arc<Pod>], active: &[Arc<Pod>]) -> Self {
+        let tracked = || controlled.iter().filter(|pod| pod::is_tracked(pod));
+        let recorded = Indexes::parse(&job.status.completed_indexes, pod::completions(job));
+        let succeeded_pods = tracked().filter(|pod| pod::has_succeeded(pod));
+        let succeeded = recorded.with(succeeded_pods.filter_map(|pod| pod::valid_index(pod, job)));
         let per_index = PerIndexFailures::of(job, tracked(), active, &succeeded);
         Self { recorded, succeeded, per_index }
     }
 }
 
-fn size(n: i32) -> usize {
-    usize::try_from(n).unwrap_or(0)
+fn to_usize(count: i32) -> usize {
+    usize::try_from(count).unwrap_or(0)
 }

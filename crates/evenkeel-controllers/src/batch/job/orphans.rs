@@ -1,7 +1,7 @@
 //! Removes the finalizer from pods whose Job is deleted or finished. No Job counts these pods any more, and the
 //! finalizer would block their deletion. Upstream: `orphanWorker`.
 
-use super::{BATCH, end, plan, pod};
+use super::{SYNC_BATCH_PERIOD, end, plan, pod};
 use evenkeel_api::{
     OwnerReference, View,
     views::{Job, Pod},
@@ -21,8 +21,11 @@ pub(super) struct OrphanPod {
     pub(super) missing_job: Option<OwnerReference>,
 }
 
-/// Whether the pod has the finalizer and no Job counts it; `job` finds the pod's owner. Upstream: `syncOrphanPod`.
-pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -> bool {
+/// Whether the pod has the finalizer and no Job counts it; `get_job` finds the pod's owner. Upstream: `syncOrphanPod`.
+pub(super) fn is_orphan(
+    pod: &Pod,
+    get_job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>,
+) -> bool {
     if !pod::is_tracked(pod) {
         return false;
     }
@@ -30,11 +33,14 @@ pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<A
     if &*owner.kind != "Job" || &*owner.api_version != "batch/v1" {
         return false;
     }
-    job(owner).is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
+    get_job(owner).is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
 }
 
-/// Removes the finalizer of an orphan. Reads a Job live if the cache lacks it, because the cache may be stale.
-/// Upstream: `syncOrphanPod`.
+/// Removes the finalizer of an orphan. If the cache lacks the Job, first reads it live, because the cache may be
+/// stale. Upstream: `syncOrphanPod`.
+///
+/// # Errors
+/// Returns the plan of the live read until its outcome is known.
 pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     if !orphan.is_orphan {
         return Ok(Plan::nothing());
@@ -44,7 +50,7 @@ pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Resu
         let read = LiveRead::get::<Metadata>(&Job::kind(), namespace, &owner.name);
         match steps.one(read)?.object::<Metadata>() {
             Ok(Some(job)) if job.meta.uid == owner.uid => {
-                return Ok(Plan { requeue: Some(BATCH), ..Plan::nothing() });
+                return Ok(Plan { requeue: Some(SYNC_BATCH_PERIOD), ..Plan::nothing() });
             }
             Ok(_) => {}
             Err(failure) => return Ok(Plan::failure(failure.message)),
@@ -64,7 +70,7 @@ mod tests {
         Job { meta: meta("job"), ..Job::default() }
     }
 
-    fn tracked(owner: Option<&Job>) -> Pod {
+    fn tracked_pod(owner: Option<&Job>) -> Pod {
         let mut pod = pod("p", None);
         pod.meta.finalizers = Box::new([pod::FINALIZER.into()]);
         if let Some(owner) = owner {
@@ -76,7 +82,7 @@ mod tests {
     #[test]
     fn orphan_has_the_finalizer_but_no_job() {
         let job = Arc::new(job());
-        let (owned, without_owner) = (tracked(Some(&job)), tracked(None));
+        let (owned, without_owner) = (tracked_pod(Some(&job)), tracked_pod(None));
         assert!(!is_orphan(&owned, |_| Some(job.clone())));
         assert!(is_orphan(&owned, |_| None) && is_orphan(&without_owner, |_| None));
         assert!(!is_orphan(&pod("p", None), |_| None), "without the finalizer");
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn job_missing_from_the_cache_is_read_live() {
-        let pod = Arc::new(tracked(Some(&job())));
+        let pod = Arc::new(tracked_pod(Some(&job())));
         let missing_job = pod.meta.controller().cloned();
         let orphan = OrphanPod { pod, is_orphan: true, missing_job };
         let next = |outcomes: Vec<Outcome>| {
@@ -95,15 +101,15 @@ mod tests {
             ..Outcome::success()
         };
         let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
-        let untracked = Some(Plan::one(plan::remove_finalizer(&orphan.pod)));
-        let requeued = Some(Plan { requeue: Some(BATCH), ..Plan::nothing() });
+        let removes_finalizer = Some(Plan::one(plan::remove_finalizer(&orphan.pod)));
+        let requeues = Some(Plan { requeue: Some(SYNC_BATCH_PERIOD), ..Plan::nothing() });
         let first = next(Vec::new()).expect("a step");
         let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
         assert_eq!(read.path(), "/apis/batch/v1/namespaces/ns/jobs/job");
         let table = [
-            (vec![found("job")], requeued),
-            (vec![found("another")], untracked.clone()),
-            (vec![failed(404)], untracked),
+            (vec![found("job")], requeues),
+            (vec![found("another")], removes_finalizer.clone()),
+            (vec![failed(404)], removes_finalizer),
             (vec![failed(500)], Some(Plan::failure("no"))),
             (vec![failed(404), Outcome::success()], None),
         ];
@@ -114,12 +120,12 @@ mod tests {
 
     #[test]
     fn finalizer_is_removed_from_orphans_only() {
-        let pod = Arc::new(tracked(Some(&job())));
+        let pod = Arc::new(tracked_pod(Some(&job())));
         for is_orphan in [true, false] {
             let orphan = OrphanPod { pod: pod.clone(), is_orphan, missing_job: None };
             let plan = Steps::next(&Outcomes::default(), |steps| sync_orphan_pod(&orphan, steps));
-            let released = Plan::one(plan::remove_finalizer(&pod));
-            assert_eq!(plan, Some(if is_orphan { released } else { Plan::nothing() }));
+            let removes_finalizer = Plan::one(plan::remove_finalizer(&pod));
+            assert_eq!(plan, Some(if is_orphan { removes_finalizer } else { Plan::nothing() }));
         }
     }
 }

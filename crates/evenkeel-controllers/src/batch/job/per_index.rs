@@ -2,7 +2,7 @@
 
 use super::{
     indexes::Indexes,
-    pod::{self, INDEX_FAILURES, INDEX_IGNORED},
+    pod::{self, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT},
     policy::{self, PodFailurePolicyAction},
 };
 use evenkeel_api::{
@@ -28,20 +28,25 @@ impl PerIndexFailures {
     /// Counts from the status and from pods with the finalizer (`tracked`); `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
-        tracked: impl Iterator<Item = (u32, &'a Arc<Pod>)>,
+        tracked: impl Iterator<Item = &'a Arc<Pod>>,
         active: &[Arc<Pod>],
         succeeded: &Indexes,
     ) -> Option<Self> {
         let limit = job.spec.backoff_limit_per_index?;
-        let failed_pods: Vec<_> = tracked.filter(|(_, pod)| pod::has_failed(pod, job)).collect();
+        let failed_pods: Vec<FailedPod<'a>> = tracked
+            .filter(|pod| pod::has_failed(pod, job))
+            .filter_map(|pod| Some(FailedPod { index: pod::valid_index(pod, job)?, pod }))
+            .collect();
         let recorded = job.status.failed_indexes.as_deref().unwrap_or_default();
-        let failing = failed_pods.iter().filter(|(_, pod)| fails_index(job, pod, limit));
-        let failed =
-            Indexes::parse(recorded, pod::completions(job)).with(failing.map(|(index, _)| *index));
+        let newly_failed = failed_pods
+            .iter()
+            .filter(|failed| fails_index(job, failed.pod, limit))
+            .map(|failed| failed.index);
+        let failed = Indexes::parse(recorded, pod::completions(job)).with(newly_failed);
         let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
         let mut pods_with_delayed_deletion = BTreeMap::<u32, Arc<Pod>>::new();
-        for (index, pod) in failed_pods {
-            if succeeded.has(index) || failed.has(index) || running.contains(&index) {
+        for FailedPod { index, pod } in failed_pods {
+            if succeeded.contains(index) || failed.contains(index) || running.contains(&index) {
                 continue;
             }
             let is_later = |other: &Arc<Pod>| attempt_order(pod) >= attempt_order(other);
@@ -53,6 +58,11 @@ impl PerIndexFailures {
     }
 }
 
+struct FailedPod<'a> {
+    index: u32,
+    pod: &'a Arc<Pod>,
+}
+
 /// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the failure counts
 /// and earlier failures of the index already reach `limit` (`backoffLimitPerIndex`).
 ///
@@ -60,7 +70,7 @@ impl PerIndexFailures {
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     match policy::match_pod_failure_policy(job, pod) {
         PodFailurePolicyAction::FailIndex => true,
-        action => action.counts() && index_failure_counts(pod).counted >= limit,
+        action => action.counts_failure() && index_failure_counts(pod).counted >= limit,
     }
 }
 
@@ -87,21 +97,24 @@ impl IndexFailureCounts {
 
 /// Returns the failure counts in the pod's annotations. Upstream: `getIndexFailureCount`.
 pub(super) fn index_failure_counts(pod: &Pod) -> IndexFailureCounts {
-    let number = |key| {
-        let text = pod.meta.annotations.get(key);
+    let read_count = |annotation| {
+        let text = pod.meta.annotations.get(annotation);
         text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or(0)
     };
-    IndexFailureCounts { counted: number(INDEX_FAILURES), ignored: number(INDEX_IGNORED) }
+    IndexFailureCounts {
+        counted: read_count(INDEX_FAILURE_COUNT),
+        ignored: read_count(INDEX_IGNORED_FAILURE_COUNT),
+    }
 }
 
 /// Returns the failure counts for the successor of a failed pod. Upstream: `getNewIndexFailureCounts`.
 pub(super) fn new_index_failure_counts(job: &Job, replaced: Option<&Pod>) -> IndexFailureCounts {
     let Some(replaced) = replaced else { return IndexFailureCounts::default() };
     let mut counts = index_failure_counts(replaced);
-    let count = match policy::match_pod_failure_policy(job, replaced).counts() {
-        true => &mut counts.counted,
-        false => &mut counts.ignored,
-    };
-    *count = count.saturating_add(1);
+    if policy::match_pod_failure_policy(job, replaced).counts_failure() {
+        counts.counted = counts.counted.saturating_add(1);
+    } else {
+        counts.ignored = counts.ignored.saturating_add(1);
+    }
     counts
 }

@@ -18,8 +18,8 @@
 //! | `successPolicy` | `policy::match_success_policy` |
 //! | `podReplacementPolicy`: `Failed`, `TerminatingOrFailed` | `pod::replaces_only_failed`, `pod::has_failed`, `manage::manage_job` |
 //! | `managedBy` | `end::is_managed_elsewhere` |
-//! | `status.uncountedTerminatedPods`, finalizer `batch.kubernetes.io/job-tracking` | `to_record`, `finalizers_to_remove`, `status::record`, `status::count` |
-//! | conditions `SuccessCriteriaMet`, `FailureTarget`, then `Complete`, `Failed` | `end::finished_condition`, `status::finish` |
+//! | `status.uncountedTerminatedPods`, finalizer `batch.kubernetes.io/job-tracking` | `record_to_add`, `finalizers_to_remove`, `status::record_finished_pods`, `status::count_recorded_pods` |
+//! | conditions `SuccessCriteriaMet`, `FailureTarget`, then `Complete`, `Failed` | `end::finished_condition`, `status::set_final_condition` |
 //! | orphan pods, whose Job is deleted | `orphans::is_orphan` |
 //! | `ttlSecondsAfterFinished` | `../ttlafterfinished` |
 
@@ -48,20 +48,24 @@ pub(super) struct Decision {
     /// Pods whose finalizer the plan removes: the status has counted them, or they do not count.
     pub(super) finalizers_to_remove: Vec<Arc<Pod>>,
     /// Pods to create or delete; `None` if the Job finishes or is being deleted.
-    pub(super) manage: Option<PodChange>,
+    pub(super) pod_change: Option<PodChange>,
 }
 
 impl Decision {
     pub(super) fn new(observed: &Observed, now: Timestamp) -> Self {
         let end = end::finished_condition(observed, now);
-        let manage = (end.is_none() && !observed.job.meta.deleting())
-            .then(|| manage::manage_job(observed, now));
-        Self { finalizers_to_remove: finalizers_to_remove(observed, end.as_ref()), end, manage }
+        let finalizers_to_remove = finalizers_to_remove(observed, end.as_ref());
+        let pod_change = if end.is_some() || observed.job.meta.deleting() {
+            None
+        } else {
+            Some(manage::manage_job(observed, now))
+        };
+        Self { end, finalizers_to_remove, pod_change }
     }
 
-    /// Returns the pods to delete.
-    pub(super) fn deletes<'a>(&'a self, observed: &'a Observed) -> &'a [Arc<Pod>] {
-        match &self.manage {
+    /// Returns the pods to delete: all active ones when the Job finishes.
+    pub(super) fn pods_to_delete<'a>(&'a self, observed: &'a Observed) -> &'a [Arc<Pod>] {
+        match &self.pod_change {
             Some(PodChange::Delete(pods)) => pods,
             None if self.end.is_some() => &observed.counts.active,
             _ => &[],
@@ -75,10 +79,10 @@ fn finalizers_to_remove(observed: &Observed, end: Option<&FinishedCondition>) ->
     if end.is_some_and(|end| !end.announced) {
         return Vec::new();
     }
-    let counted = observed.own().iter().filter(|pod| {
+    let counted = observed.controlled_pods().iter().filter(|pod| {
         pod::is_tracked(pod)
             && can_remove_finalizer(observed, pod, end)
-            && to_record(observed, pod, end).is_none()
+            && record_to_add(observed, pod, end).is_none()
     });
     counted.cloned().collect()
 }
@@ -107,25 +111,26 @@ pub(super) enum Record {
 }
 
 /// Returns the record to add for the pod; `None` if the status has it, or if the pod does not count.
-pub(super) fn to_record(
+pub(super) fn record_to_add(
     observed: &Observed,
     pod: &Pod,
     end: Option<&FinishedCondition>,
 ) -> Option<Record> {
     let (job, uncounted) = (&*observed.job, &observed.counts.uncounted);
     let uid = &pod.meta.uid;
-    if uncounted.failed.contains(uid) || !pod::counts(pod, job) {
+    if uncounted.failed.contains(uid) || !pod::has_needed_index(pod, job) {
         return None;
     }
     if pod::has_succeeded(pod) {
         let Some(indexes) = &observed.counts.indexes else {
             return (!uncounted.succeeded.contains(uid)).then_some(Record::Succeeded);
         };
-        let index = pod::index(pod).filter(|index| !indexes.recorded.has(*index));
+        let index = pod::index(pod).filter(|index| !indexes.recorded.contains(*index));
         return index.map(Record::Index);
     }
-    let fails = is_failure(pod, job, end) && policy::match_pod_failure_policy(job, pod).counts();
-    fails.then_some(Record::Failed)
+    let counts_as_failed =
+        is_failure(pod, job, end) && policy::match_pod_failure_policy(job, pod).counts_failure();
+    counts_as_failed.then_some(Record::Failed)
 }
 
 /// Whether a pod that did not succeed counts as failed, by the state of the Job:
@@ -150,7 +155,7 @@ fn is_failure(pod: &Pod, job: &Job, end: Option<&FinishedCondition>) -> bool {
 /// Decides the actions: adoptions and releases, removals of finalizers, then creations or deletions.
 pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> Plan {
     let target = wire::target(&*observed.job);
-    if !observed.mode_is_known() {
+    if !observed.is_completion_mode_known() {
         let message = "Skipped Job sync because completion mode is unknown";
         let event = EventRecord::warning(target, "UnknownCompletionMode", message);
         return Plan::of(vec![Action::Event(event)]);
@@ -159,25 +164,24 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     let mut plan = Plan::of(claims.collect());
     plan.actions
         .extend(decision.finalizers_to_remove.iter().map(|pod| remove_finalizer(pod).into()));
-    match &decision.manage {
+    match &decision.pod_change {
         Some(PodChange::Create(indexes)) => {
             plan.actions.extend(create_pods(observed, &target, indexes));
         }
-        Some(PodChange::BackOff(time)) => plan.requeue_after(*time),
+        Some(PodChange::BackOff(remaining)) => plan.requeue_after(*remaining),
         // Remove the finalizer before the deletion, so that these pods do not count as failed.
         Some(PodChange::Delete(pods)) => {
-            let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
-            plan.actions.extend(
-                tracked.map(|pod| {
-                    Patch { on_error: OnError::SkipRest, ..remove_finalizer(pod) }.into()
-                }),
-            );
+            for pod in pods.iter().filter(|pod| pod::is_tracked(pod)) {
+                plan.push(Patch { on_error: OnError::SkipRest, ..remove_finalizer(pod) });
+            }
         }
         Some(PodChange::Nothing) | None => {}
     }
-    plan.actions.extend(decision.deletes(observed).iter().map(|pod| delete(pod, &target).into()));
-    if let Some(remaining) =
-        end::active_deadline_left(&observed.job, now).filter(|remaining| !remaining.is_zero())
+    for pod in decision.pods_to_delete(observed) {
+        plan.push(deletion(pod, &target));
+    }
+    if let Some(remaining) = end::active_deadline_left(&observed.job, now)
+        && !remaining.is_zero()
     {
         plan.requeue_after(remaining + Duration::from_millis(1));
     }
@@ -185,13 +189,13 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
 }
 
 fn create_pods(observed: &Observed, target: &Target, indexes: &[Option<u32>]) -> Vec<Action> {
-    let body = |index: Option<u32>| {
+    let pod_json = |index: Option<u32>| {
         let replaced = index
             .and_then(|index| observed.counts.indexes.as_ref()?.pod_with_delayed_deletion(index))
             .map(|pod| &**pod);
-        template::pod(&observed.job, index, replaced)
+        template::pod_json(&observed.job, index, replaced)
     };
-    let create = |body: String, count: usize| Create {
+    let creation = |body: String, count: usize| Create {
         count: u32::try_from(count).unwrap_or(u32::MAX),
         done: Some(EventRecord::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
         failed: Some(EventRecord::warning(
@@ -202,8 +206,9 @@ fn create_pods(observed: &Observed, target: &Target, indexes: &[Option<u32>]) ->
         ..Create::new(Pod::kind(), &observed.job.meta.namespace, body)
     };
     match indexes {
-        [None, ..] => vec![create(body(None), indexes.len()).into()],
-        indexes => indexes.iter().map(|index| create(body(*index), 1).into()).collect(),
+        // All pods of a NonIndexed Job have the same body.
+        [None, ..] => vec![creation(pod_json(None), indexes.len()).into()],
+        indexes => indexes.iter().map(|index| creation(pod_json(*index), 1).into()).collect(),
     }
 }
 
@@ -218,7 +223,7 @@ pub(super) fn remove_finalizer(pod: &Pod) -> Patch {
     }
 }
 
-fn delete(pod: &Pod, target: &Target) -> Delete {
+fn deletion(pod: &Pod, target: &Target) -> Delete {
     let done = format!("Deleted pod: {}", pod.meta.name);
     Delete {
         done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),

@@ -9,12 +9,13 @@ use evenkeel_api::{
 /// Finalizer of a pod until it is counted (KEP-2307). Upstream: `JobTrackingFinalizer`.
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with the completion index. Upstream: `JobCompletionIndexAnnotation`.
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub(super) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Annotation with the counted failures of the index before this pod. Upstream: `JobIndexFailureCountAnnotation`.
-pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+pub(super) const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// Annotation with the ignored failures of the index before this pod. Upstream:
 /// `JobIndexIgnoredFailureCountAnnotation`.
-pub(super) const INDEX_IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub(super) const INDEX_IGNORED_FAILURE_COUNT: &str =
+    "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// Whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
@@ -49,7 +50,7 @@ pub(super) fn is_indexed(job: &Job) -> bool {
 
 /// Returns the pod's completion index, if valid. Upstream: `getCompletionIndex`.
 pub(super) fn index(pod: &Pod) -> Option<u32> {
-    pod.meta.annotations.get(INDEX)?.parse::<i32>().ok()?.try_into().ok()
+    pod.meta.annotations.get(COMPLETION_INDEX)?.parse::<i32>().ok()?.try_into().ok()
 }
 
 /// Returns the pod's completion index, if it is below `completions`.
@@ -62,31 +63,35 @@ pub(super) fn completions(job: &Job) -> u32 {
     job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
 
-/// Whether the pod counts: a pod of an Indexed Job needs a valid index.
-pub(super) fn counts(pod: &Pod, job: &Job) -> bool {
+/// Whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
+pub(super) fn has_needed_index(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }
 
 /// Returns the pod's finish time: the end of its last container, else the time at which `Ready` became
 /// `False`, else the deletion time, else the creation time. Upstream: `getFinishedTime`.
 pub(super) fn finished_at(pod: &Pod) -> Timestamp {
-    let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready");
-    let not_ready =
-        || condition.filter(|c| &*c.status == "False").and_then(|c| c.last_transition_time);
-    let deletion_requested_at = || {
-        let grace = SignedDuration::from_secs(pod.meta.deletion_grace_seconds.unwrap_or(0));
-        pod.meta.deletion.map(|end| end.checked_sub(grace).unwrap_or(end))
-    };
-    let created_at = || pod.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
-    containers_ended(pod)
-        .or_else(not_ready)
-        .or_else(deletion_requested_at)
-        .unwrap_or_else(created_at)
+    containers_finished_at(pod)
+        .or_else(|| not_ready_since(pod))
+        .or_else(|| deletion_requested_at(pod))
+        .or(pod.meta.creation)
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
+    let ready = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    if &*ready.status == "False" { ready.last_transition_time } else { None }
+}
+
+/// Returns the deletion time without the grace period.
+fn deletion_requested_at(pod: &Pod) -> Option<Timestamp> {
+    let grace = SignedDuration::from_secs(pod.meta.deletion_grace_seconds.unwrap_or(0));
+    pod.meta.deletion.map(|end| end.checked_sub(grace).unwrap_or(end))
 }
 
 /// Returns the end of the last container, sidecars included, if all have terminated. Upstream:
 /// `getFinishTimeFromContainers`.
-fn containers_ended(pod: &Pod) -> Option<Timestamp> {
+fn containers_finished_at(pod: &Pod) -> Option<Timestamp> {
     let is_sidecar = |status: &&ContainerStatus| {
         let mut sidecars = pod.spec.init_containers.iter();
         sidecars.any(|c| c.name == status.name && &*c.restart_policy == "Always")
@@ -101,7 +106,7 @@ fn containers_ended(pod: &Pod) -> Option<Timestamp> {
 
 /// Returns the restarts of all containers of a pending or running pod with `restartPolicy: OnFailure`; 0 for
 /// others.
-pub(super) fn restarts(pod: &Pod) -> i64 {
+pub(super) fn restart_count(pod: &Pod) -> i64 {
     if pods::is_terminal(pod) || &*pod.spec.restart_policy != "OnFailure" {
         return 0;
     }

@@ -22,12 +22,12 @@ pub(super) enum PodFailurePolicyAction {
 
 impl PodFailurePolicyAction {
     /// Whether the failure counts towards `backoffLimit`.
-    pub(super) fn counts(&self) -> bool {
+    pub(super) fn counts_failure(&self) -> bool {
         *self != Self::Ignore
     }
 
-    /// Returns the action's name in metrics.
-    pub(super) fn action(&self) -> Option<&'static str> {
+    /// Returns the label of an action that a rule names.
+    pub(super) fn metric_label(&self) -> Option<&'static str> {
         match self {
             Self::FailJob(_) => Some("FailJob"),
             Self::FailIndex => Some("FailIndex"),
@@ -42,10 +42,10 @@ impl PodFailurePolicyAction {
 pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicyAction {
     let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
     let mut actions = rules.enumerate().filter_map(|(index, rule)| {
-        let why = matched(rule, pod)?;
+        let match_message = match_rule(rule, pod)?;
         match &*rule.action {
             "FailJob" => Some(PodFailurePolicyAction::FailJob(format!(
-                "{why} matching FailJob rule at index {index}"
+                "{match_message} matching FailJob rule at index {index}"
             ))),
             "FailIndex" => Some(PodFailurePolicyAction::FailIndex),
             "Ignore" => Some(PodFailurePolicyAction::Ignore),
@@ -58,33 +58,39 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
 
 /// Returns the message about the match of a rule and a pod; `None` if the rule does not match. Upstream:
 /// `matchOnExitCodes`, `matchOnPodConditions`.
-fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
-    let id = format_args!("{}/{}", pod.meta.namespace, pod.meta.name).to_string();
+fn match_rule(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
+    let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
     if let Some(codes) = &rule.on_exit_codes {
-        let statuses =
+        let mut statuses =
             pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-        let (name, code) = statuses.filter_map(|status| exited(status, codes)).next()?;
-        return Some(format!("Container {name} for pod {id} failed with exit code {code}"));
+        return statuses.find_map(|status| {
+            let (container, code) = (&status.name, matching_exit_code(status, codes)?);
+            Some(format!(
+                "Container {container} for pod {namespace}/{name} failed with exit code {code}"
+            ))
+        });
     }
     let condition = pod.status.conditions.iter().find(|condition| {
         let mut patterns = rule.on_pod_conditions.iter();
         patterns
             .any(|pattern| pattern.type_ == condition.type_ && pattern.status == condition.status)
     })?;
-    Some(format!("Pod {id} has condition {}", condition.type_))
+    Some(format!("Pod {namespace}/{name} has condition {}", condition.type_))
 }
 
-/// Returns the container's name and exit code if they match the requirement. Exit code 0 never matches.
-fn exited<'a>(status: &'a ContainerStatus, codes: &OnExitCodes) -> Option<(&'a str, i32)> {
+/// Returns the container's exit code if it matches the requirement. Exit code 0 never matches.
+fn matching_exit_code(status: &ContainerStatus, requirement: &OnExitCodes) -> Option<i32> {
     let code = status.state.terminated.as_ref()?.exit_code;
-    let named = codes.container_name.is_empty() || codes.container_name == status.name;
-    let listed = codes.values.contains(&code);
-    let matches = match &*codes.operator {
-        "In" => listed,
-        "NotIn" => !listed,
+    if !requirement.container_name.is_empty() && requirement.container_name != status.name {
+        return None;
+    }
+    let is_listed = requirement.values.contains(&code);
+    let matches = match &*requirement.operator {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
         _ => false,
     };
-    (named && matches && code != 0).then_some((&*status.name, code))
+    (matches && code != 0).then_some(code)
 }
 
 /// Returns the message of the first success policy rule that the succeeded indexes satisfy. Upstream:
@@ -97,19 +103,19 @@ pub(super) fn match_success_policy(
     if succeeded.is_empty() {
         return None;
     }
-    let rules = job.spec.success_policy.iter().flat_map(|policy| policy.rules.iter());
-    let met = rules.enumerate().find(|(_, rule)| is_met(rule, completions, succeeded));
-    met.map(|(index, _)| format!("Matched rules at index {index}"))
+    let mut rules = job.spec.success_policy.iter().flat_map(|policy| policy.rules.iter());
+    let index = rules.position(|rule| is_met(rule, completions, succeeded))?;
+    Some(format!("Matched rules at index {index}"))
 }
 
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
-    let enough = |succeeded_of_required: usize| {
+    let reaches_count = |succeeded: usize| {
         let count = rule.succeeded_count.and_then(|count| usize::try_from(count).ok());
-        count.is_some_and(|count| succeeded_of_required >= count)
+        count.is_some_and(|count| succeeded >= count)
     };
-    let Some(text) = &rule.succeeded_indexes else { return enough(succeeded.total()) };
+    let Some(text) = &rule.succeeded_indexes else { return reaches_count(succeeded.total()) };
     let required = Indexes::parse(text, completions);
     let succeeded_of_required = required.overlap(succeeded);
     !required.is_empty()
-        && (succeeded_of_required == required.total() || enough(succeeded_of_required))
+        && (succeeded_of_required == required.total() || reaches_count(succeeded_of_required))
 }

@@ -4,18 +4,12 @@ use super::{
     end::FinishedCondition,
     manage::PodChange,
     observed::Observed,
-    plan::{Decision, Record, can_remove_finalizer, to_record},
+    plan::{Decision, Record, can_remove_finalizer, record_to_add},
     pod,
 };
 use crate::{conditions::Condition, pods, wire};
-use evenkeel_api::{
-    Text,
-    time::Timestamp,
-    views::{JobStatus, Pod},
-};
-use evenkeel_runtime::plan::{
-    Action, EventRecord, OnError, Outcome, Outcomes, Plan, Target, Update,
-};
+use evenkeel_api::{Text, time::Timestamp, views::JobStatus};
+use evenkeel_runtime::plan::{Action, EventRecord, OnError, Outcome, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::{collections::HashSet, time::Duration};
 
@@ -29,15 +23,15 @@ pub(super) fn status(
     outcomes: &Outcomes,
     now: Timestamp,
 ) -> Plan {
-    if !observed.mode_is_known() {
+    if !observed.is_completion_mode_known() {
         return Plan::nothing();
     }
-    let done = ActionResults::new(observed, decision, outcomes);
-    let mut next = NewStatus::new(observed, &done, now);
-    next.update_end(observed, decision, &done);
-    next.record(observed);
-    let tracked_pods = next.count(observed, &done);
-    next.finish(observed, tracked_pods);
+    let results = ActionResults::new(observed, decision, outcomes);
+    let mut next = NewStatus::new(observed, &results, now);
+    next.set_interim_condition(observed, decision, &results);
+    next.record_finished_pods(observed);
+    let n_tracked = next.count_recorded_pods(observed, &results);
+    next.set_final_condition(observed, n_tracked);
     next.into_plan(observed)
 }
 
@@ -57,32 +51,34 @@ struct ActionResults<'a> {
 }
 
 impl<'a> ActionResults<'a> {
+    /// Assigns the outcomes to the actions, in the order in which [`super::plan::plan`] adds these.
     fn new(observed: &'a Observed, decision: &'a Decision, outcomes: &Outcomes) -> Self {
         let mut outcomes = outcomes.0.iter().skip(observed.pods.n_actions());
         let has_succeeded = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
-        let mut done = Self { all_deleted: true, ..Self::default() };
+        let mut results = Self { all_deleted: true, ..Self::default() };
         for pod in &decision.finalizers_to_remove {
             if has_succeeded(outcomes.next()) {
-                done.finalizers_removed.insert(&pod.meta.uid);
+                results.finalizers_removed.insert(&pod.meta.uid);
             }
         }
-        match &decision.manage {
+        match &decision.pod_change {
             Some(PodChange::Create(_)) => {
-                done.created = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
+                results.created = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
             }
+            // The removals of these pods' finalizers precede their deletions.
             Some(PodChange::Delete(pods)) => {
-                let tracked = pods.iter().filter(|pod| pod::is_tracked(pod)).count();
-                outcomes.by_ref().take(tracked).for_each(drop);
+                let n_tracked = pods.iter().filter(|pod| pod::is_tracked(pod)).count();
+                outcomes.by_ref().take(n_tracked).for_each(drop);
             }
             _ => {}
         }
-        for pod in decision.deletes(observed) {
-            let deleted = has_succeeded(outcomes.next());
-            done.all_deleted &= deleted;
-            done.deleted += usize::from(deleted);
-            done.deleted_ready += usize::from(deleted && pods::is_ready(pod));
+        for pod in decision.pods_to_delete(observed) {
+            let is_deleted = has_succeeded(outcomes.next());
+            results.all_deleted &= is_deleted;
+            results.deleted += usize::from(is_deleted);
+            results.deleted_ready += usize::from(is_deleted && pods::is_ready(pod));
         }
-        done
+        results
     }
 }
 
@@ -92,57 +88,67 @@ struct NewStatus {
     conditions: Vec<Condition>,
     end: Option<FinishedCondition>,
     events: Vec<EventRecord>,
-    /// Whether pods are not recorded because the limit is reached.
-    uncounted_is_full: bool,
+    /// Whether `uncountedTerminatedPods` lacks finished pods because it reached its limit.
+    is_uncounted_full: bool,
     now: Timestamp,
 }
 
 impl NewStatus {
-    fn new(observed: &Observed, done: &ActionResults<'_>, now: Timestamp) -> Self {
+    fn new(observed: &Observed, results: &ActionResults<'_>, now: Timestamp) -> Self {
         let (job, counts) = (&*observed.job, &observed.counts);
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
         }
-        let active = counts.active.len() + done.created;
-        body.active = count(active.saturating_sub(done.deleted));
-        body.ready = Some(count(counts.ready.saturating_sub(done.deleted_ready)));
-        body.terminating = Some(count(counts.terminating + done.deleted));
+        let active = counts.active.len() + results.created;
+        body.active = to_i32(active.saturating_sub(results.deleted));
+        body.ready = Some(to_i32(counts.ready.saturating_sub(results.deleted_ready)));
+        body.terminating = Some(to_i32(counts.terminating + results.deleted));
         let conditions = job.status.conditions.iter().map(Condition::from).collect();
-        Self { body, conditions, end: None, events: Vec::new(), uncounted_is_full: false, now }
+        Self { body, conditions, end: None, events: Vec::new(), is_uncounted_full: false, now }
     }
 
     /// Sets the interim condition, or the condition `Suspended`.
-    fn update_end(&mut self, observed: &Observed, decision: &Decision, done: &ActionResults<'_>) {
+    fn set_interim_condition(
+        &mut self,
+        observed: &Observed,
+        decision: &Decision,
+        results: &ActionResults<'_>,
+    ) {
         if decision.end.is_some() {
             // Set the condition only after all deletions succeeded: the controller could not count pods that stay
             // active once the Job has finished.
-            self.end = decision.end.clone().filter(|_| done.all_deleted);
+            if results.all_deleted {
+                self.end = decision.end.clone();
+            }
         } else if self.is_complete(observed) {
             self.end = Some(FinishedCondition::completed());
-        } else if decision.manage.is_some() {
+        } else if decision.pod_change.is_some() {
             self.update_suspended_condition(observed);
         }
-        if let Some(end) = self.end.as_ref().filter(|end| !end.announced) {
-            let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
+        if let Some(end) = &self.end
+            && !end.announced
+        {
+            let condition = Condition::new(end.interim_type(), "True", &end.reason, &end.message);
             self.conditions
                 .push(condition.with_transition_time(self.now).with_probe_time(self.now));
         }
     }
 
     fn is_complete(&self, observed: &Observed) -> bool {
-        let enough = match observed.job.spec.completions {
+        let has_enough_successes = match observed.job.spec.completions {
             None => observed.counts.succeeded > 0,
             Some(_) => observed.counts.succeeded >= pod::completions(&observed.job) as usize,
         };
-        enough && self.body.active == 0
+        has_enough_successes && self.body.active == 0
     }
 
     fn update_suspended_condition(&mut self, observed: &Observed) {
         let job = &*observed.job;
-        let (status, reason, message) = match job.spec.suspend {
-            true => ("True", "JobSuspended", "Job suspended"),
-            false => ("False", "JobResumed", "Job resumed"),
+        let (status, reason, message) = if job.spec.suspend {
+            ("True", "JobSuspended", "Job suspended")
+        } else {
+            ("False", "JobResumed", "Job resumed")
         };
         let new = Condition::new("Suspended", status, reason, message);
         let new = new.with_transition_time(self.now).with_probe_time(self.now);
@@ -159,22 +165,22 @@ impl NewStatus {
         } else if observed.clears_start_time {
             self.body.start_time = None;
         }
-        let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
-        self.events.push(EventRecord::normal(wire::target(job), event, message));
+        let event_reason = if job.spec.suspend { "Suspended" } else { "Resumed" };
+        self.events.push(EventRecord::normal(wire::target(job), event_reason, message));
     }
 
     /// Adds finished pods to `completedIndexes` or to `uncountedTerminatedPods`.
-    fn record(&mut self, observed: &Observed) {
+    fn record_finished_pods(&mut self, observed: &Observed) {
         let mut indexes = Vec::new();
         let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
-        let uncounted = self.body.uncounted_terminated_pods.len();
-        for pod in observed.own().iter().filter(|pod| pod::is_tracked(pod)) {
+        let n_uncounted = self.body.uncounted_terminated_pods.len();
+        for pod in observed.controlled_pods().iter().filter(|pod| pod::is_tracked(pod)) {
             if !can_remove_finalizer(observed, pod, self.end.as_ref()) {
                 continue;
             }
-            let Some(record) = to_record(observed, pod, self.end.as_ref()) else { continue };
-            if uncounted + indexes.len() + succeeded.len() + failed.len() >= MAX_UNCOUNTED {
-                self.uncounted_is_full = true;
+            let Some(record) = record_to_add(observed, pod, self.end.as_ref()) else { continue };
+            if n_uncounted + indexes.len() + succeeded.len() + failed.len() >= MAX_UNCOUNTED {
+                self.is_uncounted_full = true;
                 break;
             }
             match record {
@@ -187,43 +193,42 @@ impl NewStatus {
         uncounted.succeeded.extend(succeeded);
         uncounted.failed.extend(failed);
         if let Some(counts) = &observed.counts.indexes {
-            let all = counts.recorded.with(indexes);
-            self.body.succeeded = count(all.total());
-            self.body.completed_indexes = all.to_string().into();
+            let completed = counts.recorded.with(indexes);
+            self.body.succeeded = to_i32(completed.total());
+            self.body.completed_indexes = completed.to_string().into();
             self.body.failed_indexes = counts.failed().map(|failed| failed.to_string().into());
         }
     }
 
     /// Moves pods without the finalizer from `uncountedTerminatedPods` to the counters. Returns the number of
     /// pods that still have it. Upstream: `flushUncountedAndRemoveFinalizers`.
-    fn count(&mut self, observed: &Observed, done: &ActionResults<'_>) -> usize {
-        let is_still_tracked =
-            |pod: &&Pod| pod::is_tracked(pod) && !done.finalizers_removed.contains(&*pod.meta.uid);
-        let tracked: HashSet<&str> = observed
-            .own()
+    fn count_recorded_pods(&mut self, observed: &Observed, results: &ActionResults<'_>) -> usize {
+        let still_tracked: HashSet<&str> = observed
+            .controlled_pods()
             .iter()
-            .map(|pod| &**pod)
-            .filter(is_still_tracked)
+            .filter(|pod| pod::is_tracked(pod))
             .map(|pod| &*pod.meta.uid)
+            .filter(|uid| !results.finalizers_removed.contains(uid))
             .collect();
-        let drain = |uids: &mut Vec<Text>| {
+        let remove_untracked = |uids: &mut Vec<Text>| {
             let before = uids.len();
-            uids.retain(|uid| tracked.contains(&**uid));
-            count(before - uids.len())
+            uids.retain(|uid| still_tracked.contains(&**uid));
+            to_i32(before - uids.len())
         };
-        self.body.succeeded += drain(&mut self.body.uncounted_terminated_pods.succeeded);
-        self.body.failed += drain(&mut self.body.uncounted_terminated_pods.failed);
-        tracked.len()
+        let uncounted = &mut self.body.uncounted_terminated_pods;
+        self.body.succeeded += remove_untracked(&mut uncounted.succeeded);
+        self.body.failed += remove_untracked(&mut uncounted.failed);
+        still_tracked.len()
     }
 
     /// Sets the final condition once the status has the interim one and all pods are counted and terminal.
-    fn finish(&mut self, observed: &Observed, tracked_pods: usize) {
+    fn set_final_condition(&mut self, observed: &Observed, n_tracked: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
-        if tracked_pods > 0 || self.body.terminating != Some(0) {
+        if n_tracked > 0 || self.body.terminating != Some(0) {
             return;
         }
         let target = wire::target(&*observed.job);
-        let condition = Condition::new(end.last(), "True", &end.reason, &end.message);
+        let condition = Condition::new(end.final_type(), "True", &end.reason, &end.message);
         self.conditions.push(condition.with_transition_time(self.now).with_probe_time(self.now));
         if end.complete {
             self.body.completion_time = Some(self.now);
@@ -237,7 +242,7 @@ impl NewStatus {
         } else {
             self.events.push(EventRecord::warning(
                 target,
-                failure_event(&end.reason),
+                failure_event_reason(&end.reason),
                 &*end.message,
             ));
         }
@@ -247,28 +252,27 @@ impl NewStatus {
         let job = &*observed.job;
         let mut plan = Plan::nothing();
         let old: Vec<Condition> = job.status.conditions.iter().map(Condition::from).collect();
-        let changed = self.body != Body::of(&job.status) || self.conditions != old;
+        if self.body == Body::of(&job.status) && self.conditions == old {
+            return plan;
+        }
         // The next reconciliation removes finalizers of recorded pods, or sets the final condition.
-        let finished = self.end.as_ref().is_some_and(|end| !end.announced);
-        let has_next_step =
-            self.uncounted_is_full || self.body.uncounted_terminated_pods.len() > 0 || finished;
-        let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
-        if changed {
-            let body = Status { body: self.body, conditions: self.conditions };
-            let body = wire::status_body(job, &job.meta.annotations, &body);
-            let target: Target = wire::target(job);
-            plan.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
-            plan.actions.extend(self.events.into_iter().map(Action::Event));
-            if has_next_step || recorded {
-                plan.requeue_after(Duration::ZERO);
-            }
+        let has_next_step = self.is_uncounted_full
+            || self.body.uncounted_terminated_pods.len() > 0
+            || self.end.as_ref().is_some_and(|end| !end.announced)
+            || *self.body.completed_indexes != *job.status.completed_indexes;
+        let status = Status { body: self.body, conditions: self.conditions };
+        let body = wire::status_body(job, &job.meta.annotations, &status);
+        plan.push(Update { on_error: OnError::Abort, ..Update::status(wire::target(job), body) });
+        plan.actions.extend(self.events.into_iter().map(Action::Event));
+        if has_next_step {
+            plan.requeue_after(Duration::ZERO);
         }
         plan
     }
 }
 
-/// Returns the event reason for a failure reason.
-fn failure_event(reason: &str) -> &'static str {
+/// Returns the reason of the event about a failed Job, by the reason of its condition.
+fn failure_event_reason(reason: &str) -> &'static str {
     const REASONS: [&str; 5] = [
         "BackoffLimitExceeded",
         "DeadlineExceeded",
@@ -279,8 +283,8 @@ fn failure_event(reason: &str) -> &'static str {
     REASONS.into_iter().find(|known| *known == reason).unwrap_or("Failed")
 }
 
-fn count(n: usize) -> i32 {
-    i32::try_from(n).unwrap_or(i32::MAX)
+fn to_i32(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[derive(Serialize)]

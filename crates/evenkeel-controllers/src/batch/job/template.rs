@@ -14,10 +14,10 @@ use evenkeel_runtime::plan::Target;
 use serde_json::{Value, json};
 
 /// Maximum length of the prefix of generated names. The API server appends five characters, up to 63.
-const MAX_PREFIX: usize = 58;
+const MAX_PREFIX_LENGTH: usize = 58;
 
 /// Returns the body of a pod. `replaced` is the failed pod of the same index that it replaces.
-pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
+pub(super) fn pod_json(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
     let mut prefix = format!("{}-", job.meta.name);
@@ -28,29 +28,31 @@ pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> Stri
     template.pod_json(&prefix, &job.meta.namespace, &owner)
 }
 
-fn prefix_with_index(name: &str, index: u32) -> String {
-    let end = format!("-{index}-");
-    let available = MAX_PREFIX.saturating_sub(end.len()).min(name.len());
-    format!("{}{end}", name.get(..available).unwrap_or(name))
+fn prefix_with_index(job_name: &str, index: u32) -> String {
+    let suffix = format!("-{index}-");
+    let available = MAX_PREFIX_LENGTH.saturating_sub(suffix.len()).min(job_name.len());
+    format!("{}{suffix}", job_name.get(..available).unwrap_or(job_name))
 }
 
 fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
     let text = index.to_string();
     let mut template = template
-        .with_label(pod::INDEX, &text)
-        .with_annotation(pod::INDEX, &text)
+        .with_label(pod::COMPLETION_INDEX, &text)
+        .with_annotation(pod::COMPLETION_INDEX, &text)
         .with_spec(|spec| {
             spec["hostname"] = format!("{}-{index}", job.meta.name).into();
-            for list in ["containers", "initContainers"] {
-                spec[list].as_array_mut().into_iter().flatten().for_each(add_completion_index_env);
+            for field in ["containers", "initContainers"] {
+                let containers = spec[field].as_array_mut().into_iter().flatten();
+                containers.for_each(add_completion_index_env);
             }
         });
     if job.spec.backoff_limit_per_index.is_some() {
         let IndexFailureCounts { counted, ignored } =
             per_index::new_index_failure_counts(job, replaced);
-        template = template.with_annotation(pod::INDEX_FAILURES, &counted.to_string());
+        template = template.with_annotation(pod::INDEX_FAILURE_COUNT, &counted.to_string());
         if ignored > 0 {
-            template = template.with_annotation(pod::INDEX_IGNORED, &ignored.to_string());
+            template =
+                template.with_annotation(pod::INDEX_IGNORED_FAILURE_COUNT, &ignored.to_string());
         }
     }
     template
@@ -65,6 +67,6 @@ fn add_completion_index_env(container: &mut Value) {
     if env.iter().any(|variable| variable["name"] == NAME) {
         return;
     }
-    let path = format!("metadata.labels['{}']", pod::INDEX);
+    let path = format!("metadata.labels['{}']", pod::COMPLETION_INDEX);
     env.push(json!({ "name": NAME, "valueFrom": { "fieldRef": { "fieldPath": path } } }));
 }

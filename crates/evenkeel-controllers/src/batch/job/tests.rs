@@ -1,4 +1,4 @@
-//! Tables of the rules, and a simulated API server on which any write may fail and any pass may end early.
+//! Tables of the rules, and a simulated API server on which any write may fail and any sync may end early.
 
 use super::{
     backoff::Failures,
@@ -6,7 +6,7 @@ use super::{
     manage::PodChange,
     observed::Observed,
     plan::{Decision, plan},
-    pod::{FINALIZER, INDEX, INDEX_FAILURES},
+    pod::{COMPLETION_INDEX, FINALIZER, INDEX_FAILURE_COUNT},
     status::status,
 };
 use crate::fixtures::{T0, at, object, owned_by};
@@ -41,7 +41,8 @@ fn job(spec: &Value) -> Job {
 
 /// Returns a pod of the Job with the finalizer, created at [`T0`].
 fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
-    let index = index.map(|index| json!({ INDEX: index.to_string() })).unwrap_or(json!({}));
+    let index =
+        index.map(|index| json!({ COMPLETION_INDEX: index.to_string() })).unwrap_or(json!({}));
     let mut pod: Pod = object(&json!({
         "metadata": {
             "name": name, "namespace": "ns", "uid": name, "finalizers": [FINALIZER],
@@ -88,7 +89,7 @@ fn parallelism_and_completions_limit_created_pods() {
         let pods: Vec<Pod> =
             (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
         let observed = observed(&job, &pods);
-        let created = match Decision::new(&observed, T0).manage {
+        let created = match Decision::new(&observed, T0).pod_change {
             Some(PodChange::Create(indexes)) => indexes.len(),
             _ => 0,
         };
@@ -111,7 +112,7 @@ fn failed_job_has_reason_and_message() {
         .container_statuses;
         pod
     };
-    let check = |job: &Job, pods: &[Pod], expected: Option<(&str, &str)>| {
+    let check_end = |job: &Job, pods: &[Pod], expected: Option<(&str, &str)>| {
         let observed = observed(job, pods);
         let decision = Decision::new(&observed, T0);
         let end = decision.end.as_ref().map(|end| (&*end.reason, &*end.message));
@@ -119,23 +120,23 @@ fn failed_job_has_reason_and_message() {
     };
     let limited = job(&json!({ "backoffLimit": 0 }));
     let limit = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
-    check(&limited, &[failed_long_ago(&limited, "p", None)], Some(limit));
-    check(&limited, &[pod(&limited, "p", None, "Running")], None);
+    check_end(&limited, &[failed_long_ago(&limited, "p", None)], Some(limit));
+    check_end(&limited, &[pod(&limited, "p", None, "Running")], None);
     let strict = job(&policy);
     let message =
         "Container c for pod ns/p failed with exit code 42 matching FailJob rule at index 1";
-    check(&strict, &[exited(&strict, 42)], Some(("PodFailurePolicy", message)));
-    check(&strict, &[exited(&strict, 1)], None);
+    check_end(&strict, &[exited(&strict, 42)], Some(("PodFailurePolicy", message)));
+    check_end(&strict, &[exited(&strict, 1)], None);
     let mut late = job(&json!({ "activeDeadlineSeconds": 60 }));
     late.status.start_time = Some(at(-60));
     let deadline = ("DeadlineExceeded", "Job was active longer than specified deadline");
-    check(&late, &[], Some(deadline));
+    check_end(&late, &[], Some(deadline));
     late.status.start_time = Some(at(-59));
-    check(&late, &[], None);
+    check_end(&late, &[], None);
     let mut endless = job(&json!({ "activeDeadlineSeconds": i64::MAX }));
     for start in [-60, 0, 60] {
         endless.status.start_time = Some(at(start));
-        check(&endless, &[], None);
+        check_end(&endless, &[], None);
     }
 }
 
@@ -166,35 +167,36 @@ fn failed_pods_are_replaced_after_the_backoff() {
         pod.meta.creation = Some(at(seconds));
         pod
     };
-    let manage = |pods: &[Pod]| format!("{:?}", Decision::new(&observed(&job, pods), T0).manage);
-    assert_eq!(manage(&[failed("a", -4)]), "Some(BackOff(6s))");
-    assert_eq!(manage(&[failed("a", -30), failed("b", -4)]), "Some(BackOff(16s))");
-    assert_eq!(manage(&[failed("a", -30), failed("b", -20)]), "Some(Create([None]))");
+    let pod_change =
+        |pods: &[Pod]| format!("{:?}", Decision::new(&observed(&job, pods), T0).pod_change);
+    assert_eq!(pod_change(&[failed("a", -4)]), "Some(BackOff(6s))");
+    assert_eq!(pod_change(&[failed("a", -30), failed("b", -4)]), "Some(BackOff(16s))");
+    assert_eq!(pod_change(&[failed("a", -30), failed("b", -20)]), "Some(Create([None]))");
 }
 
 #[test]
 fn backoff_counts_failures_of_removed_pods() {
     let job = job(&json!({ "completions": 9, "podReplacementPolicy": "TerminatingOrFailed" }));
     let mut failures: Option<Failures> = None;
-    let mut manage_at = |pods: &[Pod], now: Timestamp| {
+    let mut pod_change_at = |pods: &[Pod], now: Timestamp| {
         let observed = observed_with_failures(&job, pods, failures.as_ref());
         failures = Some(observed.failures.clone());
-        format!("{:?}", Decision::new(&observed, now).manage)
+        format!("{:?}", Decision::new(&observed, now).pod_change)
     };
     for (seconds, wait) in [(0, 10), (100, 20), (200, 40)] {
         let mut evicted = pod(&job, &format!("p{seconds}"), None, "Running");
         evicted.meta.deletion = Some(at(seconds));
         let backs_off = format!("Some(BackOff({wait}s))");
-        assert_eq!(manage_at(&[evicted.clone()], at(seconds)), backs_off);
-        assert_eq!(manage_at(&[evicted.clone()], at(seconds)), backs_off, "counted once");
+        assert_eq!(pod_change_at(&[evicted.clone()], at(seconds)), backs_off);
+        assert_eq!(pod_change_at(&[evicted.clone()], at(seconds)), backs_off, "counted once");
         evicted.meta.finalizers = Default::default();
-        assert_eq!(manage_at(&[evicted], at(seconds)), backs_off, "the finalizer is removed");
-        assert_eq!(manage_at(&[], at(seconds)), backs_off, "the pod is removed");
+        assert_eq!(pod_change_at(&[evicted], at(seconds)), backs_off, "the finalizer is removed");
+        assert_eq!(pod_change_at(&[], at(seconds)), backs_off, "the pod is removed");
     }
-    assert_eq!(manage_at(&[], at(240)), "Some(Create([None]))");
+    assert_eq!(pod_change_at(&[], at(240)), "Some(Create([None]))");
     let success = pod(&job, "s", None, "Succeeded");
     assert_eq!(
-        manage_at(&[success], at(201)),
+        pod_change_at(&[success], at(201)),
         "Some(Create([None]))",
         "a success resets the backoff"
     );
@@ -213,7 +215,7 @@ fn pods_deleted_by_suspend_cause_no_backoff() {
         let observed =
             observed_with_failures(&job, std::slice::from_ref(&stopped), earlier.as_ref());
         assert_eq!(
-            Decision::new(&observed, T0).manage,
+            Decision::new(&observed, T0).pod_change,
             Some(PodChange::Create(vec![None])),
             "{phase}"
         );
@@ -235,16 +237,16 @@ fn indexed_pod_is_created_after_the_backoff_of_its_index() {
     ];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
-    assert_eq!(decision.manage, Some(PodChange::Create(vec![Some(2)])));
+    assert_eq!(decision.pod_change, Some(PodChange::Create(vec![Some(2)])));
     // Failed pods keep the finalizer until their index has a new pod, the succeeded one until the status records it.
     assert!(decision.finalizers_to_remove.is_empty());
     let created = plan(&observed, &decision, T0);
     let Some(Action::Create(create)) = created.actions.first() else { panic!("{created:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["generateName"], "work-2-");
-    assert_eq!(body["metadata"]["annotations"][INDEX], "2");
-    assert_eq!(body["metadata"]["annotations"][INDEX_FAILURES], "1");
-    assert_eq!(body["metadata"]["labels"][INDEX], "2");
+    assert_eq!(body["metadata"]["annotations"][COMPLETION_INDEX], "2");
+    assert_eq!(body["metadata"]["annotations"][INDEX_FAILURE_COUNT], "1");
+    assert_eq!(body["metadata"]["labels"][COMPLETION_INDEX], "2");
     assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(body["spec"]["hostname"], "work-2");
     assert_eq!(body["spec"]["containers"][0]["env"][0]["name"], "JOB_COMPLETION_INDEX");
@@ -261,10 +263,10 @@ fn pods_with_duplicate_or_invalid_indexes_are_deleted() {
     ];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
-    let mut gone: Vec<&str> =
-        decision.deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
-    gone.sort_unstable();
-    assert_eq!(gone, ["b", "c", "d"]);
+    let mut deleted: Vec<&str> =
+        decision.pods_to_delete(&observed).iter().map(|pod| &*pod.meta.name).collect();
+    deleted.sort_unstable();
+    assert_eq!(deleted, ["b", "c", "d"]);
 }
 
 #[test]
@@ -285,10 +287,10 @@ fn pods_ready_for_less_time_are_deleted_first() {
     let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
-    let mut gone: Vec<&str> =
-        decision.deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
-    gone.sort_unstable();
-    assert_eq!(gone, ["a", "c"]);
+    let mut deleted: Vec<&str> =
+        decision.pods_to_delete(&observed).iter().map(|pod| &*pod.meta.name).collect();
+    deleted.sort_unstable();
+    assert_eq!(deleted, ["a", "c"]);
 }
 
 #[test]
@@ -298,9 +300,9 @@ fn no_pod_is_deleted_before_all_finalizers_are_removed() {
     model.job.spec.suspend = true;
     // Removing the second of the two finalizers fails.
     model.write_results = vec![true, false, true];
-    model.pass();
+    model.sync();
     assert!(model.pods.values().all(crate::pods::is_active), "{:?}", model.pods);
-    assert_eq!((tracked(&model), model.job.status.active), (1, 2));
+    assert_eq!((n_tracked(&model), model.job.status.active), (1, 2));
     model.settle();
     assert_eq!(model.pods.len(), 0);
     assert_eq!((model.job.status.failed, model.conditions()), (0, vec!["Suspended"]));
@@ -324,8 +326,10 @@ struct Model {
     now: Timestamp,
     /// Results of the next writes, in reverse order: `false` makes one fail.
     write_results: Vec<bool>,
-    /// Numbers of pods that succeeded and failed in the simulation.
-    finished_pods: (i32, i32),
+    /// Number of pods that succeeded in the simulation.
+    n_succeeded: i32,
+    /// Number of pods that failed in the simulation.
+    n_failed: i32,
     events: Vec<&'static str>,
     /// The controller's memory, until it crashes.
     failures: Option<Failures>,
@@ -333,22 +337,21 @@ struct Model {
 
 impl Model {
     fn new(job: Job, write_results: Vec<bool>) -> Self {
-        let pods = BTreeMap::new();
-        let (finished_pods, events) = ((0, 0), Vec::new());
         Self {
             job,
-            pods,
+            pods: BTreeMap::new(),
             created: 0,
             now: T0,
             write_results,
-            finished_pods,
-            events,
+            n_succeeded: 0,
+            n_failed: 0,
+            events: Vec::new(),
             failures: None,
         }
     }
 
-    /// Runs one pass, which may crash before it writes the status. Returns whether it wrote anything or crashed.
-    fn pass(&mut self) -> bool {
+    /// Runs one sync, which may crash before it writes the status. Returns whether it wrote anything or crashed.
+    fn sync(&mut self) -> bool {
         if super::end::is_ignored(&self.job) {
             return false;
         }
@@ -369,20 +372,20 @@ impl Model {
                 break;
             }
         }
-        let wrote = |plan: &Plan| !plan.actions.is_empty();
-        wrote(&planned) || wrote(&after)
+        !planned.actions.is_empty() || !after.actions.is_empty()
     }
 
     /// Runs a plan. All patches run; if one with `OnError::SkipRest` fails, the later actions do not.
     fn run(&mut self, planned: &Plan) -> Outcomes {
-        let (mut outcomes, mut skips) = (Vec::new(), false);
+        let mut outcomes = Vec::new();
+        let mut skips_rest = false;
         for action in &planned.actions {
             let patch = if let Action::Patch(patch) = action { Some(patch) } else { None };
-            if skips && patch.is_none() {
+            if skips_rest && patch.is_none() {
                 break;
             }
             let outcome = self.apply(action);
-            skips |= outcome.error.is_some()
+            skips_rest |= outcome.error.is_some()
                 && patch.is_some_and(|patch| patch.on_error == OnError::SkipRest);
             outcomes.push(outcome);
         }
@@ -395,13 +398,7 @@ impl Model {
             return Outcome::success();
         }
         if self.write_results.pop() == Some(false) {
-            let (reason, message) = (String::new(), "bad luck".to_owned());
-            return Outcome::failure(Failure {
-                code: 500,
-                reason,
-                message,
-                namespace_terminating: false,
-            });
+            return Outcome::failure(Failure { code: 500, ..Failure::local("bad luck") });
         }
         match action {
             Action::Create(create) => {
@@ -443,14 +440,14 @@ impl Model {
 
     /// Removes a terminating pod without finalizers.
     fn remove_if_released(&mut self, name: &str) {
-        let gone = |pod: &Pod| pod.meta.deleting() && pod.meta.finalizers.is_empty();
-        if self.pods.get(name).is_some_and(gone) {
+        let is_released = |pod: &Pod| pod.meta.deleting() && pod.meta.finalizers.is_empty();
+        if self.pods.get(name).is_some_and(is_released) {
             self.pods.remove(name);
         }
     }
 
     /// Ends the `n`th running pod.
-    fn end(&mut self, n: usize, phase: &str) {
+    fn end_pod(&mut self, n: usize, phase: &str) {
         let mut running: Vec<&mut Pod> = self
             .pods
             .values_mut()
@@ -462,15 +459,15 @@ impl Model {
         let n = n % running.len();
         running[n].status.phase = phase.into();
         match phase {
-            "Succeeded" => self.finished_pods.0 += 1,
-            _ => self.finished_pods.1 += 1,
+            "Succeeded" => self.n_succeeded += 1,
+            _ => self.n_failed += 1,
         }
     }
 
-    /// Runs passes until one writes nothing. Advances the clock between them, so that no backoff applies.
+    /// Runs syncs until one writes nothing. Advances the clock between them, so that no backoff applies.
     fn settle(&mut self) {
         for _ in 0..200 {
-            if !self.pass() {
+            if !self.sync() {
                 return;
             }
             self.now += Duration::from_mins(11);
@@ -483,7 +480,7 @@ impl Model {
     }
 }
 
-fn tracked(model: &Model) -> usize {
+fn n_tracked(model: &Model) -> usize {
     model.pods.values().filter(|pod| !pod.meta.finalizers.is_empty()).count()
 }
 
@@ -492,7 +489,7 @@ fn job_completes() {
     let mut model = Model::new(job(&json!({ "completions": 3, "parallelism": 2 })), Vec::new());
     for _ in 0..3 {
         model.settle();
-        model.end(0, "Succeeded");
+        model.end_pod(0, "Succeeded");
     }
     model.settle();
     assert_eq!(model.conditions(), ["SuccessCriteriaMet", "Complete"]);
@@ -500,7 +497,7 @@ fn job_completes() {
     assert_eq!((status.succeeded, status.failed, status.active), (3, 0, 0));
     assert_eq!((status.ready, status.terminating), (Some(0), Some(0)));
     assert!(status.completion_time.is_some());
-    assert_eq!((tracked(&model), model.created), (0, 3));
+    assert_eq!((n_tracked(&model), model.created), (0, 3));
     assert_eq!(model.events, ["Completed"]);
 }
 
@@ -509,11 +506,11 @@ fn failed_job_deletes_its_active_pods() {
     let spec = json!({ "completions": 5, "parallelism": 3, "backoffLimit": 0 });
     let mut model = Model::new(job(&spec), Vec::new());
     model.settle();
-    model.end(1, "Failed");
+    model.end_pod(1, "Failed");
     model.settle();
     assert_eq!(model.conditions(), ["FailureTarget", "Failed"]);
     assert_eq!((model.job.status.failed, model.job.status.active), (3, 0));
-    assert_eq!((tracked(&model), model.pods.len()), (0, 1));
+    assert_eq!((n_tracked(&model), model.pods.len()), (0, 1));
     assert_eq!(model.events, ["BackoffLimitExceeded"]);
 }
 
@@ -535,13 +532,13 @@ fn job_is_suspended_and_resumed() {
 fn suspended_job_keeps_start_time_without_the_gate() {
     let mut job = job(&json!({ "suspend": true }));
     job.status.start_time = Some(T0);
-    for (gate, kept) in [(true, None), (false, Some(T0))] {
-        let observed = Observed::new(Arc::new(job.clone()), [], None, gate);
+    for (clears_start_time, start_time) in [(true, None), (false, Some(T0))] {
+        let observed = Observed::new(Arc::new(job.clone()), [], None, clears_start_time);
         let decision = Decision::new(&observed, at(9));
         let after = status(&observed, &decision, &Outcomes::default(), at(9));
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let written: Job = object(&serde_json::from_slice(&update.body).unwrap());
-        assert_eq!(written.status.start_time, kept);
+        assert_eq!(written.status.start_time, start_time);
     }
 }
 
@@ -555,11 +552,11 @@ fn backoff_limit_per_index_fails_only_its_index() {
         Vec::new(),
     );
     model.settle();
-    model.end(0, "Failed");
+    model.end_pod(0, "Failed");
     model.settle();
     assert_eq!(model.job.status.failed_indexes.as_deref(), Some("0"));
     assert!(!is_finished(&model.job));
-    model.end(0, "Succeeded");
+    model.end_pod(0, "Succeeded");
     model.settle();
     assert_eq!(model.conditions(), ["FailureTarget", "Failed"]);
     assert_eq!(&*model.job.status.completed_indexes, "1");
@@ -576,7 +573,7 @@ fn success_policy_completes_the_job() {
         Vec::new(),
     );
     model.settle();
-    model.end(0, "Succeeded");
+    model.end_pod(0, "Succeeded");
     model.settle();
     assert_eq!(model.conditions(), ["SuccessCriteriaMet", "Complete"]);
     assert_eq!((model.job.status.succeeded, model.job.status.failed), (1, 0));
@@ -601,21 +598,21 @@ proptest! {
             })),
             write_results,
         );
-        for (running_index, succeeds, passes) in ends {
-            for _ in 0..passes {
-                model.pass();
+        for (running_index, succeeds, syncs) in ends {
+            for _ in 0..syncs {
+                model.sync();
                 model.now += Duration::from_mins(11);
             }
-            model.end(running_index, if succeeds { "Succeeded" } else { "Failed" });
+            model.end_pod(running_index, if succeeds { "Succeeded" } else { "Failed" });
         }
         model.settle();
         let status = &model.job.status;
-        prop_assert_eq!((status.succeeded, status.failed), model.finished_pods);
+        prop_assert_eq!((status.succeeded, status.failed), (model.n_succeeded, model.n_failed));
         prop_assert_eq!(status.active as usize, model.pods.values().filter(|pod| crate::pods::is_active(pod)).count());
-        let complete = status.succeeded >= i32::try_from(completions).unwrap();
-        prop_assert_eq!(is_finished(&model.job), complete);
-        if complete {
-            prop_assert_eq!(tracked(&model), 0);
+        let is_complete = status.succeeded >= i32::try_from(completions).unwrap();
+        prop_assert_eq!(is_finished(&model.job), is_complete);
+        if is_complete {
+            prop_assert_eq!(n_tracked(&model), 0);
             prop_assert_eq!(status.uncounted_terminated_pods.as_ref().map(|pods| pods.succeeded.len() + pods.failed.len()), Some(0));
         }
     }

@@ -37,27 +37,30 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let help = "The time it took to delete the job since it became eligible for deletion";
     let name = "ttl_after_finished_controller_job_deletion_duration_seconds";
     let buckets = metrics::exponential(0.1, 2.0, 14);
-    let delay = metrics::histogram(&context.registry, name, help, &buckets);
+    let histogram = metrics::histogram(&context.registry, name, help, &buckets);
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, |event, enqueue| {
             let job = event.object();
-            if !matches!(event, CacheEvent::Deleted(_)) && plan::due(job).is_some() {
+            if !matches!(event, CacheEvent::Deleted(_)) && plan::expiry(job).is_some() {
                 enqueue.add(Key::of(&job.meta));
             }
         })
         .workers(context.options.ttlafterfinished.concurrent_syncs);
-    context.run(builder.planned_with(FinishedJobs { jobs }, DeletionDelay(delay)));
+    context.run(builder.planned_with(FinishedJobs { jobs }, DeletionDelay(histogram)));
     Ok(())
 }
 
-/// The time from a Job's expiry to its deletion.
+/// Histogram of the times from a Job's expiry to its deletion, in seconds.
 struct DeletionDelay(Histogram);
 
 impl PassHandler<FinishedJobs> for DeletionDelay {
     fn on_passed(&self, job: &Arc<Job>, pass: &Pass<'_>) {
-        let deleted = pass.outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
-        if let Some(due) = plan::due(job).filter(|_| deleted && !pass.is_incomplete) {
-            let delay = pass.planned.duration_since(due).as_secs_f64() + pass.took.as_secs_f64();
+        let is_deleted = pass.outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
+        if is_deleted
+            && !pass.is_incomplete
+            && let Some(expiry) = plan::expiry(job)
+        {
+            let delay = pass.planned.duration_since(expiry).as_secs_f64() + pass.took.as_secs_f64();
             self.0.observe(delay);
         }
     }

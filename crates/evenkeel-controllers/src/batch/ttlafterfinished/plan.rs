@@ -10,24 +10,23 @@ use std::time::Duration;
 
 /// Returns the time of deletion: the finish time plus `ttlSecondsAfterFinished`. `None` if the Job is not finished, has
 /// no TTL, or is being deleted. Upstream: `timeLeft`.
-pub(super) fn due(job: &Job) -> Option<Timestamp> {
+pub(super) fn expiry(job: &Job) -> Option<Timestamp> {
     if job.meta.deleting() {
         return None;
     }
     let ttl = job.spec.ttl_seconds_after_finished?;
-    let finished_at = job::finished(job)?.last_transition_time?;
+    let finished_at = job::final_condition(job)?.last_transition_time?;
     finished_at.checked_add(SignedDuration::from_secs(ttl.into())).ok()
 }
 
 /// Deletes an expired Job in the foreground. The resource version is a precondition, because the TTL may have
-/// changed.
-/// A conflict counts as success: the event of the change enqueues the Job again. Upstream: `processJob`, which reads
-/// the Job live instead.
+/// changed. A conflict counts as success: the event of the change enqueues the Job again. Upstream: `processJob`,
+/// which reads the Job live instead.
 pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let Some(due) = due(job) else { return plan };
-    match Duration::try_from(due.duration_since(now)) {
-        Ok(left) if !left.is_zero() => plan.requeue_after(left),
+    let Some(expires_at) = expiry(job) else { return plan };
+    match Duration::try_from(expires_at.duration_since(now)) {
+        Ok(remaining) if !remaining.is_zero() => plan.requeue_after(remaining),
         _ => plan.push(Delete {
             propagation: Some(Propagation::Foreground),
             tolerates: &[409],

@@ -3,7 +3,7 @@
 
 mod plan;
 
-use super::token::{NAMESPACE, TokenSecret, secrets};
+use super::token::{NAMESPACE, TokenSecret, token_secrets};
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
@@ -14,8 +14,10 @@ use evenkeel_runtime::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use plan::Observed;
 
-/// Namespace and name of the signed ConfigMap.
-const CLUSTER_INFO: (&str, &str) = ("kube-public", "cluster-info");
+/// Namespace of the signed ConfigMap.
+const CLUSTER_INFO_NAMESPACE: &str = "kube-public";
+/// Name of the signed ConfigMap.
+const CLUSTER_INFO: &str = "cluster-info";
 
 /// The bootstrap signer. Upstream: `newBootstrapSignerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -30,26 +32,27 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let tokens = secrets(caches);
-    let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={}", CLUSTER_INFO.1));
-    let info = || Key::new(CLUSTER_INFO.0, CLUSTER_INFO.1);
+    let tokens = token_secrets(caches);
+    let config_maps =
+        caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={CLUSTER_INFO}"));
+    let cluster_info = || Key::new(CLUSTER_INFO_NAMESPACE, CLUSTER_INFO);
     let builder = context
-        .builder_watching(&DESCRIPTOR, &maps, move |event, enqueue| {
-            if &*event.object().meta().namespace == CLUSTER_INFO.0 {
-                enqueue.add(info());
+        .builder_watching(&DESCRIPTOR, &config_maps, move |event, enqueue| {
+            if &*event.object().meta().namespace == CLUSTER_INFO_NAMESPACE {
+                enqueue.add(cluster_info());
             }
         })
         .watches(&tokens, move |event, enqueue| {
             if &*event.object().meta().namespace == NAMESPACE {
-                enqueue.add(info());
+                enqueue.add(cluster_info());
             }
         });
-    context.run(builder.planned(Signer { maps, tokens }));
+    context.run(builder.planned(Signer { config_maps, tokens }));
     Ok(())
 }
 
 struct Signer {
-    maps: Cache<Full<ConfigMap>>,
+    config_maps: Cache<Full<ConfigMap>>,
     tokens: Cache<TokenSecret>,
 }
 
@@ -58,8 +61,8 @@ impl Planner for Signer {
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
-        let info = self.maps.get(&key.namespace, &key.name)?;
-        Some(Observed { info, tokens: self.tokens.namespace(NAMESPACE) })
+        let cluster_info = self.config_maps.get(&key.namespace, &key.name)?;
+        Some(Observed { cluster_info, tokens: self.tokens.namespace(NAMESPACE) })
     }
 
     fn describe(&self, observed: &Observed, now: Timestamp) -> Description {

@@ -1,7 +1,7 @@
 //! Signatures of the ConfigMap, one for each valid token. Upstream: `signConfigMap`.
 
 use crate::{
-    bootstrap::token::{Life, Token, TokenSecret, for_signing, life},
+    bootstrap::token::{Lifetime, SigningToken, TokenSecret, remaining_lifetime, signing_token},
     wire,
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -15,35 +15,37 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Key of the signed content.
-const CONTENT: &str = "kubeconfig";
+const CONTENT_KEY: &str = "kubeconfig";
 /// Prefix of the signatures' keys; the token id follows.
-const SIGNATURE: &str = "jws-kubeconfig-";
+const SIGNATURE_KEY_PREFIX: &str = "jws-kubeconfig-";
 
 /// The ConfigMap and the token Secrets.
 pub(super) struct Observed {
-    pub(super) info: Arc<Full<ConfigMap>>,
+    pub(super) cluster_info: Arc<Full<ConfigMap>>,
     pub(super) tokens: Vec<Arc<TokenSecret>>,
 }
 
 /// Updates the signatures, and requeues when the next token expires.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let Some(data) = &observed.info.data else { return plan };
-    let Some(content) = data.get(CONTENT) else { return plan };
-    let mut signed = data.clone();
-    signed.retain(|key, _| !key.starts_with(SIGNATURE));
+    let cluster_info = &*observed.cluster_info;
+    let Some(data) = &cluster_info.data else { return plan };
+    let Some(content) = data.get(CONTENT_KEY) else { return plan };
+    let mut signed_data = data.clone();
+    signed_data.retain(|key, _| !key.starts_with(SIGNATURE_KEY_PREFIX));
     for token in signing_tokens(observed, now).values() {
-        signed.insert(format!("{SIGNATURE}{}", token.id), detached_signature(content, *token));
+        let key = format!("{SIGNATURE_KEY_PREFIX}{}", token.id);
+        signed_data.insert(key, detached_signature(content, *token));
     }
-    if signed != *data {
-        let mut map: ConfigMap = (**observed.info).clone();
-        map.metadata.managed_fields = None;
-        map.data = Some(signed);
-        plan.push(Update::new(wire::target(&*observed.info), wire::json(&map)));
+    if signed_data != *data {
+        let mut config_map: ConfigMap = (**cluster_info).clone();
+        config_map.metadata.managed_fields = None;
+        config_map.data = Some(signed_data);
+        plan.push(Update::new(wire::target(cluster_info), wire::json(&config_map)));
     }
     for token in &observed.tokens {
-        if let Life::Left(time) = life(token, now) {
-            plan.requeue_after(time);
+        if let Lifetime::Remaining(remaining) = remaining_lifetime(token, now) {
+            plan.requeue_after(remaining);
         }
     }
     plan
@@ -54,18 +56,21 @@ pub(super) fn signing_ids(observed: &Observed, now: Timestamp) -> Vec<&str> {
     signing_tokens(observed, now).into_keys().collect()
 }
 
-fn signing_tokens(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
-    let tokens = observed.tokens.iter().filter_map(|secret| for_signing(secret, now));
+/// Returns the signing tokens by id.
+fn signing_tokens(observed: &Observed, now: Timestamp) -> BTreeMap<&str, SigningToken<'_>> {
+    let tokens = observed.tokens.iter().filter_map(|secret| signing_token(secret, now));
     tokens.map(|token| (token.id, token)).collect()
 }
 
 /// Returns a detached JSON web signature of the content. Upstream: `ComputeDetachedSignature`.
-fn detached_signature(content: &str, token: Token<'_>) -> String {
-    let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
-    let header = part(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());
-    let message = format!("{header}.{}", part(content.as_bytes()));
+fn detached_signature(content: &str, token: SigningToken<'_>) -> String {
+    let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let header = encode(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());
+    let message = format!("{header}.{}", encode(content.as_bytes()));
     let key = Key::new(HMAC_SHA256, token.secret.as_bytes());
-    format!("{header}..{}", part(sign(&key, message.as_bytes()).as_ref()))
+    let signature = sign(&key, message.as_bytes());
+    // A detached signature lacks the content between the dots.
+    format!("{header}..{}", encode(signature.as_ref()))
 }
 
 #[cfg(test)]
@@ -80,16 +85,16 @@ mod tests {
     use serde_json::{Value, json};
 
     fn observed(data: &Value, tokens: Vec<TokenSecret>) -> Observed {
-        let info =
+        let cluster_info =
             json!({"metadata": {"name": "cluster-info", "namespace": "kube-public"}, "data": data});
         Observed {
-            info: Arc::new(object(&info)),
+            cluster_info: Arc::new(object(&cluster_info)),
             tokens: tokens.into_iter().map(Arc::new).collect(),
         }
     }
 
     /// Returns the written data; `None` if nothing changes.
-    fn written(observed: &Observed) -> Option<Value> {
+    fn written_data(observed: &Observed) -> Option<Value> {
         let plan = plan(observed, at(0));
         match &*plan.actions {
             [] => None,
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn detached_signature_equals_upstreams() {
         // From upstream's tests.
-        let token = Token { id: "joshua", secret: "my voice is my passcode" };
+        let token = SigningToken { id: "joshua", secret: "my voice is my passcode" };
         let expected =
             "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
         assert_eq!(
@@ -117,34 +122,38 @@ mod tests {
 
     #[test]
     fn signatures_follow_tokens_and_content() {
-        let first = written(&observed(
+        let first = written_data(&observed(
             &json!({"kubeconfig": "c", "more": "m"}),
             vec![secret("abcdef", &[])],
         ))
         .unwrap();
         assert_eq!((&first["kubeconfig"], &first["more"]), (&json!("c"), &json!("m")));
         assert!(first["jws-kubeconfig-abcdef"].as_str().unwrap().contains(".."));
-        assert_eq!(written(&observed(&first, vec![secret("abcdef", &[])])), None);
-        let none = written(&observed(&first, Vec::new())).unwrap();
-        assert_eq!(none, json!({"kubeconfig": "c", "more": "m"}));
+        assert_eq!(written_data(&observed(&first, vec![secret("abcdef", &[])])), None);
+        let unsigned = written_data(&observed(&first, Vec::new())).unwrap();
+        assert_eq!(unsigned, json!({"kubeconfig": "c", "more": "m"}));
         // Other content or another secret gives another signature.
         let mut changed = first.clone();
         changed["kubeconfig"] = json!("d");
-        let changed = written(&observed(&changed, vec![secret("abcdef", &[])])).unwrap();
+        let changed = written_data(&observed(&changed, vec![secret("abcdef", &[])])).unwrap();
         assert_ne!(changed["jws-kubeconfig-abcdef"], first["jws-kubeconfig-abcdef"]);
         assert!(
-            written(&observed(&first, vec![secret("abcdef", &[("token-secret", "x")])])).is_some()
+            written_data(&observed(&first, vec![secret("abcdef", &[("token-secret", "x")])]))
+                .is_some()
         );
     }
 
     #[test]
     fn nothing_is_signed_without_kubeconfig_or_signing_token() {
         assert_eq!(
-            written(&observed(&json!({"jws-kubeconfig-old": "x"}), vec![secret("abcdef", &[])])),
+            written_data(&observed(
+                &json!({"jws-kubeconfig-old": "x"}),
+                vec![secret("abcdef", &[])]
+            )),
             None
         );
         assert_eq!(
-            written(&observed(
+            written_data(&observed(
                 &json!({"kubeconfig": "c"}),
                 vec![secret("abcdef", &[("usage-bootstrap-signing", "no")])]
             )),
@@ -154,10 +163,10 @@ mod tests {
 
     #[test]
     fn plan_requeues_at_the_token_expiration() {
-        let end = seconds(at(60));
-        let observed =
-            observed(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);
-        assert_eq!(plan(&observed, at(0)).requeue.map(|time| time.as_secs()), Some(60));
+        let expiration = seconds(at(60));
+        let token = secret("abcdef", &[("expiration", &expiration)]);
+        let observed = observed(&json!({"kubeconfig": "c"}), vec![token]);
+        assert_eq!(plan(&observed, at(0)).requeue.map(|delay| delay.as_secs()), Some(60));
         assert_eq!(signing_ids(&observed, at(0)), ["abcdef"]);
         assert!(signing_ids(&observed, at(60)).is_empty());
     }

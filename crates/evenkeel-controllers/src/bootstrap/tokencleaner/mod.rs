@@ -2,7 +2,7 @@
 
 mod plan;
 
-use super::token::{NAMESPACE, TokenSecret, secrets};
+use super::token::{NAMESPACE, TokenSecret, token_secrets};
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
@@ -23,7 +23,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let tokens = secrets(&context.env.caches);
+    let tokens = token_secrets(&context.env.caches);
     let builder = context.builder_watching(&DESCRIPTOR, &tokens, |event, enqueue| {
         let meta = event.object().meta();
         if &*meta.namespace == NAMESPACE {

@@ -1,19 +1,19 @@
 //! Expiration of a bootstrap token.
 
 use crate::{
-    bootstrap::token::{Life, TokenSecret, life},
+    bootstrap::token::{Lifetime, TokenSecret, remaining_lifetime},
     wire,
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Delete, Plan};
 
-/// Deletes an expired token, or requeues it. Upstream: `evalSecret`.
+/// Deletes an expired token, or requeues the token for its expiration. Upstream: `evalSecret`.
 pub(super) fn plan(token: &TokenSecret, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    match life(token, now) {
-        Life::Endless => {}
-        Life::Left(time) => plan.requeue_after(time),
-        Life::Over => plan.push(Delete::new(wire::target(token))),
+    match remaining_lifetime(token, now) {
+        Lifetime::Unlimited => {}
+        Lifetime::Remaining(remaining) => plan.requeue_after(remaining),
+        Lifetime::Expired => plan.push(Delete::new(wire::target(token))),
     }
     plan
 }
@@ -29,12 +29,12 @@ mod tests {
     #[test]
     fn token_is_deleted_at_its_expiration() {
         assert!(plan(&secret("abcdef", &[]), at(0)).is_nothing());
-        let end = seconds(at(60));
-        let token = secret("abcdef", &[("expiration", &end)]);
-        let wait = plan(&token, at(0));
-        assert_eq!((wait.actions.len(), wait.requeue), (0, Some(Duration::from_secs(60))));
-        let gone = plan(&token, at(60));
-        let [Action::Delete(delete)] = &*gone.actions else { panic!("{gone:?}") };
+        let expiration = seconds(at(60));
+        let token = secret("abcdef", &[("expiration", &expiration)]);
+        let before = plan(&token, at(0));
+        assert_eq!((before.actions.len(), before.requeue), (0, Some(Duration::from_secs(60))));
+        let after = plan(&token, at(60));
+        let [Action::Delete(delete)] = &*after.actions else { panic!("{after:?}") };
         assert_eq!(&*delete.target.uid, "abcdef");
         assert_eq!(plan(&secret("abcdef", &[("expiration", "soon")]), at(0)).actions.len(), 1);
     }

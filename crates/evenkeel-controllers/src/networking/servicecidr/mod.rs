@@ -35,19 +35,19 @@ const WORKERS: usize = 5;
 /// Maximum number of retries of a failing ServiceCIDR until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 /// Kind of IPAddresses. The controller caches only their metadata.
-const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
+const IP_ADDRESS: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(ADDRESSES));
-    let (for_cidrs, for_addresses) = (cidrs.clone(), cidrs.clone());
+    let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(IP_ADDRESS));
+    let (other_cidrs, address_cidrs) = (cidrs.clone(), cidrs.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
             // A new ServiceCIDR may contain the addresses that block a terminating one.
             if let CacheEvent::Added { initial: false, .. } = event {
-                for other in for_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
+                for other in other_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
                 }
             }
@@ -61,8 +61,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 return;
             }
             // Only a terminating ServiceCIDR depends on its addresses.
-            let Some(ip) = plan::allocated(event.object()) else { return };
-            for cidr in for_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
+            let Some(ip) = plan::allocated_ip(event.object()) else { return };
+            for cidr in address_cidrs.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
                     enqueue.add(Key::of(&cidr.meta));
                 }
@@ -78,15 +78,16 @@ struct ServiceCidrs {
 }
 
 impl ServiceCidrs {
-    /// Returns an address that no other ServiceCIDR contains, if this one is terminating. Upstream: `canDeleteCIDR`.
-    fn orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
+    /// Returns an allocated address of a terminating ServiceCIDR that no other ServiceCIDR contains. Upstream:
+    /// `canDeleteCIDR`.
+    fn find_orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
         if !cidr.meta.deleting() || plan::is_covered(cidr, others) {
             return None;
         }
-        let covered = |ip: IpAddr| others.iter().any(|other| plan::contains(other, ip));
-        let all = self.addresses.list();
-        let mut ips = all.iter().filter_map(|address| plan::allocated(address));
-        ips.find(|ip| plan::contains(cidr, *ip) && !covered(*ip))
+        let is_in_other = |ip: IpAddr| others.iter().any(|other| plan::contains(other, ip));
+        let addresses = self.addresses.list();
+        let mut ips = addresses.iter().filter_map(|address| plan::allocated_ip(address));
+        ips.find(|ip| plan::contains(cidr, *ip) && !is_in_other(*ip))
     }
 }
 
@@ -98,7 +99,7 @@ impl Planner for ServiceCidrs {
         let cidr = self.cidrs.get("", &key.name)?;
         let mut others = self.cidrs.list();
         others.retain(|other| other.meta.name != cidr.meta.name);
-        let orphan = self.orphan(&cidr, &others);
+        let orphan = self.find_orphan(&cidr, &others);
         Some(Observed { cidr, orphan })
     }
 

@@ -52,21 +52,21 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
     let owners = OwnerCaches::new(&context.env.caches);
-    let pod_controller = pod_passes(context, &pods, &budgets);
-    let (all_budgets, pods_queue) = (budgets.clone(), pod_controller.queue());
+    let pod_controller = pod_controller(context, &pods, &budgets);
+    let (pod_budgets, pods_queue) = (budgets.clone(), pod_controller.queue());
     let builder = context
         .builder(&DESCRIPTOR, &budgets)
         .event_source(EVENT_SOURCE)
         .workers(context.options.poddisruptionbudget.concurrent_syncs)
-        .watches(&pods, move |event, enqueue| on_pod(&all_budgets, &pods_queue, event, enqueue))
-        .reads(&owners.controllers)
-        .reads(&owners.sets)
+        .watches(&pods, move |event, enqueue| on_pod(&pod_budgets, &pods_queue, event, enqueue))
+        .reads(&owners.replication_controllers)
+        .reads(&owners.replica_sets)
         .reads(&owners.deployments)
-        .reads(&owners.stateful);
+        .reads(&owners.stateful_sets);
     let recheck = Recheck::default();
     let planner = Budgets { budgets, pods, owners };
     let controller = builder.planned_with(planner, recheck.clone());
-    context.run(recheck.enqueues(context, controller.queue()));
+    context.run(recheck.build_controller(context, controller.queue()));
     context.run(controller);
     context.run(pod_controller);
     Ok(())
@@ -74,7 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Builds the controller of pods, which resets stale conditions, and records an event if several budgets select a
 /// pod.
-fn pod_passes(
+fn pod_controller(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     budgets: &Cache<PodDisruptionBudget>,
@@ -102,25 +102,25 @@ fn on_pod(
     event: &CacheEvent<Pod>,
     enqueue: &Enqueue,
 ) {
-    let before = match event {
-        CacheEvent::Updated { old, new } => {
-            let relabelled = old.meta.labels != new.meta.labels;
-            let counts = relabelled
-                || old.meta.controller() != new.meta.controller()
-                || old.meta.uid != new.meta.uid
-                || pods::counts_otherwise(old, new);
-            if !counts {
-                return;
-            }
-            if relabelled { budgets_of(budgets, old) } else { Vec::new() }
+    let mut budgets_before = Vec::new();
+    if let CacheEvent::Updated { old, new } = event {
+        let is_relabelled = old.meta.labels != new.meta.labels;
+        let affects_counts = is_relabelled
+            || old.meta.controller() != new.meta.controller()
+            || old.meta.uid != new.meta.uid
+            || pods::counts_otherwise(old, new);
+        if !affects_counts {
+            return;
         }
-        CacheEvent::Added { .. } | CacheEvent::Deleted(_) => Vec::new(),
-    };
-    let now = budgets_of(budgets, event.object());
-    if now.len() > 1 && !matches!(event, CacheEvent::Deleted(_)) {
+        if is_relabelled {
+            budgets_before = budgets_of(budgets, old);
+        }
+    }
+    let budgets_after = budgets_of(budgets, event.object());
+    if budgets_after.len() > 1 && !matches!(event, CacheEvent::Deleted(_)) {
         pods_queue.add(Key::of(&event.object().meta), Priority::NORMAL);
     }
-    for budget in before.iter().chain(&now) {
+    for budget in budgets_before.iter().chain(&budgets_after) {
         enqueue.add(Key::of(&budget.meta));
     }
 }
@@ -172,8 +172,8 @@ impl Planner for Budgets {
         let mut pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| budget.spec.selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        let needs_owners = plan::needs_owners(&budget);
-        let owners = if needs_owners { self.owners.owners(&pods) } else { Vec::new() };
+        let owners =
+            if plan::needs_owners(&budget) { self.owners.owners_of(&pods) } else { Vec::new() };
         Some(BudgetPods { budget, pods, owners })
     }
 
@@ -201,16 +201,19 @@ impl Planner for Budgets {
 ///
 /// The queue is separate, because a backoff in the main queue would replace the delay of the recheck.
 #[derive(Clone, Default)]
-struct Recheck(Arc<OnceLock<Queue<Key>>>);
+struct Recheck {
+    /// The recheck queue, once its controller is built.
+    queue: Arc<OnceLock<Queue<Key>>>,
+}
 
 impl Recheck {
-    /// Returns the controller that moves budgets to the main queue when the deletion timeout has passed.
-    fn enqueues(&self, context: &ControllerContext, main: Queue<Key>) -> Controller {
+    /// Builds the controller that moves budgets from the recheck queue to the main queue when their delay has passed.
+    fn build_controller(&self, context: &ControllerContext, main_queue: Queue<Key>) -> Controller {
         let no_objects = Kind::new("", "", "", "", true);
         let controller = Builder::of_keys(&context.env, "disruption-recheck", no_objects)
             .queue("disruption_recheck")
-            .enqueues(main, |key, enqueue| enqueue(key.clone()));
-        self.0.get_or_init(|| controller.queue());
+            .enqueues(main_queue, |key, enqueue| enqueue(key.clone()));
+        self.queue.get_or_init(|| controller.queue());
         controller
     }
 }
@@ -218,12 +221,12 @@ impl Recheck {
 impl PassHandler<Budgets> for Recheck {
     fn on_passed(&self, budget: &BudgetPods, pass: &Pass<'_>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let Ok((recheck, updated)) = plan::try_sync(budget, pass.planned, steps) else { return };
+        let Ok(result) = plan::try_sync(budget, pass.planned, steps) else { return };
         let key = Key::of(&budget.budget.meta);
-        match updated {
+        match result.status_update {
             Ok(()) => {
-                if let (Some(left), Some(queue)) = (recheck, self.0.get()) {
-                    queue.add_after(key, left);
+                if let (Some(delay), Some(queue)) = (result.recheck_after, self.queue.get()) {
+                    queue.add_after(key, delay);
                 }
             }
             Err(conflict) if conflict.code == 409 => {}

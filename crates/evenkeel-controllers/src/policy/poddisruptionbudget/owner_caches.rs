@@ -1,9 +1,9 @@
 //! Owners of pods, from the caches of the workload kinds. Upstream: `finders`.
 
-use super::owners::{Owner, Scaled};
+use super::owners::{ControllerAndScale, Owner};
 use crate::owned::resolve;
 use evenkeel_api::{
-    OwnerReference,
+    Meta, OwnerReference,
     views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
 };
 use evenkeel_runtime::cache::{Cache, Caches};
@@ -12,24 +12,24 @@ use std::sync::Arc;
 /// Caches of the workload kinds.
 #[derive(Clone)]
 pub(super) struct OwnerCaches {
-    pub(super) controllers: Cache<ReplicationController>,
-    pub(super) sets: Cache<ReplicaSet>,
+    pub(super) replication_controllers: Cache<ReplicationController>,
+    pub(super) replica_sets: Cache<ReplicaSet>,
     pub(super) deployments: Cache<Deployment>,
-    pub(super) stateful: Cache<StatefulSet>,
+    pub(super) stateful_sets: Cache<StatefulSet>,
 }
 
 impl OwnerCaches {
     pub(super) fn new(caches: &Caches) -> Self {
         Self {
-            controllers: caches.of(),
-            sets: caches.of(),
+            replication_controllers: caches.of(),
+            replica_sets: caches.of(),
             deployments: caches.of(),
-            stateful: caches.of(),
+            stateful_sets: caches.of(),
         }
     }
 
     /// Returns the owners of the pods, each once. Pods without a controller have none.
-    pub(super) fn owners(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
+    pub(super) fn owners_of(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
         let mut owners: Vec<Owner> = Vec::new();
         for pod in pods {
             let Some(reference) = pod.meta.controller() else { continue };
@@ -37,40 +37,43 @@ impl OwnerCaches {
                 continue;
             }
             owners.push(Owner {
-                pod: pod.meta.name.clone(),
+                pod_name: pod.meta.name.clone(),
                 namespace: pod.meta.namespace.clone(),
                 reference: reference.clone(),
-                cached: self.cached(&pod.meta.namespace, reference),
+                cached: self.find(&pod.meta.namespace, reference),
             });
         }
         owners
     }
 
-    /// Returns the uid and replicas of an owner from the caches. The owner of a Deployment's ReplicaSet is the
-    /// Deployment. Upstream: `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`,
-    /// `getPodReplicationController`.
-    fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Scaled> {
+    /// Finds an owner in the caches. A Deployment takes the place of its ReplicaSet. Upstream: `getPodReplicaSet`,
+    /// `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    fn find(&self, namespace: &str, reference: &OwnerReference) -> Option<ControllerAndScale> {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {
             ("ReplicationController", "") => {
-                let owner = resolve(&self.controllers, namespace, reference)?;
-                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                let owner = resolve(&self.replication_controllers, namespace, reference)?;
+                Some(controller_and_scale(&owner.meta, owner.spec.replicas))
             }
             ("ReplicaSet", "apps" | "extensions") => {
-                let set = resolve(&self.sets, namespace, reference)?;
-                match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
-                    None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
-                    Some(above) => {
-                        let owner = resolve(&self.deployments, namespace, above)?;
-                        Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                let set = resolve(&self.replica_sets, namespace, reference)?;
+                match set.meta.controller() {
+                    Some(deployment) if &*deployment.kind == "Deployment" => {
+                        let owner = resolve(&self.deployments, namespace, deployment)?;
+                        Some(controller_and_scale(&owner.meta, owner.spec.replicas))
                     }
+                    _ => Some(controller_and_scale(&set.meta, set.spec.replicas)),
                 }
             }
             ("StatefulSet", "apps") => {
-                let owner = resolve(&self.stateful, namespace, reference)?;
-                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                let owner = resolve(&self.stateful_sets, namespace, reference)?;
+                Some(controller_and_scale(&owner.meta, owner.spec.replicas))
             }
             _ => None,
         }
     }
+}
+
+fn controller_and_scale(meta: &Meta, replicas: Option<i32>) -> ControllerAndScale {
+    ControllerAndScale { uid: meta.uid.clone(), replicas: replicas.unwrap_or(1) }
 }

@@ -7,42 +7,55 @@ use evenkeel_api::{OwnerReference, Text};
 use evenkeel_runtime::plan::{Plan, Steps};
 use std::{collections::BTreeMap, time::Duration};
 
-/// An owner's uid and its number of pods. Upstream: `controllerAndScale`.
-pub(super) type Scaled = (Text, i32);
+/// An owner and its number of pods. Upstream: `controllerAndScale`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ControllerAndScale {
+    pub(super) uid: Text,
+    pub(super) replicas: i32,
+}
 
 /// Controller of selected pods.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Owner {
     /// Name of the owner's first pod.
-    pub(super) pod: Text,
+    pub(super) pod_name: Text,
     pub(super) namespace: Text,
     pub(super) reference: OwnerReference,
     /// The owner, if the caches have it.
-    pub(super) cached: Option<Scaled>,
+    pub(super) cached: Option<ControllerAndScale>,
 }
+
+/// Result of reading an owner's scale: `None` if the owner does not exist, or a message about the failure.
+type ReadScale = Result<Option<ControllerAndScale>, String>;
 
 /// Returns the expected pods of the owners, or the first error. Reads live the owners that the caches lack. Upstream:
 /// `getExpectedScale`.
+///
+/// # Errors
+/// Returns the plan of the next live read until its outcome is known.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();
     for owner in owners {
         let found = match &owner.cached {
             Some(cached) => Ok(Some(cached.clone())),
-            None => by_scale(owner, steps)?,
+            None => read_scale(owner, steps)?,
         };
         match found {
-            Ok(Some((uid, replicas))) => expected_pods.insert(uid, replicas),
+            Ok(Some(found)) => expected_pods.insert(found.uid, found.replicas),
             Ok(None) => {
-                return Ok(Err(format!("found no controllers for pod {:?}", &*owner.pod)));
+                return Ok(Err(format!("found no controllers for pod {:?}", &*owner.pod_name)));
             }
-            Err(why) => return Ok(Err(why)),
+            Err(error) => return Ok(Err(error)),
         };
     }
     Ok(Ok(expected_pods))
 }
 
-/// Reads an owner's scale; `None` if the owner does not exist. Upstream: `getScaleController`.
-fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled>, String>, Plan> {
+/// Reads an owner's scale. Upstream: `getScaleController`.
+///
+/// # Errors
+/// Returns the plan of the next live read until its outcome is known.
+fn read_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<ReadScale, Plan> {
     let Owner { namespace, reference, .. } = owner;
     let resource =
         match scale::resource_for_version(&reference.api_version, &reference.kind, steps)? {
@@ -51,16 +64,19 @@ fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled
         };
     let read = scale::get(&resource.kind, namespace, &reference.name, Duration::ZERO, steps)?;
     Ok(match read {
-        Ok(scale) => Ok((scale.uid == reference.uid).then_some((scale.uid, scale.replicas))),
-        Err(refused) if refused.is_not_found() => {
-            if resource.subresources.iter().any(|part| &**part == "scale") {
+        Ok(scale) if scale.uid == reference.uid => {
+            Ok(Some(ControllerAndScale { uid: scale.uid, replicas: scale.replicas }))
+        }
+        Ok(_scale_of_another_object) => Ok(None),
+        Err(failure) if failure.is_not_found() => {
+            if resource.subresources.iter().any(|subresource| &**subresource == "scale") {
                 return Ok(Ok(None));
             }
             let (plural, group) = (&resource.kind.plural, &resource.kind.group);
             let dot = if group.is_empty() { "" } else { "." };
             Err(format!("{plural}{dot}{group} does not implement the scale subresource"))
         }
-        Err(refused) => Err(refused.message),
+        Err(failure) => Err(failure.message),
     })
 }
 
@@ -78,7 +94,7 @@ mod tests {
     /// Returns the controller of the pod `p`. The cache has it with these replicas, if any.
     fn owner(cached: Option<i32>) -> Owner {
         Owner {
-            pod: "p".into(),
+            pod_name: "p".into(),
             namespace: "ns".into(),
             reference: OwnerReference {
                 api_version: "x.io/v1".into(),
@@ -88,7 +104,7 @@ mod tests {
                 controller: true,
                 block_owner_deletion: true,
             },
-            cached: cached.map(|replicas| ("u".into(), replicas)),
+            cached: cached.map(|replicas| ControllerAndScale { uid: "u".into(), replicas }),
         }
     }
 
@@ -106,19 +122,19 @@ mod tests {
 
     #[test]
     fn owner_without_cache_is_read_by_its_scale() {
-        let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
+        let not_found = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
         let owner_pods = |outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
             let found = expected_pods(&[owner(None)], &mut Steps::of(&outcomes)).expect("done");
             found.map(|pods| pods.values().sum::<i32>())
         };
-        let nobody = Err("found no controllers for pod \"p\"".to_owned());
+        let no_controllers = Err("found no controllers for pod \"p\"".to_owned());
         assert_eq!(owner_pods(vec![discovered("scale"), scale("u", 3)]), Ok(3));
-        assert_eq!(owner_pods(vec![discovered("scale"), scale("another", 3)]), nobody);
-        assert_eq!(owner_pods(vec![discovered("scale"), gone()]), nobody);
-        let none = "webs.x.io does not implement the scale subresource";
-        assert_eq!(owner_pods(vec![discovered("status"), gone()]), Err(none.to_owned()));
-        assert_eq!(owner_pods(vec![gone()]), Err("gone".to_owned()));
+        assert_eq!(owner_pods(vec![discovered("scale"), scale("another", 3)]), no_controllers);
+        assert_eq!(owner_pods(vec![discovered("scale"), not_found()]), no_controllers);
+        let no_scale = "webs.x.io does not implement the scale subresource";
+        assert_eq!(owner_pods(vec![discovered("status"), not_found()]), Err(no_scale.to_owned()));
+        assert_eq!(owner_pods(vec![not_found()]), Err("gone".to_owned()));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
+//! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected_pod_count` |
 //! | percentages of the owners' pods (`scale`); `status.expectedPods` | `needs_owners`, `owners::expected_pods` |
 //! | `selector`: absent (null) and empty | `mod::observe` |
-//! | `status.currentHealthy` | `healthy` |
-//! | `status.disruptionsAllowed` | `allowed` |
-//! | `status.disruptedPods`, two minutes | `disrupted` |
-//! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::counted` |
+//! | `status.currentHealthy` | `count_healthy` |
+//! | `status.disruptionsAllowed` | `disruptions_allowed` |
+//! | `status.disruptedPods`, two minutes | `find_disrupted` |
+//! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::update_counts` |
 //! | condition `DisruptionAllowed`: `SyncFailed` | `status::fail_safe` |
 //! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::stale_condition_time`, `pod_pass::plan` |
 //! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/verbs/connect/eviction.rs` |
@@ -64,42 +64,49 @@ pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
 
 /// Expected and desired healthy pods. Upstream: `expectedCount`, `desiredHealthy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedPodCount {
     pub(super) pods: i32,
     pub(super) desired_healthy: i32,
 }
 
 /// Returns the expected and the desired pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
-pub(super) fn expected(observed: &Observed) -> Result<Expected, String> {
+///
+/// # Errors
+/// Fails if an owner's scale is unknown, or if a percentage is invalid.
+pub(super) fn expected_pod_count(observed: &Observed) -> Result<ExpectedPodCount, String> {
     let spec = &observed.budget.spec;
-    let of_owners = || match &observed.expected_pods {
-        Some(Ok(expected_pods)) => {
-            Ok(expected_pods.values().fold(0_i32, |sum, replicas| sum.saturating_add(*replicas)))
-        }
-        Some(Err(why)) => Err(why.clone()),
-        None => Ok(0),
+    let scaled = |limit: &IntOrString, total| {
+        limit.scaled(total, Rounding::Up).map_err(|error| error.to_string())
     };
-    let share = |part: &IntOrString, total| {
-        part.scaled(total, Rounding::Up).map_err(|error| error.to_string())
-    };
-    if let Some(most) = &spec.max_unavailable {
-        let pods = of_owners()?;
-        let desired_healthy = pods.saturating_sub(share(most, pods)?).max(0);
-        return Ok(Expected { pods, desired_healthy });
+    if let Some(max_unavailable) = &spec.max_unavailable {
+        let pods = sum_of_owners(observed)?;
+        let desired_healthy = pods.saturating_sub(scaled(max_unavailable, pods)?).max(0);
+        return Ok(ExpectedPodCount { pods, desired_healthy });
     }
     match &spec.min_available {
-        Some(IntOrString::Int(desired_healthy)) => {
-            Ok(Expected { pods: clamp(observed.pods.len()), desired_healthy: *desired_healthy })
+        Some(IntOrString::Int(min_available)) => Ok(ExpectedPodCount {
+            pods: to_i32(observed.pods.len()),
+            desired_healthy: *min_available,
+        }),
+        Some(percentage @ IntOrString::String(_)) => {
+            let pods = sum_of_owners(observed)?;
+            Ok(ExpectedPodCount { pods, desired_healthy: scaled(percentage, pods)? })
         }
-        Some(least @ IntOrString::String(_)) => {
-            let pods = of_owners()?;
-            Ok(Expected { pods, desired_healthy: share(least, pods)? })
-        }
-        None => Ok(Expected::default()),
+        None => Ok(ExpectedPodCount::default()),
     }
 }
 
-fn clamp(count: usize) -> i32 {
+fn sum_of_owners(observed: &Observed) -> Result<i32, String> {
+    match &observed.expected_pods {
+        Some(Ok(expected_pods)) => {
+            Ok(expected_pods.values().fold(0_i32, |sum, replicas| sum.saturating_add(*replicas)))
+        }
+        Some(Err(error)) => Err(error.clone()),
+        None => Ok(0),
+    }
+}
+
+fn to_i32(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -107,14 +114,22 @@ fn clamp(count: usize) -> i32 {
 #[derive(Debug, Default)]
 struct Disrupted<'a> {
     /// Pods that are not yet deleted, within the deletion timeout.
-    awaited: Vec<(&'a Pod, Timestamp)>,
+    awaited: Vec<EvictedPod<'a>>,
     /// Pods that were not deleted in time.
     given_up: Vec<&'a Pod>,
     /// Time until the first deletion timeout; `None` if no deletion is awaited.
-    recheck: Option<SignedDuration>,
+    recheck_after: Option<SignedDuration>,
 }
 
-fn disrupted<'a>(
+#[derive(Debug)]
+struct EvictedPod<'a> {
+    pod: &'a Pod,
+    /// Time at which the eviction was admitted.
+    since: Timestamp,
+}
+
+/// Returns the pods in `status.disruptedPods` that still exist and are not terminating.
+fn find_disrupted<'a>(
     budget: &PodDisruptionBudget,
     pods: &'a [Arc<Pod>],
     now: Timestamp,
@@ -127,60 +142,79 @@ fn disrupted<'a>(
         if remaining.is_negative() {
             disrupted.given_up.push(pod);
         } else {
-            disrupted.recheck =
-                Some(disrupted.recheck.map_or(remaining, |first| first.min(remaining)));
-            disrupted.awaited.push((pod, *since));
+            let earlier = disrupted.recheck_after.unwrap_or(remaining);
+            disrupted.recheck_after = Some(earlier.min(remaining));
+            disrupted.awaited.push(EvictedPod { pod, since: *since });
         }
     }
     disrupted
 }
 
 /// Counts ready pods that are neither terminating nor evicted. Upstream: `countHealthyPods`.
-fn healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
+fn count_healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let is_evicted = |pod: &Pod| {
-        disrupted.awaited.iter().any(|(evicted, since)| {
-            evicted.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
+        disrupted.awaited.iter().any(|evicted| {
+            evicted.pod.meta.name == pod.meta.name
+                && now.duration_since(evicted.since) < DELETION_TIMEOUT
         })
     };
-    let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !is_evicted(pod);
-    clamp(pods.iter().filter(stays).count())
+    let is_healthy =
+        |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !is_evicted(pod);
+    to_i32(pods.iter().filter(is_healthy).count())
 }
 
 /// Updates the status of a budget. Upstream: `sync`.
+///
+/// # Errors
+/// Returns the plan of the next step until its outcomes are known.
 pub(super) fn sync(
     budget: &BudgetPods,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
-    let updated = try_sync(budget, now, steps)?.1;
-    Ok(match updated {
+    Ok(match try_sync(budget, now, steps)?.status_update {
         Ok(()) => Plan::nothing(),
         Err(conflict) if conflict.code == 409 => Plan::failure(&*conflict.message),
-        Err(refused) => {
-            Plan::of(Vec::from_iter(status::fail_safe(&budget.budget, &refused.message, now)))
+        Err(failure) => {
+            Plan::of(Vec::from_iter(status::fail_safe(&budget.budget, &failure.message, now)))
         }
     })
 }
 
-/// Returns the delay until the budget is rechecked, and the result of its status update. Upstream: `trySync`.
+/// Result of [`try_sync`].
+pub(super) struct SyncResult<'a> {
+    /// Delay until the budget is rechecked, if a deletion is awaited.
+    pub(super) recheck_after: Option<Duration>,
+    /// Result of the status update.
+    pub(super) status_update: Result<(), &'a Failure>,
+}
+
+/// Writes the status and the events. Upstream: `trySync`.
+///
+/// # Errors
+/// Returns the plan of the next step until its outcomes are known.
 pub(super) fn try_sync<'a>(
     budget: &BudgetPods,
     now: Timestamp,
     steps: &mut Steps<'a>,
-) -> Result<(Option<Duration>, Result<(), &'a Failure>), Plan> {
-    let Plan { actions, requeue, .. } = plan(&observed(budget, steps)?, now);
+) -> Result<SyncResult<'a>, Plan> {
+    let Plan { actions, requeue, .. } = plan(&observe_live(budget, steps)?, now);
     let writes = actions.into_iter().map(|action| match action {
-        // This function handles the failure.
+        // `sync` handles the failure.
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
     });
     let outcomes = steps.all(Plan::of(writes.collect()))?;
-    let failed = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
-    Ok((requeue, failed.map_or(Ok(()), Err)))
+    let failure = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
+    let status_update = failure.map_or(Ok(()), Err);
+    Ok(SyncResult { recheck_after: requeue, status_update })
 }
 
 /// Returns the observed state. Reads live the owners that the caches lack.
-fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
+///
+/// # Errors
+/// Returns the plan of the next live read until its outcome is known.
+fn observe_live(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
     let expected_pods = if needs_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
     } else {
@@ -192,22 +226,23 @@ fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan
 
 /// Returns the update of the status, and the events.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    let (budget, mut plan) = (&observed.budget, Plan::nothing());
+    let budget = &observed.budget;
+    let mut plan = Plan::nothing();
     let target = wire::target(&**budget);
-    if let Some(why) = budget.spec.selector.error() {
-        plan.push(EventRecord::warning(target, "NoPods", format!("Failed to get pods: {why}")));
-        plan.actions.extend(status::fail_safe(budget, why, now));
+    if let Some(error) = budget.spec.selector.error() {
+        plan.push(EventRecord::warning(target, "NoPods", format!("Failed to get pods: {error}")));
+        plan.actions.extend(status::fail_safe(budget, error, now));
         return plan;
     }
     if observed.pods.is_empty() {
         plan.push(EventRecord::normal(target.clone(), "NoPods", "No matching pods found"));
     }
-    let expected = match expected(observed) {
+    let expected = match expected_pod_count(observed) {
         Ok(expected) => expected,
-        Err(why) => {
-            let description = format!("Failed to calculate the number of expected pods: {why}");
-            plan.push(EventRecord::warning(target, "CalculateExpectedPodCountFailed", description));
-            plan.actions.extend(status::fail_safe(budget, &why, now));
+        Err(error) => {
+            let message = format!("Failed to calculate the number of expected pods: {error}");
+            plan.push(EventRecord::warning(target, "CalculateExpectedPodCountFailed", message));
+            plan.actions.extend(status::fail_safe(budget, &error, now));
             return plan;
         }
     };
@@ -221,34 +256,34 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             ),
         ));
     }
-    let disrupted = disrupted(budget, &observed.pods, now);
+    let disrupted = find_disrupted(budget, &observed.pods, now);
     for pod in &disrupted.given_up {
         // Upstream's message has the namespace twice.
         let namespace = &budget.meta.namespace;
-        let description =
+        let message =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
-        plan.push(EventRecord::warning(wire::target(*pod), "NotDeleted", description));
+        plan.push(EventRecord::warning(wire::target(*pod), "NotDeleted", message));
     }
-    let healthy = healthy(&observed.pods, &disrupted, now);
+    let current_healthy = count_healthy(&observed.pods, &disrupted, now);
+    let disrupted_pods =
+        disrupted.awaited.iter().map(|evicted| (evicted.pod.meta.name.clone(), evicted.since));
     let counts = Counts {
-        current_healthy: healthy,
+        current_healthy,
         desired_healthy: expected.desired_healthy,
         expected_pods: expected.pods,
-        disruptions_allowed: allowed(expected, healthy),
-        disrupted_pods: Map::from_entries(
-            disrupted.awaited.iter().map(|(pod, since)| (pod.meta.name.clone(), *since)).collect(),
-        ),
+        disruptions_allowed: disruptions_allowed(expected, current_healthy),
+        disrupted_pods: Map::from_entries(disrupted_pods.collect()),
     };
-    plan.actions.extend(status::counted(budget, &counts, now));
-    if let Some(left) = disrupted.recheck {
-        plan.requeue_after(Duration::try_from(left).unwrap_or_default());
+    plan.actions.extend(status::update_counts(budget, &counts, now));
+    if let Some(delay) = disrupted.recheck_after {
+        plan.requeue_after(Duration::try_from(delay).unwrap_or_default());
     }
     plan
 }
 
 /// Returns the allowed disruptions. They are zero without expected pods, because a budget may be created before its
 /// pods. Upstream: `updatePdbStatus`.
-fn allowed(expected: Expected, healthy: i32) -> i32 {
+fn disruptions_allowed(expected: ExpectedPodCount, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }
 
@@ -256,18 +291,18 @@ fn allowed(expected: Expected, healthy: i32) -> i32 {
 pub(super) fn describe(budget: &BudgetPods, now: Timestamp) -> Description {
     let mut description = Description::new();
     description.fact("pods", words::count(words::signed(budget.pods.len()), "pod"));
-    let in_caches = observed(budget, &mut Steps::of(&Outcomes::default()));
-    match in_caches.as_ref().map(expected) {
-        Ok(Ok(Expected { pods, desired_healthy })) => {
+    let observed = observe_live(budget, &mut Steps::of(&Outcomes::default()));
+    match observed.as_ref().map(expected_pod_count) {
+        Ok(Ok(ExpectedPodCount { pods, desired_healthy })) => {
             description
                 .fact("expected", format!("{pods}, at least {desired_healthy} of them healthy"));
         }
-        Ok(Err(why)) => description.waits(format!("pods cannot be counted: {why}")),
-        Err(_) => {}
+        Ok(Err(error)) => description.waits(format!("pods cannot be counted: {error}")),
+        Err(_live_read) => {}
     }
-    let disrupted = disrupted(&budget.budget, &budget.pods, now);
-    description.fact("healthy", healthy(&budget.pods, &disrupted, now).to_string());
-    for (pod, _) in &disrupted.awaited {
+    let disrupted = find_disrupted(&budget.budget, &budget.pods, now);
+    description.fact("healthy", count_healthy(&budget.pods, &disrupted, now).to_string());
+    for EvictedPod { pod, .. } in &disrupted.awaited {
         description.waits(format!("pod {} is evicted and still to be deleted", pod.meta.name));
     }
     description

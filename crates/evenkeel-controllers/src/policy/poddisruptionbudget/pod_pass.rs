@@ -23,9 +23,10 @@ pub(super) fn stale_condition_time(pod: &Pod) -> Option<Timestamp> {
         return None;
     }
     let condition = condition::find(&pod.status.conditions, DISRUPTION_TARGET)?;
-    let holds =
-        &*condition.status == condition::TRUE && &*condition.reason != "TerminationByKubelet";
-    holds.then(|| condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
+    if &*condition.status != condition::TRUE || &*condition.reason == "TerminationByKubelet" {
+        return None;
+    }
+    Some(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// A pod and the budgets that select it.
@@ -37,7 +38,8 @@ pub(super) struct Observed {
 
 /// Returns the event and the patch of a pod. If its condition is not yet stale, requeues the pod for that time.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    let (pod, mut plan) = (&*observed.pod, Plan::nothing());
+    let pod = &*observed.pod;
+    let mut plan = Plan::nothing();
     if let [first, _, ..] = &*observed.budgets {
         let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
         let first = &*first.meta.name;
@@ -48,21 +50,21 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
     let Some(since) = stale_condition_time(pod) else { return plan };
     let remaining = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
-    if let Some(remaining) =
-        Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
+    if let Ok(remaining) = Duration::try_from(remaining)
+        && !remaining.is_zero()
     {
         plan.requeue_after(remaining);
         return plan;
     }
     // The patch clears reason and message together with the status.
-    let no_longer = json!({
+    let reset_condition = json!({
         "type": DISRUPTION_TARGET, "status": "False", "reason": null, "message": null,
         "lastProbeTime": null, "lastTransitionTime": seconds(now),
         "observedGeneration": pod.meta.generation,
     });
     let body = json!({
         "metadata": {"uid": &*pod.meta.uid, "resourceVersion": &*pod.meta.resource_version},
-        "status": {"conditions": [no_longer]},
+        "status": {"conditions": [reset_condition]},
     });
     plan.push(Patch {
         subresource: "status",

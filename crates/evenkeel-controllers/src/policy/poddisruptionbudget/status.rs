@@ -36,8 +36,8 @@ impl Counts {
     }
 }
 
-/// Returns the update of the status; `None` if it is unchanged.
-pub(super) fn counted(
+/// Returns the update of the status to these counts; `None` if it is unchanged.
+pub(super) fn update_counts(
     budget: &PodDisruptionBudget,
     counts: &Counts,
     now: Timestamp,
@@ -48,21 +48,25 @@ pub(super) fn counted(
     } else {
         (FALSE, "InsufficientPods")
     };
-    let before = condition::find(&budget.status.conditions, DISRUPTION_ALLOWED);
-    let has_condition = before.is_some_and(|c| &*c.status == status && &*c.reason == reason);
-    let current = budget.status.observed_generation == generation;
-    if has_condition && current && Counts::of(budget) == *counts {
+    let present = condition::find(&budget.status.conditions, DISRUPTION_ALLOWED);
+    let has_condition = present.is_some_and(|c| &*c.status == status && &*c.reason == reason);
+    let is_spec_observed = budget.status.observed_generation == generation;
+    if has_condition && is_spec_observed && Counts::of(budget) == *counts {
         return None;
     }
     let conditions = with_condition(budget, status, reason, "", generation, now);
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// Returns the update to zero allowed disruptions after the error `why`; `None` if it was written before. Upstream:
+/// Returns the update to zero allowed disruptions after an error; `None` if it was written before. Upstream:
 /// `failSafe`.
-pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
+pub(super) fn fail_safe(
+    budget: &PodDisruptionBudget,
+    error: &str,
+    now: Timestamp,
+) -> Option<Action> {
     let generation = budget.status.observed_generation;
-    let conditions = with_condition(budget, FALSE, "SyncFailed", why, generation, now);
+    let conditions = with_condition(budget, FALSE, "SyncFailed", error, generation, now);
     if budget.status.disruptions_allowed == 0 && conditions == *budget.status.conditions {
         return None;
     }
@@ -79,9 +83,12 @@ fn with_condition(
     generation: i64,
     now: Timestamp,
 ) -> Vec<MetaCondition> {
-    let mut all = budget.status.conditions.to_vec();
-    let before = all.iter().find(|c| &*c.type_ == DISRUPTION_ALLOWED);
-    let since = before.filter(|c| &*c.status == status).and_then(|c| c.last_transition_time);
+    let mut conditions = budget.status.conditions.to_vec();
+    let present = conditions.iter_mut().find(|c| &*c.type_ == DISRUPTION_ALLOWED);
+    let since = match &present {
+        Some(present) if &*present.status == status => present.last_transition_time,
+        _ => None,
+    };
     let new = MetaCondition {
         type_: DISRUPTION_ALLOWED.into(),
         status: status.into(),
@@ -90,11 +97,11 @@ fn with_condition(
         reason: reason.into(),
         message: message.into(),
     };
-    match all.iter_mut().find(|c| c.type_ == new.type_) {
+    match present {
         Some(present) => *present = new,
-        None => all.push(new),
+        None => conditions.push(new),
     }
-    all
+    conditions
 }
 
 fn update(
@@ -120,7 +127,7 @@ fn update(
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
     observed_generation: i64,
-    #[serde(serialize_with = "times", skip_serializing_if = "Map::is_empty")]
+    #[serde(serialize_with = "serialize_times", skip_serializing_if = "Map::is_empty")]
     disrupted_pods: &'a Map<Timestamp>,
     disruptions_allowed: i32,
     current_healthy: i32,
@@ -165,7 +172,10 @@ impl Serialize for Condition<'_> {
     }
 }
 
-fn times<S: Serializer>(times: &Map<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_times<S: Serializer>(
+    times: &Map<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer
         .collect_map(times.iter().map(|(name, time)| (name, wire::whole_second(*time).to_string())))
 }

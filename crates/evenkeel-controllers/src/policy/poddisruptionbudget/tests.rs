@@ -1,7 +1,8 @@
 //! Table and property tests of the disruptions that a budget allows.
 
 use super::plan::{
-    BudgetPods, DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan, sync, try_sync,
+    BudgetPods, DELETION_TIMEOUT, ExpectedPodCount, ExpectedPods, Observed, expected_pod_count,
+    plan, sync, try_sync,
 };
 use crate::fixtures::{T0, at, label, meta, object, pod};
 use evenkeel_api::{
@@ -27,15 +28,15 @@ fn expected_pods(replicas: &[i32]) -> ExpectedPods {
     Ok(replicas.iter().enumerate().map(|(index, n)| (index.to_string().into(), *n)).collect())
 }
 
-/// Returns this many pods of an owner, ready or not.
+/// Returns these numbers of ready and unready pods of an owner.
 fn pods(ready: usize, unready: usize) -> Vec<Arc<Pod>> {
     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o", "controller": true}]);
     let owners = object::<Pod>(&json!({"metadata": {"ownerReferences": owner}})).meta.owners;
-    let one = |n: usize| {
+    let nth_pod = |n: usize| {
         let pod = pod(&format!("p{n:02}"), (n < ready).then_some(T0));
         Arc::new(Pod { meta: Meta { owners: owners.clone(), ..pod.meta.clone() }, ..pod })
     };
-    (0..ready + unready).map(one).collect()
+    (0..ready + unready).map(nth_pod).collect()
 }
 
 fn observed(
@@ -51,7 +52,8 @@ fn observed(
 fn desired_healthy_follows_min_available_or_max_unavailable() {
     let count = |spec: Value, existing: usize, owners: Option<&[i32]>| {
         let observed = observed(&spec, &json!({}), pods(existing, 0), owners.map(expected_pods));
-        expected(&observed).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
+        let expected = expected_pod_count(&observed);
+        expected.map(|ExpectedPodCount { pods, desired_healthy }| (pods, desired_healthy))
     };
     assert_eq!(count(json!({"minAvailable": 3}), 4, None), Ok((4, 3)));
     assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[5])), Ok((5, 3)), "rounded up");
@@ -83,7 +85,7 @@ fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
         _ => None,
     });
     let reasons = plan.actions.iter().filter_map(|action| match action {
-        Action::Event(note) => Some(note.reason),
+        Action::Event(event) => Some(event.reason),
         _ => None,
     });
     (status, reasons.collect())
@@ -146,15 +148,15 @@ fn disrupted_pods_are_not_healthy_until_the_timeout() {
 #[test]
 fn failed_pod_count_allows_no_disruptions() {
     let spec = json!({"maxUnavailable": 1});
-    let why = "jobs.batch does not implement the scale subresource";
-    let owners = || Some(Err(why.to_owned()));
+    let error = "jobs.batch does not implement the scale subresource";
+    let owners = || Some(Err(error.to_owned()));
     let status = json!({"disruptionsAllowed": 1, "expectedPods": 3, "observedGeneration": 1});
     let plan_now = plan(&observed(&spec, &status, pods(1, 0), owners()), T0);
     let (written_status, events) = written(&plan_now);
     let failed = written_status.expect("written");
     assert_eq!((&failed["disruptionsAllowed"], &failed["expectedPods"]), (&json!(0), &json!(3)));
     assert_eq!(failed["conditions"][0]["reason"], "SyncFailed");
-    assert_eq!(failed["conditions"][0]["message"], why);
+    assert_eq!(failed["conditions"][0]["message"], error);
     assert_eq!(events, ["CalculateExpectedPodCountFailed"]);
     // The status is written only once.
     let again = plan(&observed(&spec, &failed, pods(1, 0), owners()), at(60));
@@ -169,33 +171,35 @@ fn failed_status_update_falls_back_to_zero() {
     let next = |outcomes: &Outcomes| Steps::next(outcomes, |steps| sync(&budget, at(30), steps));
     let after = |outcome: Outcome| {
         let outcomes = Outcomes(vec![outcome]);
-        let (recheck, _) = try_sync(&budget, at(30), &mut Steps::of(&outcomes)).expect("done");
-        (next(&outcomes), recheck)
+        let result = try_sync(&budget, at(30), &mut Steps::of(&outcomes)).expect("done");
+        (next(&outcomes), result.recheck_after)
     };
     let first = next(&Outcomes::default()).expect("a step");
     assert_eq!(written(&first).0.expect("written")["disruptionsAllowed"], 1);
     assert_eq!(first.requeue, None, "the recheck queue has it");
     let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
-    let (last, recheck) = after(Outcome::success());
-    assert_eq!((last, recheck), (Some(Plan::nothing()), Some(Duration::from_secs(90))));
+    let (last, recheck_after) = after(Outcome::success());
+    assert_eq!((last, recheck_after), (Some(Plan::nothing()), Some(Duration::from_secs(90))));
     assert_eq!(after(failed(409)).0, Some(Plan::failure("no")));
-    let (refused, _) = after(failed(500));
-    let refused = written(&refused.expect("a step")).0.expect("written");
-    assert_eq!(refused["disruptionsAllowed"], 0);
-    assert_eq!(refused["conditions"][0]["message"], "no");
+    let (fallback, _) = after(failed(500));
+    let fallback = written(&fallback.expect("a step")).0.expect("written");
+    assert_eq!(fallback["disruptionsAllowed"], 0);
+    assert_eq!(fallback["conditions"][0]["message"], "no");
 }
 
 #[test]
 fn pods_without_controller_are_reported() {
-    let lone = || vec![Arc::new(pod("lone", Some(T0)))];
+    let unmanaged_pods = || vec![Arc::new(pod("lone", Some(T0)))];
     let event_count = |spec: Value, owners| {
-        written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()
+        let plan = plan(&observed(&spec, &json!({}), unmanaged_pods(), owners), T0);
+        written(&plan).1.len()
     };
     assert_eq!(event_count(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
     assert_eq!(event_count(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
     assert_eq!(event_count(json!({"minAvailable": 1}), None), 0);
-    let none = plan(&observed(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
-    assert_eq!(written(&none).1, ["NoPods"]);
+    let without_pods =
+        plan(&observed(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
+    assert_eq!(written(&without_pods).1, ["NoPods"]);
 }
 
 #[test]
@@ -208,8 +212,8 @@ fn event_has_the_selector_in_gos_format() {
         &observed(&json!({"maxUnavailable": "30%"}), &json!({}), lone, Some(expected_pods(&[]))),
         T0,
     );
-    let Action::Event(note) = &plan.actions[0] else { panic!("{plan:?}") };
-    assert!(note.message.contains("(selector: &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},})"), "{}", note.message);
+    let Action::Event(event) = &plan.actions[0] else { panic!("{plan:?}") };
+    assert!(event.message.contains("(selector: &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},})"), "{}", event.message);
 }
 
 /// Returns the budget after the plan was written.
@@ -230,10 +234,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn one_pass_converges(least in 0i32..6, share in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, by_share: bool, passed in 0i64..200) {
-        let spec = if by_share { json!({"minAvailable": format!("{share}%")}) } else { json!({"minAvailable": least}) };
+    fn one_sync_converges(number in 0i32..6, percentage in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, is_percentage: bool, passed in 0i64..200) {
+        let spec = if is_percentage { json!({"minAvailable": format!("{percentage}%")}) } else { json!({"minAvailable": number}) };
         let names: serde_json::Map<String, Value> = (0..evicted).map(|n| (format!("p{n:02}"), seconds(T0).into())).collect();
-        let owners = by_share.then(|| expected_pods(&[i32::try_from(ready + unready).unwrap()]));
+        let owners = is_percentage.then(|| expected_pods(&[i32::try_from(ready + unready).unwrap()]));
         let first = observed(&spec, &json!({"disruptedPods": names}), pods(ready, unready), owners);
         let second = observed_after(&first, at(passed));
         prop_assert_eq!(written(&plan(&second, at(passed))).0, None);
@@ -241,7 +245,7 @@ proptest! {
         prop_assert!(status.disruptions_allowed >= 0);
         prop_assert!(status.current_healthy - status.disruptions_allowed >= status.desired_healthy.min(status.current_healthy));
         prop_assert!(status.current_healthy <= i32::try_from(ready).unwrap());
-        let waits = Duration::try_from(DELETION_TIMEOUT).unwrap();
-        prop_assert!(plan(&second, at(passed)).requeue.is_none_or(|left| left <= waits));
+        let timeout = Duration::try_from(DELETION_TIMEOUT).unwrap();
+        prop_assert!(plan(&second, at(passed)).requeue.is_none_or(|delay| delay <= timeout));
     }
 }
