@@ -159,7 +159,7 @@ const RETIRED_EVERYWHERE: [(&str, &str); 17] = [
     ("Sight", "StateOfWorld"),
     ("Lanes", "ConnectionPool"),
     ("Flights", "InFlightEvents"),
-    ("at_rest", "needs_no_attempt"),
+    ("at_rest", "needs_attempt"),
 ];
 
 /// Parts of identifiers, between underscores, that are retired in all crates.

@@ -23,7 +23,7 @@ impl Family {
     }
 
     /// Returns the family with this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::BOTH.into_iter().find(|family| family.name() == name)
     }
 
@@ -42,18 +42,19 @@ pub(super) fn parse(text: &str) -> Option<IpAddr> {
     let mut parts = text.split('.');
     let mut octets = [0; 4];
     for octet in &mut octets {
-        *octet = number(parts.next()?)?;
+        *octet = parse_octet(parts.next()?)?;
     }
     parts.next().is_none().then(|| Ipv4Addr::from(octets).into())
 }
 
-fn number(text: &str) -> Option<u8> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits
-        .then(|| text.trim_start_matches('0'))
-        .map(|text| if text.is_empty() { "0" } else { text })?
-        .parse()
-        .ok()
+fn parse_octet(text: &str) -> Option<u8> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    match text.trim_start_matches('0') {
+        "" => Some(0),
+        digits => digits.parse().ok(),
+    }
 }
 
 /// Reports whether the Service has a cluster IP.
@@ -61,33 +62,35 @@ pub(super) fn has_cluster_ip(service: &Service) -> bool {
     !matches!(&*service.spec.cluster_ip, "" | "None")
 }
 
-/// Returns the families for which a Service has slices. Without `ipFamilies` (from old API servers) it is the family of
-/// the cluster IP, or both for a headless Service. Upstream: `getAddressTypesForService`.
+/// Returns the families for which a Service has slices. Old API servers did not set `ipFamilies`: then it is the family
+/// of the cluster IP, or both families for a headless Service. Upstream: `getAddressTypesForService`.
 pub(super) fn families(service: &Service) -> Vec<Family> {
     let names = &service.spec.ip_families;
-    let known = |family: &Family| names.iter().any(|name| **name == *family.name());
-    let families: Vec<Family> = Family::BOTH.into_iter().filter(known).collect();
-    match cluster_ip_family(service) {
-        _ if !families.is_empty() => families,
-        Some(family) => vec![family],
-        None => Family::BOTH.to_vec(),
+    let is_listed = |family: &Family| names.iter().any(|name| **name == *family.name());
+    let families: Vec<Family> = Family::BOTH.into_iter().filter(is_listed).collect();
+    if !families.is_empty() {
+        return families;
     }
+    cluster_ip_family(service).map_or_else(|| Family::BOTH.to_vec(), |family| vec![family])
 }
 
-/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, else that of the cluster IP. Returns `None`
-/// if each pod's own address decides.
+/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, else that of the cluster IP. `None` means
+/// that the `podIP` of each pod decides.
 pub(super) fn first_family(service: &Service) -> Option<Family> {
     let first = service.spec.ip_families.first();
     match first {
         // Any name except `IPv6` counts as IPv4.
-        Some(name) => Some(Family::named(name).unwrap_or(Family::V4)),
+        Some(name) => Some(Family::from_name(name).unwrap_or(Family::V4)),
         None => cluster_ip_family(service),
     }
 }
 
+/// Returns the family of the cluster IP; `None` without one. An address that cannot be parsed counts as IPv4.
 fn cluster_ip_family(service: &Service) -> Option<Family> {
-    let ip = || parse(&service.spec.cluster_ip);
-    has_cluster_ip(service).then(|| ip().map_or(Family::V4, Family::of))
+    if !has_cluster_ip(service) {
+        return None;
+    }
+    Some(parse(&service.spec.cluster_ip).map_or(Family::V4, Family::of))
 }
 
 #[cfg(test)]

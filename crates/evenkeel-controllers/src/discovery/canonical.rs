@@ -5,61 +5,72 @@ use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
 use std::collections::{BTreeMap, HashMap};
 
-/// An address with its readiness and ports, before it is assigned to a subset.
+/// An address with its readiness and ports, to be assigned to a subset.
 pub(super) struct EndpointCandidate<'a> {
     pub(super) address: EndpointAddress,
     pub(super) ready: bool,
     pub(super) ports: &'a [EndpointPort],
 }
 
-/// Addresses as indexes into the sorted list, each with its readiness.
-type Group = Vec<(usize, bool)>;
+/// An address of a port: its index in the sorted list of [`build_subsets`], and its readiness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Member {
+    index: usize,
+    ready: bool,
+}
 
 /// Returns the canonical subsets. An address that is both ready and unready for the same port counts as unready.
-/// Upstream: `RepackSubsets`.
-pub(super) fn repack_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<[EndpointSubset]> {
+pub(super) fn build_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<[EndpointSubset]> {
     candidates.sort_by(|a, b| sort_key(&a.address).cmp(&sort_key(&b.address)));
     let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(candidates.len());
-    let mut by_port: HashMap<Option<&EndpointPort>, Group> = HashMap::new();
+    let mut addresses_by_port: HashMap<Option<&EndpointPort>, Vec<Member>> = HashMap::new();
     for EndpointCandidate { address, ready, ports } in candidates {
         if addresses.last().is_none_or(|last| sort_key(last) != sort_key(&address)) {
             addresses.push(address);
         }
-        let index = addresses.len() - 1;
-        let none = [None];
-        let ports = ports.iter().map(Some).chain(none.into_iter().filter(|_| ports.is_empty()));
+        let member = Member { index: addresses.len() - 1, ready };
         for port in ports {
-            let group = by_port.entry(port).or_default();
-            match group.last_mut() {
-                Some((last, all_ready)) if *last == index => *all_ready &= ready,
-                _ => group.push((index, ready)),
-            }
+            add_member(addresses_by_port.entry(Some(port)).or_default(), member);
+        }
+        if ports.is_empty() {
+            // Addresses without ports share a subset without ports.
+            add_member(addresses_by_port.entry(None).or_default(), member);
         }
     }
-    let mut by_group: BTreeMap<Group, Vec<EndpointPort>> = BTreeMap::new();
-    for (port, group) in by_port {
-        by_group.entry(group).or_default().extend(port.cloned());
+    let mut ports_by_addresses: BTreeMap<Vec<Member>, Vec<EndpointPort>> = BTreeMap::new();
+    for (port, members) in addresses_by_port {
+        ports_by_addresses.entry(members).or_default().extend(port.cloned());
     }
-    let mut subsets: Vec<EndpointSubset> =
-        by_group.into_iter().map(|(group, ports)| subset(&addresses, &group, ports)).collect();
-    order::subsets(&mut subsets);
+    let mut subsets: Vec<EndpointSubset> = ports_by_addresses
+        .into_iter()
+        .map(|(members, ports)| subset(&addresses, &members, ports))
+        .collect();
+    order::sort_subsets(&mut subsets);
     subsets.into()
 }
 
-/// Returns the canonical form of existing subsets.
-pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
-    let candidates = subsets.iter().flat_map(|subset| {
-        let all = |addresses: &'_ [EndpointAddress], ready| {
-            let candidate = |address: &EndpointAddress| EndpointCandidate {
-                address: address.clone(),
-                ready,
-                ports: &subset.ports,
-            };
-            addresses.iter().map(candidate).collect::<Vec<_>>()
+/// Adds an address to those of a port. Candidates are sorted by address, so an earlier one with this address is last.
+fn add_member(members: &mut Vec<Member>, member: Member) {
+    match members.last_mut() {
+        Some(last) if last.index == member.index => last.ready &= member.ready,
+        _ => members.push(member),
+    }
+}
+
+/// Returns the canonical form of existing subsets. Upstream: `RepackSubsets`.
+pub(super) fn repack_subsets(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
+    let mut candidates = Vec::new();
+    for subset in subsets {
+        let candidate = |address: &EndpointAddress, ready| EndpointCandidate {
+            address: address.clone(),
+            ready,
+            ports: &subset.ports,
         };
-        all(&subset.addresses, true).into_iter().chain(all(&subset.not_ready_addresses, false))
-    });
-    repack_subsets(candidates.collect())
+        candidates.extend(subset.addresses.iter().map(|address| candidate(address, true)));
+        candidates
+            .extend(subset.not_ready_addresses.iter().map(|address| candidate(address, false)));
+    }
+    build_subsets(candidates)
 }
 
 /// Returns the sort key of an address: IP and pod uid, because pods on the host network share an IP.
@@ -69,33 +80,31 @@ fn sort_key(address: &EndpointAddress) -> (&str, &str) {
 
 fn subset(
     addresses: &[EndpointAddress],
-    group: &Group,
+    members: &[Member],
     mut ports: Vec<EndpointPort>,
 ) -> EndpointSubset {
-    order::ports(&mut ports);
-    let with_readiness = |wanted: bool| {
-        let members = group.iter().filter(|(_, ready)| *ready == wanted);
-        members.map(|(index, _)| addresses[*index].clone()).collect()
-    };
+    order::sort_ports(&mut ports);
+    let ready = members.iter().filter(|member| member.ready);
+    let unready = members.iter().filter(|member| !member.ready);
     EndpointSubset {
-        addresses: with_readiness(true),
-        not_ready_addresses: with_readiness(false),
+        addresses: ready.map(|member| addresses[member.index].clone()).collect(),
+        not_ready_addresses: unready.map(|member| addresses[member.index].clone()).collect(),
         ports: ports.into(),
     }
 }
 
 /// Reports whether subsets are equal except for resource versions in references. Upstream:
 /// `endpointSubsetsEqualIgnoreResourceVersion`.
-pub(super) fn same(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
+pub(super) fn equal_ignore_resource_version(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {
             a.ports == b.ports
-                && same_addresses(&a.addresses, &b.addresses)
-                && same_addresses(&a.not_ready_addresses, &b.not_ready_addresses)
+                && addresses_equal(&a.addresses, &b.addresses)
+                && addresses_equal(&a.not_ready_addresses, &b.not_ready_addresses)
         })
 }
 
-fn same_addresses(a: &[EndpointAddress], b: &[EndpointAddress]) -> bool {
+fn addresses_equal(a: &[EndpointAddress], b: &[EndpointAddress]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {
             a.ip == b.ip
@@ -121,7 +130,7 @@ mod tests {
     fn ports_with_equal_addresses_share_a_subset() {
         let http = json!({"name": "http", "port": 80, "protocol": "TCP"});
         let dns = json!({"name": "dns", "port": 53, "protocol": "UDP"});
-        let given = subsets(&json!([
+        let unpacked = subsets(&json!([
             {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "ports": [http]},
             {"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [dns]},
             {"notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [http]},
@@ -130,15 +139,16 @@ mod tests {
         let want = subsets(&json!([
             {"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [http, dns]},
         ]));
-        let packed = repack(&given);
+        let packed = repack_subsets(&unpacked);
         assert_eq!(packed.len(), 1, "{packed:#?}");
-        assert!(same(&packed, &want) || same(&packed, &repack(&want)), "{packed:#?}");
+        // Repacking sorts the ports, by their hashes.
+        assert!(equal_ignore_resource_version(&packed, &repack_subsets(&want)), "{packed:#?}");
         let portless = subsets(&json!([{"addresses": [{"ip": "10.0.0.1"}]}]));
-        assert_eq!(repack(&portless), portless);
+        assert_eq!(repack_subsets(&portless), portless);
     }
 
-    /// Strategy for subsets: for each, the last octets of its ready and unready addresses, and its ports above 80.
-    fn address_sets() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
+    /// Strategy for subsets: the last octets of the ready and of the unready addresses, and the ports less 80.
+    fn subset_numbers() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
         let few = || proptest::collection::vec(0u8..4, 0..4);
         proptest::collection::vec((few(), few(), few()), 0..4)
     }
@@ -146,16 +156,16 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn repacking_is_idempotent_and_independent_of_order(parts in address_sets()) {
-            let part = |(ready, unready, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
+        fn repacking_is_idempotent_and_independent_of_order(numbers in subset_numbers()) {
+            let subset = |(ready, unready, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
                 "addresses": ready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
                 "notReadyAddresses": unready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
                 "ports": ports.iter().map(|n| json!({"port": 80 + i32::from(*n), "protocol": "TCP"})).collect::<Vec<_>>(),
             });
-            let forward = repack(&subsets(&parts.iter().map(part).collect()));
-            let backward = repack(&subsets(&parts.iter().rev().map(part).collect()));
+            let forward = repack_subsets(&subsets(&numbers.iter().map(subset).collect()));
+            let backward = repack_subsets(&subsets(&numbers.iter().rev().map(subset).collect()));
             prop_assert_eq!(&forward, &backward);
-            prop_assert_eq!(&repack(&forward), &forward);
+            prop_assert_eq!(&repack_subsets(&forward), &forward);
         }
     }
 }

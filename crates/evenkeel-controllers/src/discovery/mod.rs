@@ -29,10 +29,10 @@ use std::{
 struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 
 impl OwnWrites {
-    /// Records the hashes of a pass's writes.
-    fn expect(&self, key: &Key, writes: &[u64]) {
-        if !writes.is_empty() {
-            self.lock().insert(key.clone(), writes.into());
+    /// Replaces the hashes of a Service by those of a pass's writes; a pass without writes changes nothing.
+    fn record(&self, key: &Key, hashes: &[u64]) {
+        if !hashes.is_empty() {
+            self.lock().insert(key.clone(), hashes.into());
         }
     }
 
@@ -41,8 +41,9 @@ impl OwnWrites {
         self.lock().remove(key);
     }
 
-    fn has(&self, key: Option<&Key>, write: u64) -> bool {
-        key.is_some_and(|key| self.lock().get(key).is_some_and(|writes| writes.contains(&write)))
+    /// Reports whether the last writes for the Service include the one with this hash.
+    fn contains(&self, key: Option<&Key>, hash: u64) -> bool {
+        key.is_some_and(|key| self.lock().get(key).is_some_and(|hashes| hashes.contains(&hash)))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<[u64]>>> {

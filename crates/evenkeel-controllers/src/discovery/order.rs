@@ -26,19 +26,19 @@ impl Write for Fnv128a {
     }
 }
 
-/// Formats a string as Go dumps a string pointer. The empty string is a nil pointer.
+/// Formats a string as Go dumps a string pointer. The empty string stands for the nil pointer.
 fn or_nil(text: &str) -> &str {
     if text.is_empty() { "<nil>" } else { text }
 }
 
 /// Sorts the ports of a slice.
-pub(super) fn slice_ports(ports: &mut [SlicePort]) {
+pub(super) fn sort_slice_ports(ports: &mut [SlicePort]) {
     if ports.len() > 1 {
-        ports.sort_by_cached_key(slice_port);
+        ports.sort_by_cached_key(slice_port_hash);
     }
 }
 
-fn slice_port(port: &SlicePort) -> u128 {
+fn slice_port_hash(port: &SlicePort) -> u128 {
     let number = port.port.map(|number| number.to_string());
     Fnv128a::of(format_args!(
         "(v1.EndpointPort){{Name:(*string){} Protocol:(*v1.Protocol){} Port:(*int32){} AppProtocol:(*string){}}}",
@@ -50,33 +50,34 @@ fn slice_port(port: &SlicePort) -> u128 {
 }
 
 /// Sorts the ports of Endpoints.
-pub(super) fn ports(ports: &mut [EndpointPort]) {
+pub(super) fn sort_ports(ports: &mut [EndpointPort]) {
     if ports.len() > 1 {
         ports.sort_by_cached_key(|port| {
-            Fnv128a::of(format_args!("(v1.EndpointPort){}", Port(port)))
+            Fnv128a::of(format_args!("(v1.EndpointPort){}", PortDump(port)))
         });
     }
 }
 
 /// Sorts subsets by their content, as upstream does before it compares subsets.
-pub(super) fn subsets(subsets: &mut [EndpointSubset]) {
+pub(super) fn sort_subsets(subsets: &mut [EndpointSubset]) {
     if subsets.len() > 1 {
-        subsets.sort_by_cached_key(subset);
+        subsets.sort_by_cached_key(subset_hash);
     }
 }
 
-fn subset(subset: &EndpointSubset) -> u128 {
+fn subset_hash(subset: &EndpointSubset) -> u128 {
     Fnv128a::of(format_args!(
         "(v1.EndpointSubset){{Addresses:([]v1.EndpointAddress){} NotReadyAddresses:([]v1.EndpointAddress){} Ports:([]v1.EndpointPort){}}}",
-        List(&subset.addresses, |address, f| write!(f, "{}", Address(address))),
-        List(&subset.not_ready_addresses, |address, f| write!(f, "{}", Address(address))),
-        List(&subset.ports, |port, f| write!(f, "{}", Port(port))),
+        ListDump(&subset.addresses, |address, f| write!(f, "{}", AddressDump(address))),
+        ListDump(&subset.not_ready_addresses, |address, f| write!(f, "{}", AddressDump(address))),
+        ListDump(&subset.ports, |port, f| write!(f, "{}", PortDump(port))),
     ))
 }
 
-struct Port<'a>(&'a EndpointPort);
+/// Formats a port as Go dumps it.
+struct PortDump<'a>(&'a EndpointPort);
 
-impl fmt::Display for Port<'_> {
+impl fmt::Display for PortDump<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let EndpointPort { name, port, protocol, app_protocol } = self.0;
         let app_protocol = or_nil(app_protocol);
@@ -87,9 +88,10 @@ impl fmt::Display for Port<'_> {
     }
 }
 
-struct Address<'a>(&'a EndpointAddress);
+/// Formats an address as Go dumps it.
+struct AddressDump<'a>(&'a EndpointAddress);
 
-impl fmt::Display for Address<'_> {
+impl fmt::Display for AddressDump<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let EndpointAddress { ip, hostname, node_name, target_ref } = self.0;
         let node_name = or_nil(node_name);
@@ -114,10 +116,10 @@ impl fmt::Display for Address<'_> {
     }
 }
 
-/// Formats a list as Go dumps a slice. The empty list is nil.
-struct List<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
+/// Formats a list as Go dumps a slice, each item by the function. The empty list stands for the nil slice.
+struct ListDump<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
 
-impl<T> fmt::Display for List<'_, T> {
+impl<T> fmt::Display for ListDump<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("<nil>");
@@ -145,7 +147,7 @@ mod tests {
             {"name": "", "protocol": "TCP", "port": 80, "appProtocol": "example.test/x"},
         ]}));
         assert_eq!(
-            slice.ports.iter().map(slice_port).collect::<Vec<_>>(),
+            slice.ports.iter().map(slice_port_hash).collect::<Vec<_>>(),
             [0xb6c4_d325_122a_5ba6_f795_b0bb_ffce_bb6f, 0xb67b_d7a4_c4f9_2448_9a96_e0d6_1ec3_a2b1]
         );
         let endpoints: Endpoints = object(&json!({"subsets": [
@@ -162,11 +164,11 @@ mod tests {
             {"notReadyAddresses": [{"ip": "10.0.0.1"}]},
         ]}));
         assert_eq!(
-            endpoints.subsets.iter().map(subset).collect::<Vec<_>>(),
+            endpoints.subsets.iter().map(subset_hash).collect::<Vec<_>>(),
             [0xe503_7c19_60b3_a7c4_cc33_1685_5966_3470, 0x4d4f_4604_c1a5_1c97_597e_6c7a_75c1_04c9]
         );
         let mut swapped = endpoints.subsets.clone();
-        subsets(&mut swapped);
+        sort_subsets(&mut swapped);
         assert_eq!(swapped[0], endpoints.subsets[1]);
     }
 }

@@ -12,7 +12,7 @@ pub(super) enum Change {
     /// The update affects no Service.
     Nothing,
     /// The endpoint changed, and the same Services select the pod.
-    Itself,
+    Endpoint,
     /// The labels changed, so other Services may select the pod.
     Labels,
     /// Both the endpoint and the labels changed.
@@ -21,22 +21,23 @@ pub(super) enum Change {
 
 /// Returns the effect of a pod's update. It compares deletion, phase, readiness, addresses and labels. A pod's name
 /// never changes, and its node does not change once the pod has an address. Upstream: `podEndpointsChanged`.
-pub(super) fn change(old: &Pod, new: &Pod) -> Change {
+pub(super) fn pod_change(old: &Pod, new: &Pod) -> Change {
     if old.meta.resource_version == new.meta.resource_version {
         return Change::Nothing;
     }
     let state = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
-    let itself = state(old) != state(new) || old.status.pod_ips != new.status.pod_ips;
-    match (itself, old.meta.labels != new.meta.labels) {
+    let endpoint_changed = state(old) != state(new) || old.status.pod_ips != new.status.pod_ips;
+    let labels_changed = old.meta.labels != new.meta.labels;
+    match (endpoint_changed, labels_changed) {
         (false, false) => Change::Nothing,
-        (true, false) => Change::Itself,
+        (true, false) => Change::Endpoint,
         (false, true) => Change::Labels,
         (true, true) => Change::Both,
     }
 }
 
-/// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. Slices include
-/// terminating pods and mark them; Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
+/// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. A terminating pod is one
+/// too; slices mark it, and Endpoints omit it. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
@@ -76,7 +77,7 @@ pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectRefer
 
 /// Returns the number of a Service's target port, or `None` if the pod lacks it. Searches a name in the ports of the
 /// pod's containers and sidecars. Upstream: `FindPort`.
-pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
+pub(super) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         IntOrString::Int(number) => return Some(*number),
         IntOrString::String(name) => name,
@@ -84,7 +85,8 @@ pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| is_sidecar(c));
     let mut ports = pod.spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
     let found = ports.find(|candidate| {
-        candidate.name == *name && protocol(&candidate.protocol) == protocol(&port.protocol)
+        candidate.name == *name
+            && protocol_or_tcp(&candidate.protocol) == protocol_or_tcp(&port.protocol)
     });
     found.map(|found| found.container_port)
 }
@@ -94,8 +96,8 @@ fn is_sidecar(container: &Container) -> bool {
 }
 
 /// Returns the protocol; TCP if empty.
-pub(super) fn protocol(name: &str) -> &str {
-    if name.is_empty() { "TCP" } else { name }
+pub(super) fn protocol_or_tcp(protocol: &str) -> &str {
+    if protocol.is_empty() { "TCP" } else { protocol }
 }
 
 #[cfg(test)]
@@ -128,7 +130,12 @@ mod tests {
         ];
         for (json, want) in table {
             let service: Service = object(&json!({"spec": {"ports": [json]}}));
-            assert_eq!(port(&pod, &service.spec.ports[0]), want, "{:?}", service.spec.ports[0]);
+            assert_eq!(
+                find_port(&pod, &service.spec.ports[0]),
+                want,
+                "{:?}",
+                service.spec.ports[0]
+            );
         }
     }
 
@@ -140,9 +147,9 @@ mod tests {
         let table: [Row; 7] = [
             ("a resync", |_| {}, Change::Nothing),
             ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
-            ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),
-            ("deletion", |pod| pod.meta.deletion = Some(at(1)), Change::Itself),
-            ("a terminal phase", |pod| pod.status.phase = "Failed".into(), Change::Itself),
+            ("readiness", |pod| pod.status.conditions = Box::default(), Change::Endpoint),
+            ("deletion", |pod| pod.meta.deletion = Some(at(1)), Change::Endpoint),
+            ("a terminal phase", |pod| pod.status.phase = "Failed".into(), Change::Endpoint),
             ("labels", |pod| pod.meta.labels = label("app", "db"), Change::Labels),
             (
                 "labels and readiness",
@@ -159,7 +166,7 @@ mod tests {
             if what != "a resync" {
                 new.meta.resource_version = "2".into();
             }
-            assert_eq!(change(&old, &new), want, "{what}");
+            assert_eq!(pod_change(&old, &new), want, "{what}");
         }
     }
 }

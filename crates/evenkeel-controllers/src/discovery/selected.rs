@@ -1,6 +1,6 @@
 //! Indexes of the pods that Services select.
 
-use super::pod::{Change, change};
+use super::pod::{Change, pod_change};
 use evenkeel_api::{
     StrMap, Text,
     views::{Pod, Service},
@@ -18,12 +18,12 @@ pub(super) fn selects_pods(service: &Service) -> bool {
 
 /// Index of pods by label, and of Services by selector.
 #[derive(Debug, Clone)]
-pub(super) struct Selected {
+pub(super) struct SelectorIndex {
     pods: Index<Pod>,
     services: Index<Service>,
 }
 
-impl Selected {
+impl SelectorIndex {
     /// Creates the indexes. Repeated calls return the same ones.
     pub(super) fn of(pods: &Cache<Pod>, services: &Cache<Service>) -> Self {
         let pods = pods.index("label", |pod, key| {
@@ -42,49 +42,49 @@ impl Selected {
     }
 
     /// Returns the pods that a Service selects, sorted by name. A Service without a selector selects none.
-    pub(super) fn pods(&self, service: &Service) -> Vec<Arc<Pod>> {
+    pub(super) fn pods_of(&self, service: &Service) -> Vec<Arc<Pod>> {
         let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
         let keys = selector
             .iter()
             .map(|(name, value)| index_key(&mut String::new(), namespace, name, value).to_owned());
         // Search the index by the label that the fewest pods have.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
-        let mut found = self.pods.filter(&key, |pod| selects(selector, &pod.meta.labels));
-        found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        found
+        let mut pods = self.pods.filter(&key, |pod| selects(selector, &pod.meta.labels));
+        pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        pods
     }
 
     /// Returns the names of the Services that select pods with these labels. Upstream: `GetServicesToUpdate`.
-    fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
-        let (mut found, mut buffer) = (BTreeSet::new(), String::new());
+    fn service_names(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
+        let (mut names, mut buffer) = (BTreeSet::new(), String::new());
         for (name, value) in labels.iter() {
             self.services.for_each(index_key(&mut buffer, namespace, name, value), |service| {
                 if selects(&service.spec.selector, labels) {
-                    found.insert(service.meta.name.clone());
+                    names.insert(service.meta.name.clone());
                 }
             });
         }
-        found
+        names
     }
 
-    /// Returns the Services that a pod's event affects. A pod that existed at the start affects none, because then all
-    /// Services are enqueued anyway. Upstream: `podEndpointsChanged`, `GetServicesToUpdate`.
-    pub(super) fn concerned(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
+    /// Returns the Services that a pod's event affects. A pod that existed at the start affects none, because the start
+    /// enqueues all Services. Upstream: `podEndpointsChanged`, `GetServicesToUpdate`.
+    pub(super) fn affected_services(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
         let pod = event.object();
-        let now = || self.services(&pod.meta.namespace, &pod.meta.labels);
+        let current = || self.service_names(&pod.meta.namespace, &pod.meta.labels);
         let names = match event {
             CacheEvent::Added { initial: true, .. } => return Vec::new(),
-            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => now(),
-            CacheEvent::Updated { old, new } => match change(old, new) {
+            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => current(),
+            CacheEvent::Updated { old, new } => match pod_change(old, new) {
                 Change::Nothing => return Vec::new(),
-                Change::Itself => now(),
+                Change::Endpoint => current(),
                 Change::Labels => {
-                    let before = self.services(&old.meta.namespace, &old.meta.labels);
-                    now().symmetric_difference(&before).cloned().collect()
+                    let before = self.service_names(&old.meta.namespace, &old.meta.labels);
+                    current().symmetric_difference(&before).cloned().collect()
                 }
                 Change::Both => {
-                    let before = self.services(&old.meta.namespace, &old.meta.labels);
-                    now().union(&before).cloned().collect()
+                    let before = self.service_names(&old.meta.namespace, &old.meta.labels);
+                    current().union(&before).cloned().collect()
                 }
             },
         };
@@ -93,12 +93,12 @@ impl Selected {
 
     /// Returns the Services that currently select the pod.
     pub(super) fn services_of(&self, pod: &Pod) -> Vec<Key> {
-        let names = self.services(&pod.meta.namespace, &pod.meta.labels);
+        let names = self.service_names(&pod.meta.namespace, &pod.meta.labels);
         names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
     }
 }
 
-/// Formats the index key of a label in a namespace.
+/// Writes the index key of a label in a namespace to the buffer, and returns it.
 fn index_key<'a>(buffer: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
     let parts = [namespace, " ", name, "=", value];
     buffer.clear();

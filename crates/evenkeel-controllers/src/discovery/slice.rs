@@ -11,19 +11,19 @@ use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Label that names the Service. Upstream: `LabelServiceName`.
-pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// Label that names the managing controller. Upstream: `LabelManagedBy`.
-pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub(super) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 /// Label of the objects of a headless Service. Upstream: `IsHeadlessService`.
-pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+pub(super) const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
 /// Returns the key of the slice's Service. Its Endpoints have the same key.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
-    let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
+    let name = slice.meta.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(Key::new(&slice.meta.namespace, name))
 }
 
-/// Content of a slice without its name and annotations.
+/// Content of a slice, without its name and annotations.
 #[derive(Debug, Hash)]
 pub(super) struct Content<'a> {
     pub(super) address_type: &'a str,
@@ -44,15 +44,14 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Returns a hash of the content.
-pub(super) fn fingerprint(content: &Content<'_>) -> u64 {
+pub(super) fn content_hash(content: &Content<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     hasher.finish()
 }
 
 /// Returns a hash that stands for the deletion of a slice.
-pub(super) fn deletion(name: &str) -> u64 {
+pub(super) fn deletion_hash(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     ("deleted", name).hash(&mut hasher);
     hasher.finish()
@@ -65,7 +64,7 @@ pub(super) struct ServiceCounts {
     pub(super) endpoints: usize,
     /// Number of slices after the pass.
     pub(super) slices: usize,
-    /// Number of slices if all were full.
+    /// Number of slices that would suffice if all were full.
     pub(super) ideal: usize,
 }
 
@@ -77,7 +76,7 @@ impl std::ops::AddAssign for ServiceCounts {
     }
 }
 
-/// Operation on a slice, under its name in metrics.
+/// Operation on a slice; label `operation` in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -101,7 +100,7 @@ impl Operation {
 pub(super) struct Write {
     pub(super) operation: Operation,
     pub(super) action: Action,
-    pub(super) mark: u64,
+    pub(super) hash: u64,
 }
 
 /// Events and writes of a pass.
@@ -112,13 +111,13 @@ pub(super) struct Writes {
     actions: Vec<Action>,
     pub(super) operations: Vec<Operation>,
     /// Hashes of the written contents.
-    pub(super) marks: Vec<u64>,
+    pub(super) hashes: Vec<u64>,
 }
 
 impl Writes {
     pub(super) fn push(&mut self, write: Write) {
         self.operations.push(write.operation);
-        self.marks.push(write.mark);
+        self.hashes.push(write.hash);
         self.actions.push(write.action);
     }
 
@@ -128,7 +127,7 @@ impl Writes {
     }
 
     /// Returns the events, then the writes.
-    pub(super) fn all(&self) -> Vec<Action> {
+    pub(super) fn events_and_writes(&self) -> Vec<Action> {
         self.events.iter().chain(&self.actions).cloned().collect()
     }
 }
@@ -176,7 +175,7 @@ pub(super) fn create(
     Write {
         operation: Operation::Create,
         action: Create { on_error: OnError::SkipRest, ..create }.into(),
-        mark: fingerprint(content),
+        hash: content_hash(content),
     }
 }
 
@@ -197,7 +196,7 @@ pub(super) fn update(
     Write {
         operation: Operation::Update,
         action: Update { on_error: OnError::SkipRest, ..update }.into(),
-        mark: fingerprint(content),
+        hash: content_hash(content),
     }
 }
 
@@ -207,6 +206,6 @@ pub(super) fn delete(slice: &EndpointSlice) -> Write {
     Write {
         operation: Operation::Delete,
         action: Delete { on_error: OnError::SkipRest, ..delete }.into(),
-        mark: deletion(&slice.meta.name),
+        hash: deletion_hash(&slice.meta.name),
     }
 }

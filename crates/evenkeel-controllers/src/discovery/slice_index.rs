@@ -2,7 +2,7 @@
 
 use super::{
     OwnWrites,
-    slice::{Content, MANAGED_BY, deletion, fingerprint, service_of},
+    slice::{Content, MANAGED_BY_LABEL, content_hash, deletion_hash, service_of},
 };
 use evenkeel_api::views::EndpointSlice;
 use evenkeel_runtime::{
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 /// Index of slices by Service.
 #[derive(Debug, Clone)]
-pub(super) struct ByService {
+pub(super) struct SlicesByService {
     slices: Index<EndpointSlice>,
     manager: &'static str,
 }
 
-impl ByService {
+impl SlicesByService {
     /// Creates the index of the slices that `manager` manages.
     pub(super) fn of(slices: &Cache<EndpointSlice>, manager: &'static str) -> Self {
         let slices = slices.index("service", |slice, key| {
@@ -31,22 +31,26 @@ impl ByService {
 
     /// Returns the slices of a Service, sorted by name.
     pub(super) fn get(&self, service: &Key) -> Vec<Arc<EndpointSlice>> {
-        let mut found = self.slices.get(&service.to_string());
-        found.retain(|slice| self.manages(slice));
-        found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        found
+        let mut slices = self.slices.get(&service.to_string());
+        slices.retain(|slice| self.manages(slice));
+        slices.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        slices
     }
 
     /// Reports whether the manager manages the slice.
     pub(super) fn manages(&self, slice: &EndpointSlice) -> bool {
-        slice.meta.labels.get(MANAGED_BY) == Some(self.manager)
+        slice.meta.labels.get(MANAGED_BY_LABEL) == Some(self.manager)
     }
 
     /// Returns the Services that a slice's event affects, because a label changed or another client wrote or deleted
     /// the slice. Upstream: `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
-    pub(super) fn concerned(&self, event: &CacheEvent<EndpointSlice>, own: &OwnWrites) -> Vec<Key> {
+    pub(super) fn affected_services(
+        &self,
+        event: &CacheEvent<EndpointSlice>,
+        own_writes: &OwnWrites,
+    ) -> Vec<Key> {
         let (slice, service) = (event.object(), service_of(event.object()));
-        let changed = match event {
+        let needs_pass = match event {
             // Slices that existed at the start are reconciled together with their Services.
             CacheEvent::Added { initial: true, .. } => false,
             CacheEvent::Updated { old, new }
@@ -59,12 +63,14 @@ impl ByService {
             }
             CacheEvent::Updated { old, .. } if self.manages(old) != self.manages(slice) => true,
             CacheEvent::Added { .. } | CacheEvent::Updated { .. } => {
-                self.manages(slice) && !own.has(service.as_ref(), fingerprint(&Content::of(slice)))
+                self.manages(slice)
+                    && !own_writes.contains(service.as_ref(), content_hash(&Content::of(slice)))
             }
             CacheEvent::Deleted(_) => {
-                self.manages(slice) && !own.has(service.as_ref(), deletion(&slice.meta.name))
+                self.manages(slice)
+                    && !own_writes.contains(service.as_ref(), deletion_hash(&slice.meta.name))
             }
         };
-        service.into_iter().filter(|_| changed).collect()
+        if needs_pass { service.into_iter().collect() } else { Vec::new() }
     }
 }

@@ -12,83 +12,98 @@ use std::{
 };
 
 /// Name of the annotation. Upstream: `EndpointsLastChangeTriggerTime`.
-pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+pub(super) const TRIGGER_TIME_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Times that a pass observes: the creation of the Service, and the last transition of each pod's condition `Ready`.
 /// Upstream: `ServiceState` of `TriggerTimeTracker`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    service: i64,
-    /// Pods by the hash of their name, which saves memory. Times are in seconds, which is the precision of the API.
-    pods: Box<[(u64, i64)]>,
+pub(super) struct TriggerTimes {
+    /// Creation of the Service, in seconds, which is the precision of the API.
+    service: Option<i64>,
+    /// Sorted by the hash.
+    pods: Box<[PodTime]>,
 }
 
-impl Times {
+/// Last transition of a pod's condition `Ready`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PodTime {
+    /// Hash of the pod's name. It takes less memory than the name.
+    name_hash: u64,
+    /// Time of the transition, in seconds.
+    ready_transition: i64,
+}
+
+impl TriggerTimes {
     /// Collects the times of a Service and its pods.
     pub(super) fn of(service: &Service, pods: &[Arc<Pod>]) -> Self {
-        let mut times: Vec<(u64, i64)> =
-            pods.iter().filter_map(|pod| Some((name(pod), readiness(pod)?))).collect();
-        times.sort_unstable();
-        let service = service.meta.creation.map_or(i64::MIN, Timestamp::as_second);
-        Self { service, pods: times.into() }
+        let pod_time = |pod: &Arc<Pod>| {
+            Some(PodTime { name_hash: name_hash(pod), ready_transition: ready_transition(pod)? })
+        };
+        let mut pods: Vec<PodTime> = pods.iter().filter_map(pod_time).collect();
+        pods.sort_unstable();
+        Self { service: service.meta.creation.map(Timestamp::as_second), pods: pods.into() }
     }
 
     /// Returns the time of the change since `before`: the earliest new time, or the creation time of a new Service.
     /// Returns `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
-    pub(super) fn trigger(&self, before: Option<&Self>) -> Option<Timestamp> {
-        let Some(before) = before else { return time(self.service) };
-        let is_new = |(pod, time): &&(u64, i64)| {
-            let known = before.pods.binary_search_by_key(pod, |(pod, _)| *pod);
-            known.is_ok_and(|index| *time > before.pods[index].1) || known.is_err()
+    pub(super) fn trigger_time(&self, before: Option<&Self>) -> Option<Timestamp> {
+        let Some(before) = before else { return self.service.and_then(to_timestamp) };
+        let is_new = |pod: &&PodTime| {
+            let found = before.pods.binary_search_by_key(&pod.name_hash, |old| old.name_hash);
+            match found {
+                Ok(index) => pod.ready_transition > before.pods[index].ready_transition,
+                Err(_) => true,
+            }
         };
-        let pods = self.pods.iter().filter(is_new).map(|(_, time)| *time);
-        let service = Some(self.service).filter(|time| *time > before.service);
-        pods.chain(service).min().and_then(time)
+        let pods = self.pods.iter().filter(is_new).map(|pod| pod.ready_transition);
+        let service = self.service.filter(|_| self.service > before.service);
+        pods.chain(service).min().and_then(to_timestamp)
     }
 }
 
-fn name(pod: &Pod) -> u64 {
+fn name_hash(pod: &Pod) -> u64 {
     let mut hasher = DefaultHasher::new();
     pod.meta.name.hash(&mut hasher);
     hasher.finish()
 }
 
-fn readiness(pod: &Pod) -> Option<i64> {
+fn ready_transition(pod: &Pod) -> Option<i64> {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
     condition.last_transition_time.map(Timestamp::as_second)
 }
 
-fn time(seconds: i64) -> Option<Timestamp> {
-    Timestamp::from_second(seconds).ok().filter(|_| seconds != i64::MIN)
+fn to_timestamp(seconds: i64) -> Option<Timestamp> {
+    Timestamp::from_second(seconds).ok()
 }
 
-/// Sets the annotation to the time of the change; removes it without a time.
-pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> StrMap {
-    match trigger {
-        Some(time) => annotations.with(TRIGGER_TIME, &time.to_string()),
-        None => annotations.iter().filter(|(key, _)| *key != TRIGGER_TIME).collect(),
+/// Returns the annotations with this trigger time; `None` removes its annotation.
+pub(super) fn with_trigger_time(annotations: &StrMap, trigger_time: Option<Timestamp>) -> StrMap {
+    match trigger_time {
+        Some(time) => annotations.with(TRIGGER_TIME_ANNOTATION, &time.to_string()),
+        None => annotations.iter().filter(|(key, _)| *key != TRIGGER_TIME_ANNOTATION).collect(),
     }
 }
 
-/// Trigger times of a Service's last successful pass and of its current pass.
+/// Times of a Service's last successful pass and of its current pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TriggerTimes {
-    last: Option<Arc<Times>>,
-    running: Option<Arc<Times>>,
+pub(super) struct TriggerTimeTracker {
+    last: Option<Arc<TriggerTimes>>,
+    running: Option<Arc<TriggerTimes>>,
 }
 
-impl TriggerTimes {
+impl TriggerTimeTracker {
     /// Returns the times of the last successful pass.
-    pub(super) fn last(&self) -> Option<Arc<Times>> {
+    pub(super) fn last(&self) -> Option<Arc<TriggerTimes>> {
         self.last.clone()
     }
 
     /// Returns the state after a pass with these times has begun.
-    pub(super) fn begin(&self, times: &Arc<Times>) -> Self {
+    pub(super) fn begin(&self, times: &Arc<TriggerTimes>) -> Self {
         Self { last: self.last.clone(), running: Some(Arc::clone(times)) }
     }
 
-    /// Returns the state after a pass has ended. After a failed pass, the next pass reports the same change.
+    /// Returns the state after a pass has ended. A failed pass leaves the times of the last successful one, so that the
+    /// next pass reports the same change.
     pub(super) fn end(&self, succeeded: bool) -> Self {
         let running = self.running.as_ref().filter(|_| succeeded);
         Self { last: running.or(self.last.as_ref()).cloned(), running: None }
@@ -101,11 +116,11 @@ mod tests {
     use crate::fixtures::{T0, at, meta, pod};
 
     /// Returns the trigger times of a Service and of its pods, which became ready at these seconds.
-    fn times(pods: &[(&str, i64)]) -> Times {
+    fn times(pods: &[(&str, i64)]) -> TriggerTimes {
         let service = Service { meta: meta("web"), ..Service::default() };
         let pods: Vec<Arc<Pod>> =
             pods.iter().map(|(name, seconds)| Arc::new(pod(name, Some(at(*seconds))))).collect();
-        Times::of(&service, &pods)
+        TriggerTimes::of(&service, &pods)
     }
 
     #[test]
@@ -122,15 +137,15 @@ mod tests {
         ];
         for (what, before, now, want) in table {
             let before = before.map(times);
-            assert_eq!(times(now).trigger(before.as_ref()), want.map(at), "{what}");
+            assert_eq!(times(now).trigger_time(before.as_ref()), want.map(at), "{what}");
         }
     }
 
     #[test]
     fn trigger_time_annotation_is_set_and_removed() {
         let others: StrMap = [("a", "b")].into_iter().collect();
-        let with = annotated(&others, Some(T0));
-        assert_eq!(with.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
-        assert_eq!(annotated(&with, None), others);
+        let with = with_trigger_time(&others, Some(T0));
+        assert_eq!(with.get(TRIGGER_TIME_ANNOTATION), Some("2026-09-21T14:13:20Z"));
+        assert_eq!(with_trigger_time(&with, None), others);
     }
 }

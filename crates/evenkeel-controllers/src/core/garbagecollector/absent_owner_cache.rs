@@ -10,28 +10,28 @@ const CAPACITY: usize = 500;
 /// Set of uids with their coordinates; inserting into a full set evicts the oldest. Upstream: `ReferenceCache`.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentOwnerCache {
-    known: HashSet<(Uid, Coordinates)>,
-    order: VecDeque<(Uid, Coordinates)>,
+    entries: HashSet<(Uid, Coordinates)>,
+    insertion_order: VecDeque<(Uid, Coordinates)>,
 }
 
 impl AbsentOwnerCache {
     /// Records that no object of this uid has these coordinates.
     pub(crate) fn insert(&mut self, uid: &str, coordinates: &Coordinates) {
         let key = (Uid::from(uid), coordinates.clone());
-        if !self.known.insert(key.clone()) {
+        if !self.entries.insert(key.clone()) {
             return;
         }
-        self.order.push_back(key);
-        if self.order.len() > CAPACITY
-            && let Some(oldest) = self.order.pop_front()
+        self.insertion_order.push_back(key);
+        if self.insertion_order.len() > CAPACITY
+            && let Some(oldest) = self.insertion_order.pop_front()
         {
-            self.known.remove(&oldest);
+            self.entries.remove(&oldest);
         }
     }
 
     /// Whether the cache records that no object of this uid has these coordinates.
     pub(crate) fn contains(&self, uid: &str, coordinates: &Coordinates) -> bool {
-        self.known.contains(&(Uid::from(uid), coordinates.clone()))
+        self.entries.contains(&(Uid::from(uid), coordinates.clone()))
     }
 }
 

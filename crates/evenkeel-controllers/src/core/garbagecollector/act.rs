@@ -1,9 +1,9 @@
 //! Live reads and writes of the garbage collector: the I/O around [`super::plan`].
 
 use super::{
-    Failed, GarbageCollector,
+    GarbageCollector, ProcessError,
     graph::{Coordinates, FOREGROUND, ORPHAN, Uid},
-    plan::{OwnerClass, Step, plan},
+    plan::{Decision, OwnerClass, plan},
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, views::Metadata};
@@ -16,41 +16,42 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 /// Maximum number of dependents that are patched concurrently when their owner is orphaned.
-const MAX_CONCURRENT: usize = 16;
+const MAX_CONCURRENT_PATCHES: usize = 16;
 
 /// Maximum number of retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer`, which makes
 /// the 4 attempts of `DefaultBackoff`.
-const MAX_CONFLICTS: usize = 3;
+const MAX_CONFLICT_RETRIES: usize = 3;
 
 /// An object as a live read returned it.
-struct Live<'a> {
+struct LiveObject<'a> {
     kind: &'a Kind,
     meta: &'a Meta,
 }
 
 impl GarbageCollector {
     /// Reads an object and its owners live, decides, and writes. Upstream: `attemptToDeleteItem`.
-    pub(super) async fn attempt_to_delete_item(&self, uid: &Uid) -> Result<(), Failed> {
+    pub(super) async fn attempt_to_delete_item(&self, uid: &Uid) -> Result<(), ProcessError> {
         let coordinates = {
             let graph = self.graph();
             match graph.node(uid) {
-                Some(node) if !graph.needs_no_attempt(node) => node.coordinates.clone(),
+                Some(node) if graph.needs_attempt(node) => node.coordinates.clone(),
                 _ => return Ok(()),
             }
         };
-        let kind = self.kind(&coordinates)?;
-        let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
+        let kind = self.kind_of(&coordinates)?;
+        let Some(item) =
+            self.get_object(&kind, &coordinates.namespace, &coordinates.name, uid).await?
         else {
-            let work = self.graph_mut().virtual_deleted(uid, &coordinates);
+            let work = self.graph_mut().process_virtual_delete(uid, &coordinates);
             self.enqueue(work);
             return Ok(());
         };
-        let live = Live { kind: &kind, meta: &item.meta };
+        let live = LiveObject { kind: &kind, meta: &item.meta };
         let Some(owners) = self.classify_references(&live).await? else { return Ok(()) };
-        let step = plan(&self.graph(), uid, live.meta, &owners);
-        self.execute(&live, step).await?;
+        let decision = plan(&self.graph(), uid, live.meta, &owners);
+        self.execute(&live, decision).await?;
         if self.graph().node(uid).is_some_and(|node| node.is_virtual) {
-            Err(Failed::Unobserved)
+            Err(ProcessError::Unobserved)
         } else {
             Ok(())
         }
@@ -59,7 +60,7 @@ impl GarbageCollector {
     /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object. If a
     /// patch fails, the other patches are still tried, and the finalizer stays. Upstream: `attemptToOrphan`,
     /// `orphanDependents`.
-    pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), Failed> {
+    pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), ProcessError> {
         let (coordinates, dependents): (_, Vec<(Uid, Coordinates)>) = {
             let graph = self.graph();
             let Some(node) = graph.node(uid) else { return Ok(()) };
@@ -72,17 +73,17 @@ impl GarbageCollector {
             )
         };
         let mut result = Ok(());
-        for batch in dependents.chunks(MAX_CONCURRENT) {
+        for batch in dependents.chunks(MAX_CONCURRENT_PATCHES) {
             let removals = batch.iter().map(|(dependent, coordinates)| {
                 self.remove_owner_reference(dependent, coordinates, uid)
             });
             result = join_all(removals).await.into_iter().fold(result, Result::and);
         }
         result?;
-        let kind = self.kind(&coordinates)?;
-        if let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
-        {
-            self.remove_finalizer(&Live { kind: &kind, meta: &item.meta }, ORPHAN).await?;
+        let kind = self.kind_of(&coordinates)?;
+        let item = self.get_object(&kind, &coordinates.namespace, &coordinates.name, uid).await?;
+        if let Some(item) = item {
+            self.remove_finalizer(&LiveObject { kind: &kind, meta: &item.meta }, ORPHAN).await?;
         }
         Ok(())
     }
@@ -93,27 +94,28 @@ impl GarbageCollector {
         dependent: &Uid,
         coordinates: &Coordinates,
         owner: &Uid,
-    ) -> Result<(), Failed> {
-        let kind = self.kind(coordinates)?;
-        let item = self.read(&kind, &coordinates.namespace, &coordinates.name, dependent).await?;
+    ) -> Result<(), ProcessError> {
+        let kind = self.kind_of(coordinates)?;
+        let item =
+            self.get_object(&kind, &coordinates.namespace, &coordinates.name, dependent).await?;
         if let Some(item) = item {
-            let live = Live { kind: &kind, meta: &item.meta };
+            let live = LiveObject { kind: &kind, meta: &item.meta };
             self.remove_owner_references(&live, std::slice::from_ref(owner)).await?;
         }
         Ok(())
     }
 
-    fn kind(&self, coordinates: &Coordinates) -> Result<Kind, Failed> {
+    fn kind_of(&self, coordinates: &Coordinates) -> Result<Kind, ProcessError> {
         let discovered = self.discovered();
         let resource = discovered.of_kind(&coordinates.api_version, &coordinates.kind);
-        resource.map(|resource| resource.kind.clone()).ok_or_else(|| Failed::UnknownKind {
+        resource.map(|resource| resource.kind.clone()).ok_or_else(|| ProcessError::UnknownKind {
             api_version: coordinates.api_version.clone(),
             kind: coordinates.kind.clone(),
         })
     }
 
-    /// Reads an object live; `None` if no object of this uid exists at these coordinates.
-    async fn read(
+    /// Reads an object live; `None` if no object of this uid exists at these coordinates. Upstream: `getObject`.
+    async fn get_object(
         &self,
         kind: &Kind,
         namespace: &str,
@@ -132,12 +134,12 @@ impl GarbageCollector {
     /// owner: nothing can be decided about such an object. Upstream: `classifyReferences`.
     async fn classify_references(
         &self,
-        live: &Live<'_>,
-    ) -> Result<Option<Vec<(OwnerReference, OwnerClass)>>, Failed> {
+        live: &LiveObject<'_>,
+    ) -> Result<Option<Vec<(OwnerReference, OwnerClass)>>, ProcessError> {
         let mut owners = Vec::with_capacity(live.meta.owners.len());
         for owner in &live.meta.owners {
             let coordinates = Coordinates::of_owner(owner, &live.meta.namespace);
-            let kind = self.kind(&coordinates)?;
+            let kind = self.kind_of(&coordinates)?;
             if kind.namespaced && live.meta.namespace.is_empty() {
                 tracing::warn!(
                     name = &*live.meta.name,
@@ -154,9 +156,9 @@ impl GarbageCollector {
             let class = if known_absent {
                 OwnerClass::Dangling
             } else {
-                let found =
-                    self.read(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
-                OwnerClass::classify(found.as_ref().map(|item| &item.meta), &owner.uid)
+                let item =
+                    self.get_object(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
+                OwnerClass::classify(item.as_ref().map(|item| &item.meta), &owner.uid)
             };
             if class == OwnerClass::Dangling {
                 self.graph_mut().absent_owner_cache.insert(&owner.uid, &coordinates);
@@ -166,68 +168,67 @@ impl GarbageCollector {
         Ok(Some(owners))
     }
 
-    async fn execute(&self, live: &Live<'_>, step: Step) -> Result<(), Failed> {
-        match step {
-            Step::Nothing => {}
-            Step::AttemptToDelete(uids) => {
+    async fn execute(&self, live: &LiveObject<'_>, decision: Decision) -> Result<(), ProcessError> {
+        match decision {
+            Decision::Nothing => {}
+            Decision::AttemptToDelete(uids) => {
                 for uid in uids {
                     self.0.attempt_to_delete.add(uid, Priority::NORMAL);
                 }
             }
-            Step::RemoveForegroundFinalizer => self.remove_finalizer(live, FOREGROUND).await?,
-            Step::RemoveOwnerReferences(deleted) => {
+            Decision::RemoveForegroundFinalizer => self.remove_finalizer(live, FOREGROUND).await?,
+            Decision::RemoveOwnerReferences(deleted) => {
                 self.remove_owner_references(live, &deleted).await?;
             }
-            Step::Delete { propagation, unblock_owner_references } => {
+            Decision::Delete { propagation, unblock_owner_references } => {
+                let mut resource_version = live.meta.resource_version.to_string();
                 if unblock_owner_references {
                     self.unblock_owner_references(live).await?;
+                    // That patch has changed the resource version.
+                    resource_version.clear();
                 }
-                self.delete(live, propagation, unblock_owner_references).await?;
+                self.delete(live, propagation, resource_version).await?;
             }
         }
         Ok(())
     }
 
-    /// Deletes the object with its resource version as precondition, unless `any_version`. After a conflict, repeats
-    /// the request without that precondition if the owner references did not change. Upstream: `deleteObject`.
+    /// Deletes the object with `resource_version` as precondition; an empty one allows any version. After a conflict,
+    /// repeats the request without that precondition if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
-        live: &Live<'_>,
+        live: &LiveObject<'_>,
         propagation: Propagation,
-        any_version: bool,
+        resource_version: String,
     ) -> Result<(), ApiError> {
-        let Live { kind, meta } = live;
+        let LiveObject { kind, meta } = live;
         let mut options = DeleteOptions {
             uid: meta.uid.to_string(),
-            resource_version: if any_version {
-                String::new()
-            } else {
-                meta.resource_version.to_string()
-            },
+            resource_version,
             propagation: Some(propagation),
             ..DeleteOptions::default()
         };
         match self.0.client.delete(kind, &meta.namespace, &meta.name, &options).await {
-            Err(error) if error.code() == 409 && !any_version => {
-                let now = self.0.client.get_metadata(kind, &meta.namespace, &meta.name).await;
-                match after_conflict(now.as_ref(), meta) {
+            Err(error) if error.code() == 409 && !options.resource_version.is_empty() => {
+                let latest = self.0.client.get_metadata(kind, &meta.namespace, &meta.name).await;
+                match after_conflict(latest.as_ref(), meta) {
                     AfterConflict::Gone => Ok(()),
                     AfterConflict::Fail => Err(error),
                     AfterConflict::DeleteAnyVersion => {
                         options.resource_version.clear();
-                        ignore_absent(
+                        ignore_not_found(
                             self.0.client.delete(kind, &meta.namespace, &meta.name, &options).await,
                         )
                     }
                 }
             }
-            other => ignore_absent(other),
+            other => ignore_not_found(other),
         }
     }
 
     async fn remove_owner_references(
         &self,
-        live: &Live<'_>,
+        live: &LiveObject<'_>,
         deleted: &[Text],
     ) -> Result<(), ApiError> {
         let entries: Vec<Value> =
@@ -237,14 +238,14 @@ impl GarbageCollector {
             .owners
             .iter()
             .filter(|owner| !deleted.contains(&owner.uid))
-            .map(reference)
+            .map(owner_reference_json)
             .collect();
         self.patch_owners(live, entries, kept).await
     }
 
     /// Sets `blockOwnerDeletion` to false in all references of the object, which breaks a cycle of foreground
     /// deletions.
-    async fn unblock_owner_references(&self, live: &Live<'_>) -> Result<(), ApiError> {
+    async fn unblock_owner_references(&self, live: &LiveObject<'_>) -> Result<(), ApiError> {
         let blocking = || live.meta.owners.iter().filter(|owner| owner.block_owner_deletion);
         if blocking().next().is_none() {
             return Ok(());
@@ -253,24 +254,28 @@ impl GarbageCollector {
             .map(|owner| json!({"uid": &*owner.uid, "blockOwnerDeletion": false}))
             .collect();
         let unblocked = |owner: &OwnerReference| {
-            reference(&OwnerReference { block_owner_deletion: false, ..owner.clone() })
+            owner_reference_json(&OwnerReference { block_owner_deletion: false, ..owner.clone() })
         };
         self.patch_owners(live, entries, live.meta.owners.iter().map(unblocked).collect()).await
     }
 
-    /// Patches owner references with the strategic merge patch `entries`. If the server does not support such patches
-    /// for the kind (custom resources), sends a merge patch with the list `whole` and a resource version. Upstream:
+    /// Patches owner references with a strategic merge patch of `entries`. If the server does not support such patches
+    /// for the kind (custom resources), sends `complete_list` as a merge patch with the resource version. Upstream:
     /// `patch`.
     async fn patch_owners(
         &self,
-        live: &Live<'_>,
+        live: &LiveObject<'_>,
         entries: Vec<Value>,
-        whole: Vec<Value>,
+        complete_list: Vec<Value>,
     ) -> Result<(), ApiError> {
         let strategic = json!({"metadata": {"uid": &*live.meta.uid, "ownerReferences": entries}});
         match self.patch(live, PatchForm::Strategic, &strategic).await {
             Err(error) if error.code() == 415 => {
-                let owners = if whole.is_empty() { Value::Null } else { Value::Array(whole) };
+                let owners = if complete_list.is_empty() {
+                    Value::Null
+                } else {
+                    Value::Array(complete_list)
+                };
                 let version = &*live.meta.resource_version;
                 let merge =
                     json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
@@ -280,28 +285,32 @@ impl GarbageCollector {
         }
     }
 
-    async fn remove_finalizer(&self, live: &Live<'_>, finalizer: &str) -> Result<(), ApiError> {
+    async fn remove_finalizer(
+        &self,
+        live: &LiveObject<'_>,
+        finalizer: &str,
+    ) -> Result<(), ApiError> {
         let mut meta = live.meta.clone();
         for attempt in 0.. {
-            let left: Vec<&str> = meta
+            let remaining: Vec<&str> = meta
                 .finalizers
                 .iter()
                 .map(|name| &**name)
                 .filter(|name| *name != finalizer)
                 .collect();
-            if left.len() == meta.finalizers.len() {
+            if remaining.len() == meta.finalizers.len() {
                 break;
             }
-            let body = json!({"metadata": {"resourceVersion": &*meta.resource_version, "finalizers": left}});
-            match self.patch(&Live { kind: live.kind, meta: &meta }, PatchForm::Merge, &body).await
+            let body = json!({"metadata": {"resourceVersion": &*meta.resource_version, "finalizers": remaining}});
+            match self
+                .patch(&LiveObject { kind: live.kind, meta: &meta }, PatchForm::Merge, &body)
+                .await
             {
-                Err(error) if error.is_conflict() && attempt < MAX_CONFLICTS => {
-                    let Some(now) =
-                        self.read(live.kind, &meta.namespace, &meta.name, &meta.uid).await?
-                    else {
-                        break;
-                    };
-                    meta = now.meta;
+                Err(error) if error.is_conflict() && attempt < MAX_CONFLICT_RETRIES => {
+                    let latest =
+                        self.get_object(live.kind, &meta.namespace, &meta.name, &meta.uid).await?;
+                    let Some(latest) = latest else { break };
+                    meta = latest.meta;
                 }
                 other => return other,
             }
@@ -309,10 +318,15 @@ impl GarbageCollector {
         Ok(())
     }
 
-    async fn patch(&self, live: &Live<'_>, form: PatchForm, body: &Value) -> Result<(), ApiError> {
-        let Live { kind, meta } = live;
+    async fn patch(
+        &self,
+        live: &LiveObject<'_>,
+        form: PatchForm,
+        body: &Value,
+    ) -> Result<(), ApiError> {
+        let LiveObject { kind, meta } = live;
         let body = Bytes::from(body.to_string());
-        ignore_absent(
+        ignore_not_found(
             self.0
                 .client
                 .patch::<Metadata>(kind, &meta.namespace, &meta.name, "", form, body)
@@ -332,14 +346,14 @@ enum AfterConflict {
     Fail,
 }
 
-/// Decides on a live read after a conflict of the deletion of `meta`. Upstream: `deleteObject`.
-fn after_conflict(live: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConflict {
-    match live {
+/// Decides after a deletion of `meta` had a conflict. `latest` is a live read since then. Upstream: `deleteObject`.
+fn after_conflict(latest: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConflict {
+    match latest {
         Err(error) if error.is_not_found() => AfterConflict::Gone,
-        Ok(live)
-            if live.meta.uid == meta.uid
-                && live.meta.resource_version != meta.resource_version
-                && live.meta.owners == meta.owners =>
+        Ok(latest)
+            if latest.meta.uid == meta.uid
+                && latest.meta.resource_version != meta.resource_version
+                && latest.meta.owners == meta.owners =>
         {
             AfterConflict::DeleteAnyVersion
         }
@@ -347,25 +361,24 @@ fn after_conflict(live: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConfl
     }
 }
 
-fn ignore_absent<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
+fn ignore_not_found<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         other => other.map(drop),
     }
 }
 
-/// Returns an owner reference as JSON.
-fn reference(owner: &OwnerReference) -> Value {
-    let mut written = json!({
+fn owner_reference_json(owner: &OwnerReference) -> Value {
+    let mut json = json!({
         "apiVersion": &*owner.api_version, "kind": &*owner.kind, "name": &*owner.name, "uid": &*owner.uid,
     });
     if owner.controller {
-        written["controller"] = json!(true);
+        json["controller"] = json!(true);
     }
     if owner.block_owner_deletion {
-        written["blockOwnerDeletion"] = json!(true);
+        json["blockOwnerDeletion"] = json!(true);
     }
-    written
+    json
 }
 
 #[cfg(test)]

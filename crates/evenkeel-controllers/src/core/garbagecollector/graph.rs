@@ -75,7 +75,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// A node of the graph: one object. Upstream: `node` in `graph.go`.
+/// Node of the graph: one object. Upstream: `node` in `graph.go`.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// Coordinates of the object. Upstream: `identity`.
@@ -125,54 +125,58 @@ impl Graph {
         found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
     }
 
-    /// Returns the number of nodes, and how many of them are virtual.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.nodes.len(), self.nodes.values().filter(|node| node.is_virtual).count())
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn virtual_node_count(&self) -> usize {
+        self.nodes.values().filter(|node| node.is_virtual).count()
     }
 
     /// Applies a watch event that adds or updates an object. Upstream: `processGraphChanges`.
-    pub(crate) fn observed(&mut self, kind: &Kind, meta: &Meta) -> Work {
+    pub(crate) fn process_update(&mut self, kind: &Kind, meta: &Meta) -> Work {
         let uid: Uid = meta.uid.clone();
         let mut work = Work::default();
-        let before = match self.nodes.get_mut(&uid) {
+        let old_owners = match self.nodes.get_mut(&uid) {
             None => {
                 self.nodes.insert(uid.clone(), Node::new(Coordinates::of(kind, meta)));
                 Shared::default()
             }
             Some(node) => {
-                let became_real = std::mem::take(&mut node.is_virtual);
-                let moved = !node.coordinates.is_of(kind, meta);
-                if moved {
+                let was_virtual = std::mem::take(&mut node.is_virtual);
+                let coordinates_differ = !node.coordinates.is_of(kind, meta);
+                if coordinates_differ {
                     node.coordinates = Coordinates::of(kind, meta);
                 }
-                if became_real && moved {
+                if was_virtual && coordinates_differ {
                     self.requeue_mismatched_dependents(&uid, &mut work);
                 }
                 std::mem::take(&mut self.nodes.get_mut(&uid).expect("found above").owners)
             }
         };
-        self.update_owner_references(&uid, &before, &meta.owners, &meta.namespace, &mut work);
+        self.update_owner_references(&uid, &old_owners, &meta.owners, &meta.namespace, &mut work);
         self.process_transitions(&uid, meta, &mut work);
         work
     }
 
     /// Applies a watch event that deletes an object.
-    pub(crate) fn deleted(&mut self, uid: &str) -> Work {
+    pub(crate) fn process_delete(&mut self, uid: &str) -> Work {
         self.remove(uid)
     }
 
     /// Applies the result of a live read: no object with this uid has these coordinates.
     ///
-    /// An observed node stays, because its own watch reports its deletion. A virtual node first gets the next
-    /// coordinates that its dependents name. Upstream: the virtual delete event, `enqueueVirtualDeleteEvent`.
-    pub(crate) fn virtual_deleted(&mut self, uid: &str, coordinates: &Coordinates) -> Work {
+    /// An observed node stays, because its own watch reports its deletion. A virtual node first gets other coordinates
+    /// that its dependents name, and is removed when there are none left. Upstream: the virtual delete event,
+    /// `enqueueVirtualDeleteEvent`.
+    pub(crate) fn process_virtual_delete(&mut self, uid: &str, coordinates: &Coordinates) -> Work {
         let Some(node) = self.nodes.get(uid) else { return Work::default() };
         if !node.is_virtual {
             return Work::default();
         }
-        let elsewhere = self.alternate_owner_coordinates(node, uid, coordinates);
+        let alternate = self.alternate_owner_coordinates(node, uid, coordinates);
         self.absent_owner_cache.insert(uid, coordinates);
-        if let Some(next) = elsewhere {
+        if let Some(alternate) = alternate {
             let mut work = Work::default();
             work.attempt_to_delete.insert(uid.into());
             let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
@@ -182,27 +186,27 @@ impl Graph {
                     .filter(|dependent| self.references_coordinates(dependent, uid, coordinates)),
             );
             if let Some(node) = self.nodes.get_mut(uid) {
-                node.coordinates = next;
+                node.coordinates = alternate;
             }
             return work;
         }
         self.remove(uid)
     }
 
-    /// Whether no live read can lead to an action. Either the object is terminating and waits for no dependents, or
-    /// all its owners are observed, match its references and are not terminating. A later change of the object or of
-    /// an owner enqueues it again. (Upstream reads live each time.)
-    pub(crate) fn needs_no_attempt(&self, node: &Node) -> bool {
+    /// Whether live reads can lead to an action for the object. They cannot if it is terminating and waits for no
+    /// dependents, or if all its owners are observed, match its references and are not terminating. A later change of
+    /// the object or of an owner enqueues it again. (Upstream reads live each time.)
+    pub(crate) fn needs_attempt(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
-            self.nodes.get(&*owner.uid).is_some_and(|of| {
-                !of.is_virtual
-                    && !of.deleting
-                    && of.coordinates.matches_reference(owner, &node.coordinates.namespace)
+            self.nodes.get(&*owner.uid).is_some_and(|owner_node| {
+                !owner_node.is_virtual
+                    && !owner_node.deleting
+                    && owner_node.coordinates.matches_reference(owner, &node.coordinates.namespace)
             })
         };
-        !node.is_virtual
-            && !node.deleting_dependents
-            && (node.deleting || node.owners.iter().all(stays))
+        node.is_virtual
+            || node.deleting_dependents
+            || (!node.deleting && !node.owners.iter().all(stays))
     }
 
     /// Returns the dependents with `blockOwnerDeletion`. Upstream: `blockingDependents`.
@@ -230,29 +234,29 @@ impl Graph {
     fn update_owner_references(
         &mut self,
         uid: &Uid,
-        before: &[OwnerReference],
-        after: &Shared<OwnerReference>,
+        old_owners: &[OwnerReference],
+        new_owners: &Shared<OwnerReference>,
         namespace: &str,
         work: &mut Work,
     ) {
-        for old in before {
-            let kept = after.iter().find(|new| new.uid == old.uid);
-            let released =
-                kept.is_none_or(|new| old.block_owner_deletion && !new.block_owner_deletion);
+        for old in old_owners {
+            let new = new_owners.iter().find(|new| new.uid == old.uid);
+            let unblocks_owner =
+                new.is_none_or(|new| old.block_owner_deletion && !new.block_owner_deletion);
             if let Some(owner) = self.nodes.get_mut(&*old.uid) {
-                if kept.is_none() {
+                if new.is_none() {
                     owner.dependents.remove(uid);
                 }
-                if released && owner.deleting_dependents {
+                if unblocks_owner && owner.deleting_dependents {
                     work.attempt_to_delete.insert(old.uid.clone());
                 }
             }
         }
-        for new in after.iter().filter(|new| !before.contains(new)) {
+        for new in new_owners.iter().filter(|new| !old_owners.contains(new)) {
             self.add_dependent(uid, new, namespace, work);
         }
         if let Some(node) = self.nodes.get_mut(uid) {
-            node.owners = after.clone();
+            node.owners = new_owners.clone();
         }
     }
 
@@ -293,10 +297,11 @@ impl Graph {
     /// `processTransitions`.
     fn process_transitions(&mut self, uid: &Uid, meta: &Meta, work: &mut Work) {
         let Some(node) = self.nodes.get_mut(uid) else { return };
-        let has = |name: &str| meta.finalizers.iter().any(|finalizer| &**finalizer == name);
+        let has_finalizer =
+            |name: &str| meta.finalizers.iter().any(|finalizer| &**finalizer == name);
         node.deleting = meta.deleting();
-        let (orphaning, foreground) =
-            (node.deleting && has(ORPHAN), node.deleting && has(FOREGROUND));
+        let orphaning = node.deleting && has_finalizer(ORPHAN);
+        let foreground = node.deleting && has_finalizer(FOREGROUND);
         if orphaning && !node.orphaning {
             work.attempt_to_orphan.insert(uid.clone());
         } else if foreground && !node.deleting_dependents && !orphaning {
@@ -345,29 +350,28 @@ impl Graph {
         work
     }
 
+    /// Returns other coordinates that a dependent names for the virtual node, the least that no live read has refuted.
+    /// Upstream: `getAlternateOwnerIdentity`.
     fn alternate_owner_coordinates(
         &self,
         node: &Node,
         uid: &str,
-        tried: &Coordinates,
+        refuted: &Coordinates,
     ) -> Option<Coordinates> {
-        let places: BTreeSet<Coordinates> = self
-            .dependents(uid)
-            .flat_map(|(_, dependent)| {
-                let namespace = dependent.coordinates.namespace.clone();
-                dependent
-                    .owners
-                    .iter()
-                    .filter(|owner| *owner.uid == *uid)
-                    .map(move |owner| Coordinates::of_owner(owner, &namespace))
-            })
-            .filter(|coordinates| {
-                coordinates != tried
-                    && coordinates != &node.coordinates
-                    && !self.absent_owner_cache.contains(uid, coordinates)
-            })
-            .collect();
-        places.into_iter().next()
+        let named = self.dependents(uid).flat_map(|(_, dependent)| {
+            let namespace = dependent.coordinates.namespace.clone();
+            dependent
+                .owners
+                .iter()
+                .filter(|owner| *owner.uid == *uid)
+                .map(move |owner| Coordinates::of_owner(owner, &namespace))
+        });
+        let untried = named.filter(|coordinates| {
+            coordinates != refuted
+                && coordinates != &node.coordinates
+                && !self.absent_owner_cache.contains(uid, coordinates)
+        });
+        untried.min()
     }
 
     fn references_coordinates(

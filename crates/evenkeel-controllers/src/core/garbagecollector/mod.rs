@@ -174,8 +174,8 @@ impl GarbageCollector {
     async fn run(self, stop: CancellationToken) {
         let tasks = Tasks::new();
         // The event recorder stops after the workers, so that their last events are written.
-        let late = Tasks::new();
-        self.0.events.start(&late);
+        let event_tasks = Tasks::new();
+        self.0.events.start(&event_tasks);
         let complete = tokio::select! {
             biased;
             () = stop.cancelled() => false,
@@ -184,15 +184,15 @@ impl GarbageCollector {
         };
         let workers = if complete { self.0.workers } else { 0 };
         for _ in 0..workers {
-            for job in [Job::AttemptToDelete, Job::AttemptToOrphan] {
+            for attempt in [Attempt::Delete, Attempt::Orphan] {
                 let worker = self.clone();
                 tasks.spawn_restarting("garbage collector", move || {
                     let worker = worker.clone();
-                    async move { worker.work(job).await }
+                    async move { worker.run_worker(attempt).await }
                 });
             }
         }
-        // If this function returns before `stop`, the program ends. A broken graph must end it: with an incomplete
+        // The program ends when this function returns before `stop`. A broken graph must end it: with an incomplete
         // graph, the collector would delete objects whose owners exist.
         tokio::select! {
             () = stop.cancelled() => {}
@@ -203,37 +203,37 @@ impl GarbageCollector {
         self.0.attempt_to_delete.shut_down_now();
         self.0.attempt_to_orphan.shut_down_now();
         tasks.join().await;
-        late.token().cancel();
-        late.join().await;
+        event_tasks.token().cancel();
+        event_tasks.join().await;
     }
 
-    async fn work(&self, job: Job) {
-        let queue = match job {
-            Job::AttemptToDelete => &self.0.attempt_to_delete,
-            Job::AttemptToOrphan => &self.0.attempt_to_orphan,
+    async fn run_worker(&self, attempt: Attempt) {
+        let queue = match attempt {
+            Attempt::Delete => &self.0.attempt_to_delete,
+            Attempt::Orphan => &self.0.attempt_to_orphan,
         };
         while let Some(uid) = queue.next().await {
-            queue.process(&uid, self.process(job, queue, &uid)).await;
+            queue.process(&uid, self.process(attempt, queue, &uid)).await;
         }
     }
 
-    async fn process(&self, job: Job, queue: &Queue<Uid>, uid: &Uid) {
-        let done = match job {
-            Job::AttemptToDelete => self.attempt_to_delete_item(uid).await,
-            Job::AttemptToOrphan => self.orphan_dependents(uid).await,
+    async fn process(&self, attempt: Attempt, queue: &Queue<Uid>, uid: &Uid) {
+        let result = match attempt {
+            Attempt::Delete => self.attempt_to_delete_item(uid).await,
+            Attempt::Orphan => self.orphan_dependents(uid).await,
         };
-        match done {
+        match result {
             Ok(()) => queue.forget(uid),
             Err(error) => {
                 tracing::debug!(uid = &**uid, %error, "Failed to process the object; retrying with backoff");
-                self.remember(uid, &error);
+                self.record_failure(uid, &error);
                 queue.add_rate_limited(uid.clone());
             }
         }
     }
 
     /// Records a failure, for `evenkeel explain`.
-    fn remember(&self, uid: &Uid, error: &Failed) {
+    fn record_failure(&self, uid: &Uid, error: &ProcessError) {
         let coordinates = self.graph().node(uid).map(|node| node.coordinates.clone());
         let Some(coordinates) = coordinates else { return };
         let key = Key { namespace: coordinates.namespace.into(), name: coordinates.name.into() };
@@ -295,18 +295,18 @@ impl GarbageCollector {
     }
 }
 
-/// Upstream's two queues, each with its own function for an object.
+/// Attempt that a worker makes for an object. Each has its own queue.
 #[derive(Debug, Clone, Copy)]
-enum Job {
+enum Attempt {
     /// Upstream: `attemptToDeleteItem`.
-    AttemptToDelete,
+    Delete,
     /// Upstream: `attemptToOrphan`.
-    AttemptToOrphan,
+    Orphan,
 }
 
 /// Error of a pass over an object; the object returns to its queue with backoff.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ProcessError {
     /// The API server refused a request or did not answer.
     #[error("request failed: {0}")]
     Api(#[from] ApiError),

@@ -3,7 +3,7 @@
 
 use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
-    plan::{OwnerClass, Step, plan},
+    plan::{Decision, OwnerClass, plan},
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, time::Timestamp};
 use evenkeel_runtime::plan::Propagation;
@@ -18,20 +18,24 @@ struct World {
     objects: BTreeMap<String, Meta>,
     graph: Graph,
     work: Work,
-    /// Number of live reads.
-    live_reads: usize,
+    /// Number of attempts to delete that read live.
+    attempts: usize,
 }
 
-/// Returns a reference to the owner with this uid, and with this `blockOwnerDeletion`.
-fn owner(uid: &str, block: bool) -> OwnerReference {
+/// Returns a reference to the owner with this uid, without `blockOwnerDeletion`.
+fn owner(uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
         name: uid.into(),
         uid: uid.into(),
         controller: false,
-        block_owner_deletion: block,
+        block_owner_deletion: false,
     }
+}
+
+fn blocking_owner(uid: &str) -> OwnerReference {
+    OwnerReference { block_owner_deletion: true, ..owner(uid) }
 }
 
 impl World {
@@ -45,19 +49,19 @@ impl World {
             ..Meta::default()
         };
         self.objects.insert(uid.to_owned(), meta);
-        self.show(uid);
+        self.deliver_event(uid);
     }
 
     /// Applies the watch event of the object's current state.
-    fn show(&mut self, uid: &str) {
+    fn deliver_event(&mut self, uid: &str) {
         let work = match self.objects.get(uid) {
-            Some(meta) => self.graph.observed(&KIND, meta),
-            None => self.graph.deleted(uid),
+            Some(meta) => self.graph.process_update(&KIND, meta),
+            None => self.graph.process_delete(uid),
         };
-        self.add(work);
+        self.enqueue(work);
     }
 
-    fn add(&mut self, work: Work) {
+    fn enqueue(&mut self, work: Work) {
         self.work.attempt_to_delete.extend(work.attempt_to_delete);
         self.work.attempt_to_orphan.extend(work.attempt_to_orphan);
     }
@@ -73,24 +77,24 @@ impl World {
         };
         meta.finalizers = finalizers.into_iter().collect();
         meta.deletion = Some(Timestamp::UNIX_EPOCH);
-        self.finish(uid);
+        self.remove_if_finished(uid);
     }
 
     /// Removes a terminating object without finalizers.
-    fn finish(&mut self, uid: &str) {
+    fn remove_if_finished(&mut self, uid: &str) {
         if self.objects.get(uid).is_some_and(|meta| meta.deleting() && meta.finalizers.is_empty()) {
             self.objects.remove(uid);
         }
-        self.show(uid);
+        self.deliver_event(uid);
     }
 
     fn attempt_to_delete_item(&mut self, uid: &str) {
-        let waiting = self.graph.node(uid).filter(|node| !self.graph.needs_no_attempt(node));
-        let Some(coordinates) = waiting.map(|node| node.coordinates.clone()) else { return };
-        self.live_reads += 1;
+        let node = self.graph.node(uid).filter(|node| self.graph.needs_attempt(node));
+        let Some(coordinates) = node.map(|node| node.coordinates.clone()) else { return };
+        self.attempts += 1;
         let Some(live) = self.objects.get(uid).cloned() else {
-            let work = self.graph.virtual_deleted(uid, &coordinates);
-            return self.add(work);
+            let work = self.graph.process_virtual_delete(uid, &coordinates);
+            return self.enqueue(work);
         };
         let owners: Vec<_> = live
             .owners
@@ -100,20 +104,20 @@ impl World {
             })
             .collect();
         match plan(&self.graph, uid, &live, &owners) {
-            Step::Nothing => {}
-            Step::AttemptToDelete(uids) => self.work.attempt_to_delete.extend(uids),
-            Step::RemoveForegroundFinalizer => self.without_finalizer(uid, FOREGROUND),
-            Step::RemoveOwnerReferences(deleted) => {
-                self.without_owners(uid, |owner| deleted.contains(&owner.uid));
+            Decision::Nothing => {}
+            Decision::AttemptToDelete(uids) => self.work.attempt_to_delete.extend(uids),
+            Decision::RemoveForegroundFinalizer => self.remove_finalizer(uid, FOREGROUND),
+            Decision::RemoveOwnerReferences(deleted) => {
+                self.remove_owners(uid, |owner| deleted.contains(&owner.uid));
             }
-            Step::Delete { propagation, unblock_owner_references } => {
+            Decision::Delete { propagation, unblock_owner_references } => {
                 if unblock_owner_references && let Some(meta) = self.objects.get_mut(uid) {
                     let unblocked = |owner: &OwnerReference| OwnerReference {
                         block_owner_deletion: false,
                         ..owner.clone()
                     };
                     meta.owners = meta.owners.iter().map(unblocked).collect();
-                    self.show(uid);
+                    self.deliver_event(uid);
                 }
                 self.delete(uid, propagation);
             }
@@ -123,23 +127,23 @@ impl World {
     fn orphan_dependents(&mut self, uid: &str) {
         let dependents: Vec<Uid> = self.graph.dependents(uid).map(|(uid, _)| uid.clone()).collect();
         for dependent in dependents {
-            self.without_owners(&dependent, |owner| *owner.uid == *uid);
+            self.remove_owners(&dependent, |owner| *owner.uid == *uid);
         }
-        self.without_finalizer(uid, ORPHAN);
+        self.remove_finalizer(uid, ORPHAN);
     }
 
-    fn without_finalizer(&mut self, uid: &str, finalizer: &str) {
+    fn remove_finalizer(&mut self, uid: &str, finalizer: &str) {
         if let Some(meta) = self.objects.get_mut(uid) {
             meta.finalizers =
                 meta.finalizers.iter().filter(|name| &***name != finalizer).cloned().collect();
         }
-        self.finish(uid);
+        self.remove_if_finished(uid);
     }
 
-    fn without_owners(&mut self, uid: &str, deleted: impl Fn(&OwnerReference) -> bool) {
+    fn remove_owners(&mut self, uid: &str, deleted: impl Fn(&OwnerReference) -> bool) {
         if let Some(meta) = self.objects.get_mut(uid) {
             meta.owners = meta.owners.iter().filter(|owner| !deleted(owner)).cloned().collect();
-            self.show(uid);
+            self.deliver_event(uid);
         }
     }
 
@@ -166,9 +170,9 @@ impl World {
 fn owner_tree() -> World {
     let mut world = World::default();
     world.put("a", &[]);
-    world.put("b", &[owner("a", true)]);
-    world.put("c", &[owner("a", false)]);
-    world.put("d", &[owner("b", true)]);
+    world.put("b", &[blocking_owner("a")]);
+    world.put("c", &[owner("a")]);
+    world.put("d", &[blocking_owner("b")]);
     world.put("e", &[]);
     world.settle();
     world
@@ -187,7 +191,7 @@ fn background_deletes_all_dependents() {
 fn foreground_deletes_blocking_dependents_first() {
     let mut world = owner_tree();
     world.objects.get_mut("d").expect("made above").finalizers = ["example.com/held".into()].into();
-    world.show("d");
+    world.deliver_event("d");
     world.delete("a", Propagation::Foreground);
     world.settle();
     assert_eq!(
@@ -195,7 +199,7 @@ fn foreground_deletes_blocking_dependents_first() {
         ["a", "b", "d", "e"],
         "a blocking dependent holds all its owners"
     );
-    world.without_finalizer("d", "example.com/held");
+    world.remove_finalizer("d", "example.com/held");
     world.settle();
     assert_eq!(world.remaining(), ["e"]);
 }
@@ -212,17 +216,17 @@ fn orphan_removes_owner_references() {
 #[test]
 fn dependent_with_another_owner_stays() {
     let mut world = owner_tree();
-    world.put("f", &[owner("a", false), owner("e", false)]);
+    world.put("f", &[owner("a"), owner("e")]);
     world.delete("a", Propagation::Background);
     world.settle();
     assert_eq!(world.remaining(), ["e", "f"]);
-    assert_eq!(&*world.objects["f"].owners, [owner("e", false)]);
+    assert_eq!(&*world.objects["f"].owners, [owner("e")]);
 }
 
 #[test]
 fn dependent_of_an_absent_owner_is_deleted() {
     let mut world = World::default();
-    world.put("child", &[owner("nobody", true)]);
+    world.put("child", &[blocking_owner("nobody")]);
     world.settle();
     assert!(world.remaining().is_empty());
     assert!(world.graph.node("nobody").is_none() && world.graph.node("child").is_none());
@@ -234,9 +238,9 @@ fn dependent_observed_before_its_owner_stays() {
     let late =
         Meta { name: "late".into(), namespace: "ns".into(), uid: "late".into(), ..Meta::default() };
     world.objects.insert("late".to_owned(), late);
-    world.put("child", &[owner("late", true)]);
+    world.put("child", &[blocking_owner("late")]);
     world.settle();
-    world.show("late");
+    world.deliver_event("late");
     world.settle();
     assert_eq!(world.remaining(), ["child", "late"]);
     assert!(world.graph.node("late").is_some_and(|node| !node.is_virtual));
@@ -245,41 +249,41 @@ fn dependent_observed_before_its_owner_stays() {
 #[test]
 fn dependent_with_observed_owners_is_not_read() {
     let mut world = World::default();
-    world.put("child", &[owner("late", true)]);
+    world.put("child", &[blocking_owner("late")]);
     world.put("late", &[]);
     world.settle();
-    assert_eq!((world.remaining(), world.live_reads), (vec!["child", "late"], 0));
+    assert_eq!((world.remaining(), world.attempts), (vec!["child", "late"], 0));
 }
 
 #[test]
-fn no_attempt_is_needed_if_all_owners_are_observed_and_match() {
-    let elsewhere = OwnerReference { name: "moved".into(), ..owner("a", false) };
-    let other_kind = OwnerReference { kind: "Secret".into(), ..owner("a", false) };
-    let other_group = OwnerReference { api_version: "g.example/v1".into(), ..owner("a", false) };
-    let other_version = OwnerReference { api_version: "v2".into(), ..owner("a", false) };
-    // Owner references of the dependent, and whether no attempt to delete it is needed.
+fn attempt_is_needed_unless_all_owners_are_observed_and_match() {
+    let renamed = OwnerReference { name: "moved".into(), ..owner("a") };
+    let other_kind = OwnerReference { kind: "Secret".into(), ..owner("a") };
+    let other_group = OwnerReference { api_version: "g.example/v1".into(), ..owner("a") };
+    let other_version = OwnerReference { api_version: "v2".into(), ..owner("a") };
+    // Owner references of the dependent, and whether an attempt to delete it is needed.
     let table = [
-        (vec![], true),
-        (vec![owner("a", false)], true),
-        (vec![other_version], true),
-        (vec![owner("a", true), owner("nobody", false)], false),
-        (vec![elsewhere], false),
-        (vec![other_kind], false),
-        (vec![other_group], false),
+        (vec![], false),
+        (vec![owner("a")], false),
+        (vec![other_version], false),
+        (vec![blocking_owner("a"), owner("nobody")], true),
+        (vec![renamed], true),
+        (vec![other_kind], true),
+        (vec![other_group], true),
     ];
     for (owners, expected) in table {
         let mut world = World::default();
         world.put("a", &[]);
         world.put("child", &owners);
         let child = world.graph.node("child").expect("put above");
-        assert_eq!(world.graph.needs_no_attempt(child), expected, "{owners:?}");
+        assert_eq!(world.graph.needs_attempt(child), expected, "{owners:?}");
         let a = world.graph.node("a").expect("put above");
-        assert!(world.graph.needs_no_attempt(a));
+        assert!(!world.graph.needs_attempt(a));
         world.delete("a", Propagation::Foreground);
         let a = world.graph.node("a").expect("waiting for foreground deletion");
-        assert!(!world.graph.needs_no_attempt(a));
+        assert!(world.graph.needs_attempt(a));
         let child = world.graph.node("child").expect("put above");
-        assert_eq!(world.graph.needs_no_attempt(child), owners.is_empty(), "a terminating owner");
+        assert_eq!(world.graph.needs_attempt(child), !owners.is_empty(), "a terminating owner");
     }
 }
 
@@ -287,8 +291,8 @@ fn no_attempt_is_needed_if_all_owners_are_observed_and_match() {
 fn foreground_deletion_of_a_cycle_completes() {
     let mut world = World::default();
     world.put("a", &[]);
-    world.put("b", &[owner("a", true)]);
-    world.put("a", &[owner("b", true)]);
+    world.put("b", &[blocking_owner("a")]);
+    world.put("a", &[blocking_owner("b")]);
     world.settle();
     world.delete("a", Propagation::Foreground);
     world.settle();
@@ -303,10 +307,10 @@ fn owner_in_another_namespace_is_invalid() {
         name: "s".into(),
         namespace: "elsewhere".into(),
         uid: "s".into(),
-        owners: [owner("a", false)].into(),
+        owners: [owner("a")].into(),
         ..Meta::default()
     };
-    let work = world.graph.observed(&KIND, &stray);
+    let work = world.graph.process_update(&KIND, &stray);
     assert!(work.attempt_to_delete.contains("s") && work.invalid_namespace.contains_key("s"));
 }
 
@@ -325,18 +329,20 @@ proptest! {
             // Owners have lower numbers than their dependents, so the graph has no cycles.
             let owners: BTreeMap<u8, bool> =
                 edges.iter().filter(|(child, parent, _)| *child == object && parent < child).map(|(_, p, b)| (*p, *b)).collect();
-            let owners: Vec<_> = owners.into_iter().map(|(parent, block)| owner(&format!("{parent:02}"), block)).collect();
+            let owners: Vec<_> = owners.into_iter().map(|(parent, block_owner_deletion)| OwnerReference {
+                block_owner_deletion, ..owner(&format!("{parent:02}"))
+            }).collect();
             world.put(&format!("{object:02}"), &owners);
         }
-        let untouched: Vec<String> = {
-            let mut lost: BTreeSet<u8> = deletions.iter().map(|(uid, _)| *uid).collect();
+        let unaffected: Vec<String> = {
+            let mut affected: BTreeSet<u8> = deletions.iter().map(|(uid, _)| *uid).collect();
             for object in 0u8..12 {
-                let parents = edges.iter().filter(|(c, p, _)| *c == object && p < c).map(|(_, p, _)| *p);
-                if parents.clone().next().is_some() && parents.clone().any(|p| lost.contains(&p)) {
-                    lost.insert(object);
+                let mut parents = edges.iter().filter(|(c, p, _)| *c == object && p < c).map(|(_, p, _)| *p);
+                if parents.any(|parent| affected.contains(&parent)) {
+                    affected.insert(object);
                 }
             }
-            (0u8..12).filter(|o| !lost.contains(o)).map(|o| format!("{o:02}")).collect()
+            (0u8..12).filter(|o| !affected.contains(o)).map(|o| format!("{o:02}")).collect()
         };
         world.settle();
         for (uid, propagation) in deletions {
@@ -349,8 +355,8 @@ proptest! {
             let solid = meta.owners.iter().any(|owner| world.objects.contains_key(&*owner.uid));
             prop_assert!(meta.owners.is_empty() || solid, "{uid} dangles");
         }
-        for uid in untouched {
-            prop_assert!(world.objects.contains_key(&uid), "{uid} was not to be deleted");
+        for uid in unaffected {
+            prop_assert!(world.objects.contains_key(&uid), "{uid} was deleted");
         }
     }
 }

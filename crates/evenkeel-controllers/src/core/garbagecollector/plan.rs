@@ -14,7 +14,7 @@
 //! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
 //! | `blockOwnerDeletion` | `graph::blocking_dependents` |
 //! | owners in another namespace: `OwnerRefInvalidNamespace` | `graph::requeue_mismatched_dependents`, `graph::add_dependent` |
-//! | an owner is known from references only (virtual node) | `graph::virtual_deleted`, `graph::alternate_owner_coordinates` |
+//! | an owner is known from references only (virtual node) | `graph::process_virtual_delete`, `graph::alternate_owner_coordinates` |
 //! | the API server adds these finalizers | `../../../../evenkeel-apiserver/src/verbs/delete_options.rs` |
 
 use super::graph::{FOREGROUND, Graph, ORPHAN, Uid};
@@ -39,7 +39,7 @@ impl OwnerClass {
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
         match live {
             Some(meta) if *meta.uid == *uid => {
-                if meta.deleting() && has(meta, FOREGROUND) {
+                if meta.deleting() && has_finalizer(meta, FOREGROUND) {
                     Self::WaitingForDependents
                 } else {
                     Self::Solid
@@ -50,13 +50,12 @@ impl OwnerClass {
     }
 }
 
-/// The action for one object.
+/// Decision about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Decision {
     /// Leave the object as it is.
     Nothing,
-    /// Enqueue these dependents, which block the object's foreground deletion. Upstream:
-    /// `processDeletingDependentsItem`.
+    /// Enqueue these dependents, which block the object's foreground deletion.
     AttemptToDelete(Vec<Uid>),
     /// Remove the finalizer `foregroundDeletion`, because no dependent blocks.
     RemoveForegroundFinalizer,
@@ -78,57 +77,56 @@ pub(crate) fn plan(
     uid: &str,
     live: &Meta,
     owners: &[(OwnerReference, OwnerClass)],
-) -> Step {
-    let waits = graph.node(uid).is_some_and(|node| node.deleting_dependents);
-    if live.deleting() && !waits {
-        return Step::Nothing;
+) -> Decision {
+    if graph.node(uid).is_some_and(|node| node.deleting_dependents) {
+        return process_deleting_dependents(graph, uid);
     }
-    if waits {
-        let to_enqueue: Vec<Uid> = graph
-            .blocking_dependents(uid)
-            .filter(|(_, node)| !node.deleting_dependents)
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        let is_blocked = graph.blocking_dependents(uid).next().is_some();
-        return if is_blocked {
-            Step::AttemptToDelete(to_enqueue)
-        } else {
-            Step::RemoveForegroundFinalizer
-        };
+    if live.deleting() || owners.is_empty() {
+        return Decision::Nothing;
     }
-    if owners.is_empty() {
-        return Step::Nothing;
-    }
-    let in_class =
-        |class: OwnerClass| owners.iter().filter(move |(_, owner_class)| *owner_class == class);
-    if in_class(OwnerClass::Solid).next().is_some() {
+    let any_owner_is =
+        |class: OwnerClass| owners.iter().any(|(_, owner_class)| *owner_class == class);
+    if any_owner_is(OwnerClass::Solid) {
         let removable: Vec<Text> = owners
             .iter()
             .filter(|(_, class)| *class != OwnerClass::Solid)
             .map(|(owner, _)| owner.uid.clone())
             .collect();
         return if removable.is_empty() {
-            Step::Nothing
+            Decision::Nothing
         } else {
-            Step::RemoveOwnerReferences(removable)
+            Decision::RemoveOwnerReferences(removable)
         };
     }
     let has_dependents = graph.dependents(uid).next().is_some();
-    if in_class(OwnerClass::WaitingForDependents).next().is_some() && has_dependents {
+    if any_owner_is(OwnerClass::WaitingForDependents) && has_dependents {
         let unblock_owner_references =
             graph.dependents(uid).any(|(_, node)| node.deleting_dependents);
-        return Step::Delete { propagation: Propagation::Foreground, unblock_owner_references };
+        return Decision::Delete { propagation: Propagation::Foreground, unblock_owner_references };
     }
-    let propagation = if has(live, ORPHAN) {
+    let propagation = if has_finalizer(live, ORPHAN) {
         Propagation::Orphan
-    } else if has(live, FOREGROUND) {
+    } else if has_finalizer(live, FOREGROUND) {
         Propagation::Foreground
     } else {
         Propagation::Background
     };
-    Step::Delete { propagation, unblock_owner_references: false }
+    Decision::Delete { propagation, unblock_owner_references: false }
 }
 
-fn has(meta: &Meta, finalizer: &str) -> bool {
+/// Decides about an object whose foreground deletion waits for its dependents. Upstream:
+/// `processDeletingDependentsItem`.
+fn process_deleting_dependents(graph: &Graph, uid: &str) -> Decision {
+    if graph.blocking_dependents(uid).next().is_none() {
+        return Decision::RemoveForegroundFinalizer;
+    }
+    let to_enqueue = graph
+        .blocking_dependents(uid)
+        .filter(|(_, node)| !node.deleting_dependents)
+        .map(|(uid, _)| uid.clone());
+    Decision::AttemptToDelete(to_enqueue.collect())
+}
+
+fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|name| **name == *finalizer)
 }

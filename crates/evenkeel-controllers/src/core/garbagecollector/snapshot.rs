@@ -10,21 +10,23 @@ use evenkeel_api::{Kind, OwnerReference};
 use evenkeel_runtime::{discovery::ServerResources, introspect::Subject};
 
 /// Returns the deletable resources of a namespace; none if `namespace` is empty.
-fn resources_to_list(found: &ServerResources, namespace: &str) -> Vec<Kind> {
-    let kinds = found.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
-    let kinds = kinds.map(|resource| &resource.kind).filter(|_| !namespace.is_empty());
-    kinds.cloned().collect()
+fn resources_to_list(discovered: &ServerResources, namespace: &str) -> Vec<Kind> {
+    if namespace.is_empty() {
+        return Vec::new();
+    }
+    let resources = discovered.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
+    resources.map(|resource| resource.kind.clone()).collect()
 }
 
 /// Whether the graph got the object from a read, and not only from a reference.
-fn is_complete(graph: &Graph, subject: &Subject) -> bool {
-    let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
+fn is_observed(graph: &Graph, subject: &Subject) -> bool {
+    let found = graph.find(|coordinates| inspect::matches_subject(coordinates, subject));
     found.is_some_and(|(_, node)| !node.is_virtual)
 }
 
 /// Returns the owners of the object that the graph knows from references only.
 fn virtual_owners(graph: &Graph, subject: &Subject) -> Vec<OwnerReference> {
-    let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
+    let found = graph.find(|coordinates| inspect::matches_subject(coordinates, subject));
     found.map_or_else(Vec::new, |(_, node)| {
         let is_virtual =
             |owner: &&OwnerReference| graph.node(&owner.uid).is_some_and(|owner| owner.is_virtual);
@@ -40,7 +42,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn object_known_from_references_only_is_incomplete() {
+    fn object_known_from_references_only_is_not_observed() {
         let owner =
             |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": name });
         let pod = |name: &str, owners: &[&str]| {
@@ -51,13 +53,13 @@ mod tests {
         };
         let (mut graph, kind) = (Graph::default(), Kind::new("", "v1", "Pod", "pods", true));
         for meta in [pod("known", &[]), pod("web", &["known", "unknown"])] {
-            graph.observed(&kind, &meta);
+            graph.process_update(&kind, &meta);
         }
         let subject = |name: &str| Subject::new("", "Pod", "ns", name);
-        for (name, complete, unread) in
+        for (name, observed, unread) in
             [("web", true, vec!["unknown"]), ("known", true, vec![]), ("unknown", false, vec![])]
         {
-            assert_eq!(is_complete(&graph, &subject(name)), complete, "{name}");
+            assert_eq!(is_observed(&graph, &subject(name)), observed, "{name}");
             let owners = virtual_owners(&graph, &subject(name));
             let names: Vec<&str> = owners.iter().map(|owner| &*owner.name).collect();
             assert_eq!(names, unread, "{name}");

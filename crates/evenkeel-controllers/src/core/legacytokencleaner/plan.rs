@@ -2,7 +2,7 @@
 //! Each further step lists the pods of one namespace, and marks or deletes the tokens that no pod uses. Upstream:
 //! `evaluateSATokens`.
 
-use super::token::{self, Age, INVALID_SINCE, Verdict};
+use super::token::{self, Cutoff, INVALID_SINCE, Verdict};
 use crate::wire;
 use bytes::Bytes;
 use evenkeel_api::{
@@ -22,9 +22,9 @@ use std::{
     time::Duration,
 };
 
-/// ConfigMap with the date since which the API server tracks the use of tokens.
-const TRACKING: (&str, &str) =
-    ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
+// The ConfigMap with the date since which the API server tracks the use of tokens.
+const TRACKING_NAMESPACE: &str = "kube-system";
+const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// All tokens, and the clean-up period.
 pub(super) struct Observed {
@@ -41,7 +41,8 @@ pub(super) struct Token {
 
 /// Reads the date since which the use of tokens is tracked. Upstream: `latestPossibleTrackedSinceTime`.
 pub(super) fn plan() -> Plan {
-    let read = LiveRead::get::<ConfigMap>(&ConfigMap::kind(), TRACKING.0, TRACKING.1);
+    let read =
+        LiveRead::get::<ConfigMap>(&ConfigMap::kind(), TRACKING_NAMESPACE, TRACKING_CONFIG_MAP);
     Plan::one(LiveRead { on_error: OnError::Abort, ..read })
 }
 
@@ -53,72 +54,79 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
         let error = done.0.first()?.error.as_ref()?;
         return Some(Plan::failure(error.message.clone()));
     };
-    let age = match tracked_age(tracking, observed.period, now) {
-        Ok(age) => age?,
+    let cutoff = match read_cutoff(tracking, observed.period, now) {
+        Ok(cutoff) => cutoff?,
         Err(error) => return Some(Plan::failure(error)),
     };
-    let candidates = candidates(&observed.tokens, &age);
-    let listed_count = replies.clone().count();
+    let candidates = candidates_by_namespace(&observed.tokens, &cutoff);
+    let listed_namespaces = replies.clone().count();
     let last = done.0.last()?;
-    let Some(listed) = last.reply.as_ref() else {
-        let error = last.error.as_ref().filter(|_| listed_count < candidates.len())?;
-        return Some(Plan::failure(error.message.clone()));
+    let Some(pods) = last.reply.as_ref() else {
+        if listed_namespaces >= candidates.len() {
+            // The last step had only writes.
+            return None;
+        }
+        return Some(Plan::failure(last.error.as_ref()?.message.clone()));
     };
     let mut plan = Plan::nothing();
-    let mut rest = candidates.iter().skip(listed_count.saturating_sub(1));
-    if listed_count > 0 {
-        let mounted = match mounted(listed) {
+    let mut remaining = candidates.iter().skip(listed_namespaces.saturating_sub(1));
+    if listed_namespaces > 0 {
+        let mounted = match mounted_secret_names(pods) {
             Ok(mounted) => mounted,
             Err(error) => return Some(Plan::failure(error)),
         };
-        let (_, secrets) = rest.next()?;
-        let unused = secrets.iter().filter(|one| !mounted.contains(&*one.meta().name));
-        plan.actions.extend(unused.filter_map(|secret| action(secret, &age)));
+        let (_, secrets) = remaining.next()?;
+        let unused = secrets.iter().filter(|secret| !mounted.contains(&*secret.meta().name));
+        plan.actions.extend(unused.filter_map(|secret| mark_or_delete(secret, &cutoff)));
     }
-    plan.actions.extend(rest.next().map(|(namespace, _)| list(namespace).into()));
+    plan.actions.extend(remaining.next().map(|(namespace, _)| list_pods(namespace).into()));
     Some(plan)
 }
 
-fn tracked_age(reply: &Reply, period: Duration, now: Timestamp) -> Result<Option<Age>, String> {
+fn read_cutoff(reply: &Reply, period: Duration, now: Timestamp) -> Result<Option<Cutoff>, String> {
     let tracking = reply.object::<ConfigMap>().map_err(|error| error.message)?;
     let since = tracking.data.get("since").ok_or("the server does not say since when it tracks")?;
-    Age::new(now, period, since)
+    Cutoff::new(now, period, since)
 }
 
 /// Returns the unused tokens by namespace.
-fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret>>>> {
-    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+fn candidates_by_namespace(
+    tokens: &[Token],
+    cutoff: &Cutoff,
+) -> BTreeMap<Text, Vec<Arc<Full<Secret>>>> {
+    let mut candidates: BTreeMap<Text, Vec<_>> = BTreeMap::new();
     for Token { secret, account } in tokens {
-        if token::is_candidate(secret, account.as_ref(), age) {
-            all.entry(secret.meta().namespace.clone()).or_default().push(Arc::clone(secret));
+        if token::is_candidate(secret, account.as_ref(), cutoff) {
+            let namespace = secret.meta().namespace.clone();
+            candidates.entry(namespace).or_default().push(Arc::clone(secret));
         }
     }
-    all
+    candidates
 }
 
 /// Lists the pods of a namespace with all fields, through the shared client. The role of the controller's own client
 /// does not permit the list, because upstream reads an informer.
-fn list(namespace: &str) -> LiveRead {
+fn list_pods(namespace: &str) -> LiveRead {
     let read = LiveRead::shared_json(&Pod::kind().path(namespace));
     LiveRead { on_error: OnError::Abort, ..read }
 }
 
-/// Returns the Secrets that the listed pods use. Upstream: `getMountedSecretNames`.
-fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
-    let list: Value = serde_json::from_slice(listed.body())
+/// Returns the names of the Secrets that the listed pods use. Upstream: `getMountedSecretNames`.
+fn mounted_secret_names(pods: &Reply) -> Result<BTreeSet<String>, String> {
+    let list: Value = serde_json::from_slice(pods.body())
         .map_err(|error| format!("the list of pods cannot be read: {error}"))?;
     let mut names = BTreeSet::new();
-    token::secrets_of(&list, &mut |name| {
+    token::visit_secret_names(&list, &mut |name| {
         names.insert(name.to_owned());
     });
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. As
-/// upstream, a conflict is no failure: the next pass decides again.
-fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
+/// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. A
+/// conflict is no failure, as upstream: the next pass decides again.
+fn mark_or_delete(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Action> {
     let (meta, target) = (secret.meta(), wire::target(secret));
-    Some(match token::verdict(secret, age)? {
+    Some(match token::verdict(secret, cutoff)? {
         Verdict::Mark(day) => {
             let labels = json!({INVALID_SINCE: day.to_string()});
             let body = json!({"metadata": {"uid": &*meta.uid, "labels": labels}});

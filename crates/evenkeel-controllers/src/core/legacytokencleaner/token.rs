@@ -1,6 +1,6 @@
 //! Rules for marking and deleting legacy tokens.
 
-use crate::core::serviceaccounttoken::Claim;
+use crate::core::serviceaccounttoken::AccountRef;
 use evenkeel_api::{
     View,
     time::{SignedDuration, Timestamp, saturating_sub},
@@ -27,28 +27,31 @@ pub(super) enum Verdict {
 }
 
 /// Cutoff between tokens to clean and tokens to keep.
-pub(super) struct Age {
+pub(super) struct Cutoff {
     now: Timestamp,
     /// Tokens created or used after this time are kept.
-    since: Timestamp,
+    time: Timestamp,
 }
 
-impl Age {
+impl Cutoff {
     /// Returns the cutoff `period` before `now`; `None` until the API server has tracked the use of tokens for
-    /// `period`. Tracking began on the date `tracked`.
+    /// `period`. Tracking began on the date `tracked_since`.
     ///
-    /// Fails if `tracked` is not a date.
+    /// Fails if `tracked_since` is not a date.
     pub(super) fn new(
         now: Timestamp,
         period: Duration,
-        tracked: &str,
+        tracked_since: &str,
     ) -> Result<Option<Self>, String> {
-        let tracked = day(tracked).ok_or_else(|| format!("{tracked:?} is not a day"))?;
-        let begun = tracked.tomorrow().ok().and_then(|day| day.to_zoned(TimeZone::UTC).ok());
-        let begun = begun.ok_or_else(|| format!("nothing comes after {tracked}"))?.timestamp();
+        let first_day =
+            parse_date(tracked_since).ok_or_else(|| format!("{tracked_since:?} is not a day"))?;
+        // Tracking may have begun at any time of its first day.
+        let next_day = first_day.tomorrow().ok().and_then(|day| day.to_zoned(TimeZone::UTC).ok());
+        let begun_by =
+            next_day.ok_or_else(|| format!("nothing comes after {first_day}"))?.timestamp();
         let period = SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX);
-        let since = saturating_sub(now, period);
-        Ok((since >= begun).then_some(Self { now, since }))
+        let time = saturating_sub(now, period);
+        Ok((time >= begun_by).then_some(Self { now, time }))
     }
 }
 
@@ -56,63 +59,64 @@ impl Age {
 pub(super) fn is_candidate(
     secret: &Full<Secret>,
     account: Option<&Arc<ServiceAccount>>,
-    age: &Age,
+    cutoff: &Cutoff,
 ) -> bool {
     let meta = secret.meta();
-    let Some(claim) = Claim::of(secret) else { return false };
-    let old = meta.creation.is_some_and(|made| made < age.since) && !meta.deleting();
+    let Some(reference) = AccountRef::of(secret) else { return false };
+    let is_old = meta.creation.is_some_and(|created| created < cutoff.time) && !meta.deleting();
     // A token that no service account refers to was created by a user, and is kept.
-    let made_for_account = account.is_some_and(|account| {
-        claim.is_for(account) && account.secrets.iter().any(|one| one.name == meta.name)
+    let is_auto_generated = account.is_some_and(|account| {
+        let mut secrets = account.secrets.iter();
+        reference.is_for(account) && secrets.any(|secret| secret.name == meta.name)
     });
-    let unused = match meta.labels.get(LAST_USED) {
+    let is_unused = match meta.labels.get(LAST_USED) {
         None => true,
         // An invalid date does not show when the token was used, so the token is kept.
-        Some(used) => day(used).is_some_and(|used| used < on(age.since)),
+        Some(used) => parse_date(used).is_some_and(|used| used < date_of(cutoff.time)),
     };
-    old && made_for_account && unused
+    is_old && is_auto_generated && is_unused
 }
 
 /// Decides about a candidate that no pod uses.
-pub(super) fn verdict(secret: &Full<Secret>, age: &Age) -> Option<Verdict> {
-    match secret.meta().labels.get(INVALID_SINCE).and_then(day) {
-        None => Some(Verdict::Mark(on(age.now))),
-        Some(since) => (since < on(age.since)).then_some(Verdict::Delete),
+pub(super) fn verdict(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Verdict> {
+    match secret.meta().labels.get(INVALID_SINCE).and_then(parse_date) {
+        None => Some(Verdict::Mark(date_of(cutoff.now))),
+        Some(since) => (since < date_of(cutoff.time)).then_some(Verdict::Delete),
     }
 }
 
-/// Calls `name` with each Secret that a pod refers to.
-pub(super) fn secrets_of(pod: &Value, name: &mut impl FnMut(&str)) {
-    let named = |value: &Value| value.get("name").and_then(Value::as_str).map(str::to_owned);
-    match pod {
+/// Calls `visit` with the name of each Secret to which a pod, or any JSON that contains pods, refers.
+pub(super) fn visit_secret_names(json: &Value, visit: &mut impl FnMut(&str)) {
+    let name_of = |value: &Value| value.get("name").and_then(Value::as_str).map(str::to_owned);
+    match json {
         Value::Object(fields) => {
             for (field, value) in fields {
                 match field.as_str() {
-                    "secretName" => value.as_str().into_iter().for_each(&mut *name),
+                    "secretName" => value.as_str().into_iter().for_each(&mut *visit),
                     "imagePullSecrets" => {
-                        let all = value.as_array().into_iter().flatten();
-                        all.filter_map(named).for_each(|found| name(&found));
+                        let references = value.as_array().into_iter().flatten();
+                        references.filter_map(name_of).for_each(|name| visit(&name));
                     }
                     // A projected volume's source; a Secret volume has `secretName`.
                     "secret" | "secretRef" | "secretKeyRef" | "nodePublishSecretRef" => {
-                        named(value).into_iter().for_each(|found| name(&found));
+                        name_of(value).into_iter().for_each(|name| visit(&name));
                     }
                     _ => {}
                 }
-                secrets_of(value, name);
+                visit_secret_names(value, visit);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| secrets_of(item, name)),
+        Value::Array(items) => items.iter().for_each(|item| visit_secret_names(item, visit)),
         _ => {}
     }
 }
 
-fn day(text: &str) -> Option<Date> {
-    // Year, month and day only: other formats also accept a time.
+fn parse_date(text: &str) -> Option<Date> {
+    // jiff's other parsers of dates also accept a time after the date.
     Date::strptime("%Y-%m-%d", text).ok()
 }
 
-fn on(time: Timestamp) -> Date {
+fn date_of(time: Timestamp) -> Date {
     time.to_zoned(TimeZone::UTC).date()
 }
 

@@ -1,8 +1,8 @@
 //! Steps that delete the content of a namespace and list the remaining objects. Upstream: `deleteAllContent`.
 
 use super::{
-    delete::Ended,
-    plan::{self, Findings, Remains, pods_estimate},
+    delete::Stop,
+    plan::{self, Findings, RemainingObjects, pods_estimate},
 };
 use evenkeel_api::{Kind, Text, View, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
@@ -15,8 +15,8 @@ use evenkeel_runtime::{
 };
 use std::time::Duration;
 
-/// A terminating namespace.
-pub(super) struct Content<'a> {
+/// Deleter of a terminating namespace's content.
+pub(super) struct ContentDeleter<'a> {
     /// Name of the namespace.
     pub(super) namespace: &'a str,
     /// Deletion timestamp of the namespace.
@@ -25,7 +25,7 @@ pub(super) struct Content<'a> {
 }
 
 /// State of the objects of one resource after the request to delete them. Lists are decoded only when needed.
-enum Requested<'a> {
+enum DeletionResult<'a> {
     /// The resource does not have the verb `list`.
     Unlisted,
     /// A request failed.
@@ -34,16 +34,16 @@ enum Requested<'a> {
     Listed { remaining: &'a Outcome, before: Option<&'a Outcome> },
 }
 
-impl Content<'_> {
+impl ContentDeleter<'_> {
     /// Deletes the pods and, once none remain, all other objects. Upstream: `deleteAllContent`.
     pub(super) fn delete(
         &self,
         discovered: &ServerResources,
         steps: &mut Steps<'_>,
-    ) -> Result<Findings, Ended> {
+    ) -> Result<Findings, Stop> {
         let failed = &discovered.failed;
         let mut findings =
-            Findings { discovery: plan::undiscovered(failed), ..Findings::default() };
+            Findings { discovery_error: plan::discovery_error(failed), ..Findings::default() };
         let deletable = || {
             discovered.preferred().filter(|resource| {
                 resource.kind.namespaced
@@ -53,22 +53,22 @@ impl Content<'_> {
         };
         let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
         if let Some(pods) = deletable().find(|resource| is_pods(&resource.kind)) {
-            let requested = self.delete_all(pods, steps)?;
-            let remains = self.remains(&pods.kind, &requested);
-            findings.pods_only = remains.count > 0;
-            findings.remains.push((pods.kind.clone(), remains));
+            let result = self.delete_all(pods, steps)?;
+            let remaining = self.evaluate(&pods.kind, &result);
+            findings.pods_only = remaining.count > 0;
+            findings.remaining.push((pods.kind.clone(), remaining));
         }
         if findings.pods_only {
             return Ok(findings);
         }
-        let mut others = Vec::new();
+        // The results are evaluated after the last step, and not anew at each step.
+        let mut results = Vec::new();
         for resource in deletable().filter(|resource| !is_pods(&resource.kind)) {
-            others.push((&resource.kind, self.delete_all(resource, steps)?));
+            results.push((&resource.kind, self.delete_all(resource, steps)?));
         }
-        let others = others.into_iter();
-        findings
-            .remains
-            .extend(others.map(|(kind, requested)| (kind.clone(), self.remains(kind, &requested))));
+        for (kind, result) in results {
+            findings.remaining.push((kind.clone(), self.evaluate(kind, &result)));
+        }
         Ok(findings)
     }
 
@@ -78,41 +78,38 @@ impl Content<'_> {
         &self,
         resource: &Resource,
         steps: &mut Steps<'s>,
-    ) -> Result<Requested<'s>, Plan> {
+    ) -> Result<DeletionResult<'s>, Plan> {
         let kind = &resource.kind;
         let before = if *kind == Pod::kind() {
-            let all = LiveRead::list::<Pod>(kind, self.namespace, &ListOptions::default());
-            let read = steps.one(LiveRead { on_error: OnError::Ignore, ..all })?;
-            if let Some(error) = &read.error {
-                return Ok(Requested::Failed(error));
+            let list = LiveRead::list::<Pod>(kind, self.namespace, &ListOptions::default());
+            let pods = steps.one(LiveRead { on_error: OnError::Ignore, ..list })?;
+            if let Some(error) = &pods.error {
+                return Ok(DeletionResult::Failed(error));
             }
-            Some(read)
+            Some(pods)
         } else {
             None
         };
-        let listable = resource.supports_verb("list");
-        let mut done = false;
+        let mut is_deleted = false;
         if resource.supports_verb("deletecollection") {
-            let all = DeleteCollection::new(kind.clone(), self.namespace);
-            let deleted = steps.one(DeleteCollection { on_error: OnError::Ignore, ..all })?;
+            let request = DeleteCollection::new(kind.clone(), self.namespace);
+            let outcome = steps.one(DeleteCollection { on_error: OnError::Ignore, ..request })?;
+            if let Some(error) = unexpected_failure(outcome) {
+                return Ok(DeletionResult::Failed(error));
+            }
             // If the server lacks the verb or the resource, discovery is outdated: delete the objects one by
             // one.
-            match failure(deleted) {
-                Some(error) => return Ok(Requested::Failed(error)),
-                None => done = deleted.error.is_none(),
-            }
+            is_deleted = outcome.error.is_none();
         }
-        if !done
-            && listable
-            && let Some(error) = self.delete_each_item(kind, steps)?
-        {
-            return Ok(Requested::Failed(error));
+        if !resource.supports_verb("list") {
+            return Ok(DeletionResult::Unlisted);
         }
-        if !listable {
-            return Ok(Requested::Unlisted);
+        if !is_deleted && let Some(error) = self.delete_each_item(kind, steps)? {
+            return Ok(DeletionResult::Failed(error));
         }
         let remaining = self.list(kind, steps)?;
-        Ok(failure(remaining).map_or(Requested::Listed { remaining, before }, Requested::Failed))
+        Ok(unexpected_failure(remaining)
+            .map_or(DeletionResult::Listed { remaining, before }, DeletionResult::Failed))
     }
 
     /// Deletes the objects one by one. Returns the first error. Upstream: `deleteEachItem`.
@@ -122,10 +119,10 @@ impl Content<'_> {
         steps: &mut Steps<'s>,
     ) -> Result<Option<&'s Failure>, Plan> {
         let listed = self.list(kind, steps)?;
-        if let Some(error) = failure(listed) {
+        if let Some(error) = unexpected_failure(listed) {
             return Ok(Some(error));
         }
-        let Ok(items) = items(listed) else { return Ok(None) };
+        let Ok(items) = listed_items(listed) else { return Ok(None) };
         let deletes = items.iter().map(|item| {
             let target = Target::new(kind.clone(), self.namespace, &item.meta.name, "");
             Delete {
@@ -135,55 +132,56 @@ impl Content<'_> {
             }
             .into()
         });
-        Ok(steps.all(Plan::of(deletes.collect()))?.iter().find_map(failure))
+        Ok(steps.all(Plan::of(deletes.collect()))?.iter().find_map(unexpected_failure))
     }
 
     /// Lists names and finalizers of all objects.
     fn list<'s>(&self, kind: &Kind, steps: &mut Steps<'s>) -> Result<&'s Outcome, Plan> {
-        let all = LiveRead::list::<Metadata>(kind, self.namespace, &ListOptions::default());
-        steps.one(LiveRead { on_error: OnError::Ignore, ..all })
+        let list = LiveRead::list::<Metadata>(kind, self.namespace, &ListOptions::default());
+        steps.one(LiveRead { on_error: OnError::Ignore, ..list })
     }
 
-    /// Evaluates the remaining objects.
-    fn remains(&self, kind: &Kind, requested: &Requested<'_>) -> Remains {
-        let (remaining, before) = match requested {
-            Requested::Unlisted => return Remains::default(),
-            Requested::Failed(error) => return Remains::failed(error),
-            Requested::Listed { remaining, before } => (remaining, before),
+    fn evaluate(&self, kind: &Kind, result: &DeletionResult<'_>) -> RemainingObjects {
+        let (remaining, before) = match result {
+            DeletionResult::Unlisted => return RemainingObjects::default(),
+            DeletionResult::Failed(error) => return RemainingObjects::failed(error),
+            DeletionResult::Listed { remaining, before } => (remaining, before),
         };
-        let finalizers: Vec<Box<[Text]>> = match items(remaining) {
+        let finalizers: Vec<Box<[Text]>> = match listed_items(remaining) {
             Ok(items) => items.into_iter().map(|item| item.meta.finalizers).collect(),
-            Err(error) => return Remains::failed(&error),
+            Err(error) => return RemainingObjects::failed(&error),
         };
-        let estimate = match before.filter(|_| !finalizers.is_empty()) {
-            Some(before) => match self.estimate(before) {
-                Ok(estimate) => estimate,
-                Err(error) => return Remains::failed(&error),
-            },
-            None => Duration::ZERO,
-        };
-        Remains::of(kind, self.namespace, &finalizers, estimate)
+        let mut estimate = Duration::ZERO;
+        if let Some(before) = before
+            && !finalizers.is_empty()
+        {
+            match self.estimate_termination(before) {
+                Ok(termination) => estimate = termination,
+                Err(error) => return RemainingObjects::failed(&error),
+            }
+        }
+        RemainingObjects::of(kind, self.namespace, &finalizers, estimate)
     }
 
     /// Estimates the time until the pods are deleted. Upstream: `estimateGracefulTermination`.
-    fn estimate(&self, pods: &Outcome) -> Result<Duration, Failure> {
+    fn estimate_termination(&self, pods: &Outcome) -> Result<Duration, Failure> {
         let Some(reply) = &pods.reply else { return Ok(Duration::ZERO) };
         let pods = reply.list::<Pod>()?;
         let running =
             pods.items.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"));
-        let grace =
+        let grace_seconds =
             running.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0);
-        let grace = Duration::from_secs(grace.try_into().unwrap_or(0));
-        Ok(pods_estimate(grace, self.deleted_at, self.now))
+        let longest_grace = Duration::from_secs(grace_seconds.try_into().unwrap_or(0));
+        Ok(pods_estimate(longest_grace, self.deleted_at, self.now))
     }
 }
 
-/// Returns the failure of a request, unless the server lacks the verb or the resource.
-fn failure(outcome: &Outcome) -> Option<&Failure> {
+/// Returns the failure of a request. A verb or resource that the server lacks is none.
+fn unexpected_failure(outcome: &Outcome) -> Option<&Failure> {
     outcome.error.as_ref().filter(|error| !matches!(error.code, 404 | 405))
 }
 
 /// Returns the listed objects. A resource that does not exist has none.
-fn items(listed: &Outcome) -> Result<Vec<Metadata>, Failure> {
+fn listed_items(listed: &Outcome) -> Result<Vec<Metadata>, Failure> {
     listed.reply.as_ref().map_or(Ok(Vec::new()), |reply| Ok(reply.list()?.items))
 }

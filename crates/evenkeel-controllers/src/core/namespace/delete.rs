@@ -2,7 +2,7 @@
 //! Upstream: `namespacedResourcesDeleter`.
 
 use super::{
-    content::Content,
+    content::ContentDeleter,
     plan::{self, Next},
 };
 use evenkeel_api::{View, time::Timestamp, views::Namespace};
@@ -15,34 +15,34 @@ use std::{sync::Arc, time::Duration};
 
 /// Time after the deletion timestamp in which an API server may still admit objects: 5 s. Upstream:
 /// `namespaceDeletionGracePeriod`.
-pub(super) const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Result of the last step.
+/// Result of a pass over a namespace.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Deleted {
+pub(super) struct SyncResult {
     pub(super) plan: Plan,
-    /// Error of writing the conditions, if any. They are informative; finalization does not depend on them.
+    /// Error of writing the conditions, if any. It does not stop the deletion, because conditions only inform.
     pub(super) unwritten_conditions: Option<String>,
 }
 
-/// Reason why the sequence of steps ends for now.
+/// Reason to stop the sequence of steps.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum Stop {
     /// The plan of this step must be executed first.
-    Step(Plan),
+    Execute(Plan),
     /// The namespace no longer exists; another one may have its name.
     Gone,
     /// A request failed.
     Failed(String),
 }
 
-impl From<Plan> for Ended {
+impl From<Plan> for Stop {
     fn from(step: Plan) -> Self {
-        Self::Step(step)
+        Self::Execute(step)
     }
 }
 
-impl From<&Failure> for Ended {
+impl From<&Failure> for Stop {
     fn from(failure: &Failure) -> Self {
         if failure.is_not_found() { Self::Gone } else { Self::Failed(failure.message.clone()) }
     }
@@ -54,25 +54,27 @@ pub(super) fn sync_namespace(
     sync_period: Duration,
     now: Timestamp,
     steps: &mut Steps<'_>,
-) -> Result<Deleted, Plan> {
-    let Some(deletion) = namespace.meta.deletion else { return Ok(Deleted::default()) };
-    let remaining = grace_left(deletion, now);
+) -> Result<SyncResult, Plan> {
+    let Some(deleted_at) = namespace.meta.deletion else { return Ok(SyncResult::default()) };
+    let remaining = remaining_grace(deleted_at, now);
     if !remaining.is_zero() {
         let plan = Plan { requeue: Some(remaining), ..Plan::nothing() };
-        return Ok(Deleted { plan, ..Deleted::default() });
+        return Ok(SyncResult { plan, ..SyncResult::default() });
     }
     match delete(&namespace.meta.name, sync_period, now, steps) {
-        Ok(deleted) => Ok(deleted),
-        Err(Ended::Step(step)) => Err(step),
-        Err(Ended::Gone) => Ok(Deleted::default()),
-        Err(Ended::Failed(why)) => Ok(Deleted { plan: Plan::failure(why), ..Deleted::default() }),
+        Ok(result) => Ok(result),
+        Err(Stop::Execute(step)) => Err(step),
+        Err(Stop::Gone) => Ok(SyncResult::default()),
+        Err(Stop::Failed(why)) => {
+            Ok(SyncResult { plan: Plan::failure(why), ..SyncResult::default() })
+        }
     }
 }
 
-/// Returns the rest of the grace period. The content of the namespace is deleted after it.
-pub(super) fn grace_left(deletion: Timestamp, now: Timestamp) -> Duration {
-    let waited = Duration::try_from(now.duration_since(deletion)).unwrap_or_default();
-    GRACE.saturating_sub(waited)
+/// Returns the rest of the grace period, after which the content of the namespace is deleted.
+pub(super) fn remaining_grace(deleted_at: Timestamp, now: Timestamp) -> Duration {
+    let waited = Duration::try_from(now.duration_since(deleted_at)).unwrap_or_default();
+    GRACE_PERIOD.saturating_sub(waited)
 }
 
 /// Deletes the content, and finalizes the namespace once nothing remains. Upstream: `Delete`.
@@ -81,44 +83,48 @@ fn delete(
     sync_period: Duration,
     now: Timestamp,
     steps: &mut Steps<'_>,
-) -> Result<Deleted, Ended> {
-    let mut namespace = live(name, steps)?;
-    let Some(deleted_at) = deletion(&namespace) else { return Ok(Deleted::default()) };
-    write(&mut namespace, "status", plan::terminating, steps)?;
-    if deletion(&namespace).is_none() || plan::is_finalized(&namespace) {
-        return Ok(Deleted::default());
+) -> Result<SyncResult, Stop> {
+    let mut namespace = read_live(name, steps)?;
+    let Some(deleted_at) = deletion_timestamp(&namespace) else { return Ok(SyncResult::default()) };
+    update_with_retries(&mut namespace, "status", plan::with_terminating_phase, steps)?;
+    if deletion_timestamp(&namespace).is_none() || plan::is_finalized(&namespace) {
+        return Ok(SyncResult::default());
     }
     let discovered = discover(steps)?;
-    let findings = Content { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
-    // As upstream, finalization uses the version before this write. It gets a conflict, and retries.
+    let findings =
+        ContentDeleter { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
+    // Finalization uses the version before this write, as upstream. It gets a conflict, and retries.
     let mut with_conditions = namespace.clone();
-    let change = |seen: &Value| findings.with_conditions(seen, now);
-    let unwritten_conditions = match write(&mut with_conditions, "status", change, steps) {
-        Err(step @ Ended::Step(_)) => return Err(step),
-        Err(Ended::Failed(why)) => Some(why),
-        Err(Ended::Gone) => Some(format!("namespaces {name:?} not found")),
-        Ok(()) => None,
-    };
+    let change = |current: &Value| findings.with_conditions(current, now);
+    let unwritten_conditions =
+        match update_with_retries(&mut with_conditions, "status", change, steps) {
+            Err(step @ Stop::Execute(_)) => return Err(step),
+            Err(Stop::Failed(why)) => Some(why),
+            Err(Stop::Gone) => Some(format!("namespaces {name:?} not found")),
+            Ok(()) => None,
+        };
     let plan = match findings.next() {
         Next::Finalize => {
-            let change = |seen: &Value| (!plan::is_finalized(seen)).then(|| plan::finalized(seen));
-            write(&mut namespace, "finalize", change, steps)?;
+            let change = |current: &Value| {
+                (!plan::is_finalized(current)).then(|| plan::without_finalizer(current))
+            };
+            update_with_retries(&mut namespace, "finalize", change, steps)?;
             Plan::nothing()
         }
-        Next::Wait(time) => {
-            Plan { requeue: Some(plan::within(time, sync_period)), ..Plan::nothing() }
+        Next::Wait(delay) => {
+            Plan { requeue: Some(plan::limit_wait(delay, sync_period)), ..Plan::nothing() }
         }
         Next::Failed(error) => Plan::failure(error),
     };
-    Ok(Deleted { plan, unwritten_conditions })
+    Ok(SyncResult { plan, unwritten_conditions })
 }
 
-fn deletion(namespace: &Value) -> Option<Timestamp> {
+fn deletion_timestamp(namespace: &Value) -> Option<Timestamp> {
     namespace["metadata"]["deletionTimestamp"].as_str()?.parse().ok()
 }
 
 /// Reads the whole namespace, because an update must have every field.
-fn live(name: &str, steps: &mut Steps<'_>) -> Result<Value, Ended> {
+fn read_live(name: &str, steps: &mut Steps<'_>) -> Result<Value, Stop> {
     let path = format!("{}/{name}", Namespace::kind().path(""));
     let read = steps.one(LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) })?;
     if let Some(error) = &read.error {
@@ -128,24 +134,24 @@ fn live(name: &str, steps: &mut Steps<'_>) -> Result<Value, Ended> {
     Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
-fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Ended> {
+fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Stop> {
     let read = LiveRead::resources(Duration::ZERO);
     let read = steps.one(LiveRead { on_error: OnError::Ignore, ..read })?;
     if let Some(error) = &read.error {
         return Err(error.into());
     }
-    let found = read.reply.as_ref().and_then(|reply| reply.resources());
-    Ok(found.cloned().unwrap_or_default())
+    let resources = read.reply.as_ref().and_then(|reply| reply.resources());
+    Ok(resources.cloned().unwrap_or_default())
 }
 
-/// Updates the namespace with `change`, and retries conflicts until none remains. Does not write to a new namespace of the same name.
-/// Upstream: `retryOnConflictError`.
-fn write(
+/// Updates the namespace until `change` returns `None` or an update succeeds. After a conflict, reads the namespace
+/// again; stops if another one has its name. Upstream: `retryOnConflictError`.
+fn update_with_retries(
     namespace: &mut Value,
     subresource: &'static str,
     change: impl Fn(&Value) -> Option<Value>,
     steps: &mut Steps<'_>,
-) -> Result<(), Ended> {
+) -> Result<(), Stop> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     while let Some(changed) = change(namespace) {
         let target = Target::new(Namespace::kind(), "", &name, "");
@@ -159,11 +165,11 @@ fn write(
                 break;
             }
             Some(error) if error.code == 409 && !error.is_already_exists() => {
-                let now = live(&name, steps)?;
-                if now["metadata"]["uid"] != namespace["metadata"]["uid"] {
-                    return Err(Ended::Gone);
+                let latest = read_live(&name, steps)?;
+                if latest["metadata"]["uid"] != namespace["metadata"]["uid"] {
+                    return Err(Stop::Gone);
                 }
-                *namespace = now;
+                *namespace = latest;
             }
             Some(error) => return Err(error.into()),
         }

@@ -10,7 +10,7 @@ use crate::{
     options::Periodic,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
-use delete::{Deleted, sync_namespace};
+use delete::{SyncResult, sync_namespace};
 use evenkeel_api::{time::Timestamp, views::Namespace};
 use evenkeel_runtime::{
     cache::Cache,
@@ -51,7 +51,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder =
         context.builder(&DESCRIPTOR, &namespaces).workers(concurrent_syncs).backoff(BACKOFF);
     let planner = Namespaces { namespaces, sync_period };
-    context.run(builder.planned_with(planner, Unwritten { sync_period }));
+    context.run(builder.planned_with(planner, ConditionWarnings { sync_period }));
     Ok(())
 }
 
@@ -82,7 +82,7 @@ impl Planner for Namespaces {
     ) -> Option<Plan> {
         let period = self.sync_period;
         Steps::next(outcomes, |steps| {
-            sync_namespace(namespace, period, now, steps).map(|deleted| deleted.plan)
+            sync_namespace(namespace, period, now, steps).map(|result| result.plan)
         })
     }
 
@@ -92,15 +92,15 @@ impl Planner for Namespaces {
 }
 
 /// Pass handler that logs conditions whose write failed.
-struct Unwritten {
+struct ConditionWarnings {
     sync_period: Duration,
 }
 
-impl PassHandler<Namespaces> for Unwritten {
+impl PassHandler<Namespaces> for ConditionWarnings {
     fn on_passed(&self, namespace: &Arc<Namespace>, pass: &Pass<'_>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let deleted = sync_namespace(namespace, self.sync_period, pass.planned, steps);
-        if let Ok(Deleted { unwritten_conditions: Some(error), .. }) = deleted {
+        let result = sync_namespace(namespace, self.sync_period, pass.planned, steps);
+        if let Ok(SyncResult { unwritten_conditions: Some(error), .. }) = result {
             let namespace = &*namespace.meta.name;
             tracing::warn!(namespace, error, "Failed to write the conditions of the namespace");
         }

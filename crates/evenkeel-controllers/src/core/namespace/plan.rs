@@ -5,13 +5,19 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `status.phase`: `Terminating` | `terminating` |
-//! | `spec.finalizers`, the `finalize` subresource | `next`, `finalized` |
+//! | `status.phase`: `Terminating` | `with_terminating_phase` |
+//! | `spec.finalizers`, the `finalize` subresource | `next`, `without_finalizer` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
-//! | `terminationGracePeriodSeconds` of remaining pods, `--namespace-sync-period` | `pods_estimate`, `within` |
+//! | `terminationGracePeriodSeconds` of remaining pods, `--namespace-sync-period` | `pods_estimate`, `limit_wait` |
 //! | deletable kinds, pods first, and their deletion | `content::delete`, `content::delete_all` |
 //! | no creates in a terminating namespace (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
+mod conditions;
+
+use conditions::{
+    CONTENT_FAILURE, CONTENT_REMAINING, Condition, DISCOVERY_FAILURE, FINALIZERS_REMAINING,
+    GROUP_VERSION_PARSING_FAILURE,
+};
 use evenkeel_api::{
     Kind, Text,
     time::{Timestamp, seconds},
@@ -24,11 +30,11 @@ use std::{collections::BTreeMap, time::Duration};
 pub(super) const FINALIZER: &str = "kubernetes";
 
 /// Estimated time until finalizers release the content: 15 s. Upstream: `finalizerEstimateSeconds`.
-const FINALIZERS_ESTIMATE: Duration = Duration::from_secs(15);
+const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
 
 /// Remaining objects of one resource after their deletion was requested. Upstream: `gvrDeletionMetadata`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Remains {
+pub(super) struct RemainingObjects {
     /// Number of objects.
     pub(super) count: usize,
     /// Number of objects by finalizer.
@@ -39,13 +45,13 @@ pub(super) struct Remains {
     pub(super) error: Option<String>,
 }
 
-/// Findings about a namespace. Upstream: `allGVRDeletionMetadata`.
+/// Result of the deletion of a namespace's content. Upstream: `allGVRDeletionMetadata`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// Remaining objects by resource.
-    pub(super) remains: Vec<(Kind, Remains)>,
+    pub(super) remaining: Vec<(Kind, RemainingObjects)>,
     /// Error about groups whose discovery failed.
-    pub(super) discovery: Option<String>,
+    pub(super) discovery_error: Option<String>,
     /// Whether only pods were deleted, because some remain.
     pub(super) pods_only: bool,
 }
@@ -61,33 +67,33 @@ pub(super) enum Next {
     Failed(String),
 }
 
-impl Remains {
-    /// Evaluates a list of remaining objects; `estimate` is the estimated time for pods, zero for other kinds.
+impl RemainingObjects {
+    /// Evaluates the finalizers of each remaining object. `estimate` is the estimated time for pods, zero for other
+    /// kinds. Objects that neither a finalizer nor an estimate explains are an error.
     pub(super) fn of(
         kind: &Kind,
         namespace: &str,
         finalizers_of_items: &[Box<[Text]>],
         estimate: Duration,
     ) -> Self {
-        let mut remains = Self { count: finalizers_of_items.len(), ..Self::default() };
+        let mut remaining = Self { count: finalizers_of_items.len(), ..Self::default() };
         for finalizer in finalizers_of_items.iter().flatten() {
-            *remains.finalizers.entry(finalizer.clone()).or_default() += 1;
+            *remaining.finalizers.entry(finalizer.clone()).or_default() += 1;
         }
-        if remains.count == 0 {
-            return remains;
+        if remaining.count == 0 {
+            return remaining;
         }
-        remains.estimate = match (estimate.is_zero(), remains.finalizers.is_empty()) {
-            (false, _) => estimate,
-            (true, false) => FINALIZERS_ESTIMATE,
-            (true, true) => {
-                remains.error = Some(format!(
-                    "unexpected items still remain in namespace: {namespace} for gvr: {}",
-                    resource(kind)
-                ));
-                Duration::ZERO
-            }
-        };
-        remains
+        if !estimate.is_zero() {
+            remaining.estimate = estimate;
+        } else if !remaining.finalizers.is_empty() {
+            remaining.estimate = FINALIZER_ESTIMATE;
+        } else {
+            remaining.error = Some(format!(
+                "unexpected items still remain in namespace: {namespace} for gvr: {}",
+                format_resource(kind)
+            ));
+        }
+        remaining
     }
 
     /// Records the failure of a request.
@@ -97,7 +103,7 @@ impl Remains {
 }
 
 /// Formats a resource as upstream does: `/v1, Resource=pods`.
-fn resource(kind: &Kind) -> String {
+fn format_resource(kind: &Kind) -> String {
     format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural)
 }
 
@@ -113,12 +119,12 @@ pub(super) fn pods_estimate(
 }
 
 /// Limits `wait` to `period`, because pods often end before their grace period does. A zero `period` is no limit.
-pub(super) fn within(wait: Duration, period: Duration) -> Duration {
+pub(super) fn limit_wait(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
 
 /// Returns the error about groups whose discovery failed, each with its version; `None` without any.
-pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
+pub(super) fn discovery_error(failed: &[FailedGroup]) -> Option<String> {
     if failed.is_empty() {
         return None;
     }
@@ -126,13 +132,13 @@ pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
         "" => group.version.to_string(),
         name => format!("{name}/{}", group.version),
     };
-    let each = failed.iter().map(|group| format!("{}: {}", group_version(group), group.reason));
-    let mut each: Vec<String> = each.collect();
-    each.sort();
+    let failures = failed.iter().map(|group| format!("{}: {}", group_version(group), group.reason));
+    let mut failures: Vec<String> = failures.collect();
+    failures.sort();
     Some(format!(
         "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
-        each.len(),
-        each.join(", ")
+        failures.len(),
+        failures.join(", ")
     ))
 }
 
@@ -143,16 +149,21 @@ pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
 }
 
 impl Findings {
-    /// Returns the next step. Any error is retried; nothing left to wait for means finalization; otherwise the
-    /// controller waits for half of the longest estimate.
+    /// Returns the next step: a retry after any error, finalization if nothing remains to wait for, otherwise a wait
+    /// for half of the longest estimate.
     pub(super) fn next(&self) -> Next {
-        let mut errors: Vec<&str> = self.discovery.as_deref().into_iter().collect();
-        errors.extend(self.remains.iter().filter_map(|(_, remains)| remains.error.as_deref()));
+        let mut errors: Vec<&str> = self.discovery_error.as_deref().into_iter().collect();
+        errors
+            .extend(self.remaining.iter().filter_map(|(_, remaining)| remaining.error.as_deref()));
         if !errors.is_empty() {
             return Next::Failed(errors.join(", "));
         }
-        let estimate =
-            self.remains.iter().map(|(_, remains)| remains.estimate).max().unwrap_or_default();
+        let estimate = self
+            .remaining
+            .iter()
+            .map(|(_, remaining)| remaining.estimate)
+            .max()
+            .unwrap_or_default();
         if estimate.is_zero() {
             Next::Finalize
         } else {
@@ -161,96 +172,58 @@ impl Findings {
     }
 
     /// Returns the conditions, in upstream's order. Upstream: `namespaceConditionUpdater`.
-    fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
-        let errors = self.remains.iter().filter_map(|(_, remains)| remains.error.clone());
+    fn conditions(&self) -> [Condition; 5] {
+        [
+            DISCOVERY_FAILURE.evaluate(self.discovery_error.clone()),
+            // Discovery returns parsed group versions.
+            GROUP_VERSION_PARSING_FAILURE.evaluate(None),
+            CONTENT_FAILURE.evaluate(self.content_failure()),
+            CONTENT_REMAINING.evaluate(self.remaining_content()),
+            FINALIZERS_REMAINING.evaluate(self.remaining_finalizers()),
+        ]
+    }
+
+    fn content_failure(&self) -> Option<String> {
+        let errors = self.remaining.iter().filter_map(|(_, remaining)| remaining.error.clone());
         let mut errors: Vec<String> = errors.collect();
         errors.sort();
-        let content_failure = (!errors.is_empty()).then(|| {
+        (!errors.is_empty()).then(|| {
             format!(
                 "Failed to delete all resource types, {} remaining: {}",
                 errors.len(),
                 errors.join(", ")
             )
+        })
+    }
+
+    fn remaining_content(&self) -> Option<String> {
+        let remaining = self.counted().filter(|(_, remaining)| remaining.count > 0);
+        let counts = remaining.map(|(kind, remaining)| {
+            format!("{}.{} has {} resource instances", kind.plural, kind.group, remaining.count)
         });
-        // While pods remain, other content is unknown.
-        let counted = !self.pods_only;
-        let mut remaining_resources: Vec<String> = self
-            .remains
-            .iter()
-            .filter(|(_, r)| counted && r.count > 0)
-            .map(|(kind, remains)| {
-                format!("{}.{} has {} resource instances", kind.plural, kind.group, remains.count)
-            })
-            .collect();
-        remaining_resources.sort();
-        let mut finalizers = BTreeMap::<&str, usize>::new();
-        for (name, count) in
-            self.remains.iter().filter(|_| counted).flat_map(|(_, remains)| &remains.finalizers)
-        {
-            *finalizers.entry(name).or_default() += count;
+        let mut counts: Vec<String> = counts.collect();
+        counts.sort();
+        let counts = (!counts.is_empty()).then(|| counts.join(", "))?;
+        Some(format!("Some resources are remaining: {counts}"))
+    }
+
+    fn remaining_finalizers(&self) -> Option<String> {
+        let mut totals = BTreeMap::<&str, usize>::new();
+        for (name, count) in self.counted().flat_map(|(_, remaining)| &remaining.finalizers) {
+            *totals.entry(name).or_default() += count;
         }
-        let held: Vec<String> = finalizers
+        let counts: Vec<String> = totals
             .iter()
             .map(|(name, count)| format!("{name} in {count} resource instances"))
             .collect();
-        let outcome =
-            |failure: Option<String>, bad: &'static str, good: &'static str, fine: &str| {
-                match failure {
-                    Some(message) => (true, bad, message),
-                    None => (false, good, fine.to_owned()),
-                }
-            };
-        let joined = |list: Vec<String>, lead: &str| {
-            (!list.is_empty()).then(|| format!("{lead}: {}", list.join(", ")))
-        };
-        let condition = |kind, (status, reason, message)| (kind, status, reason, message);
-        [
-            condition(
-                "NamespaceDeletionDiscoveryFailure",
-                outcome(
-                    self.discovery.clone(),
-                    "DiscoveryFailed",
-                    "ResourcesDiscovered",
-                    "All resources successfully discovered",
-                ),
-            ),
-            condition(
-                "NamespaceDeletionGroupVersionParsingFailure",
-                outcome(
-                    None,
-                    "GroupVersionParsingFailed",
-                    "ParsedGroupVersions",
-                    "All legacy kube types successfully parsed",
-                ),
-            ),
-            condition(
-                "NamespaceDeletionContentFailure",
-                outcome(
-                    content_failure,
-                    "ContentDeletionFailed",
-                    "ContentDeleted",
-                    "All content successfully deleted, may be waiting on finalization",
-                ),
-            ),
-            condition(
-                "NamespaceContentRemaining",
-                outcome(
-                    joined(remaining_resources, "Some resources are remaining"),
-                    "SomeResourcesRemain",
-                    "ContentRemoved",
-                    "All content successfully removed",
-                ),
-            ),
-            condition(
-                "NamespaceFinalizersRemaining",
-                outcome(
-                    joined(held, "Some content in the namespace has finalizers remaining"),
-                    "SomeFinalizersRemain",
-                    "ContentHasNoFinalizers",
-                    "All content-preserving finalizers finished",
-                ),
-            ),
-        ]
+        let counts = (!counts.is_empty()).then(|| counts.join(", "))?;
+        Some(format!("Some content in the namespace has finalizers remaining: {counts}"))
+    }
+
+    /// Returns the remaining objects by resource; none while pods remain, because other objects are not counted yet.
+    fn counted(&self) -> impl Iterator<Item = &(Kind, RemainingObjects)> {
+        let remaining = if self.pods_only { &[] } else { &self.remaining[..] };
+        remaining.iter()
     }
 
     /// Returns the namespace with current conditions; `None` if they are unchanged.
@@ -263,17 +236,16 @@ impl Findings {
             .or_insert_with(|| json!([]))
             .as_array_mut()?;
         let now = seconds(now);
-        for (kind, bad, reason, message) in self.conditions() {
-            let text = if bad { "True" } else { "False" };
-            match list.iter_mut().find(|condition| condition["type"] == kind) {
+        for Condition { type_, status, reason, message } in self.conditions() {
+            match list.iter_mut().find(|condition| condition["type"] == type_) {
                 None => list.push(json!({
-                    "type": kind, "status": text, "reason": reason, "message": message, "lastTransitionTime": now,
+                    "type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
                 })),
                 Some(condition) => {
-                    if condition["status"] != text {
+                    if condition["status"] != status {
                         condition["lastTransitionTime"] = json!(now);
                     }
-                    condition["status"] = json!(text);
+                    condition["status"] = json!(status);
                     condition["reason"] = json!(reason);
                     condition["message"] = json!(message);
                 }
@@ -285,7 +257,7 @@ impl Findings {
 
 /// Returns the namespace with the phase `Terminating`; `None` if it already has that phase. Upstream:
 /// `updateNamespaceStatusFunc`.
-pub(super) fn terminating(namespace: &Value) -> Option<Value> {
+pub(super) fn with_terminating_phase(namespace: &Value) -> Option<Value> {
     if namespace["status"]["phase"] == "Terminating" {
         return None;
     }
@@ -296,7 +268,7 @@ pub(super) fn terminating(namespace: &Value) -> Option<Value> {
 }
 
 /// Returns the namespace without the controller's finalizer. Upstream: `finalizeNamespace`.
-pub(super) fn finalized(namespace: &Value) -> Value {
+pub(super) fn without_finalizer(namespace: &Value) -> Value {
     let others = namespace["spec"]["finalizers"].as_array().into_iter().flatten();
     let others: Vec<Value> = others.filter(|name| **name != FINALIZER).cloned().collect();
     json!({
@@ -324,8 +296,10 @@ mod tests {
 
     #[test]
     fn empty_namespace_is_finalized() {
-        let findings =
-            Findings { remains: vec![(PODS, Remains::default())], ..Findings::default() };
+        let findings = Findings {
+            remaining: vec![(PODS, RemainingObjects::default())],
+            ..Findings::default()
+        };
         assert_eq!(findings.next(), Next::Finalize);
         let updated = findings.with_conditions(&json!({}), T0).expect("all five are written");
         assert_eq!(updated["status"]["conditions"].as_array().map(Vec::len), Some(5));
@@ -340,8 +314,8 @@ mod tests {
     #[test]
     fn remaining_content_is_waited_for_and_reported() {
         let held: Box<[Text]> = ["example.com/hold".into()].into();
-        let jobs = Remains::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
-        let findings = Findings { remains: vec![(JOBS, jobs)], ..Findings::default() };
+        let jobs = RemainingObjects::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
+        let findings = Findings { remaining: vec![(JOBS, jobs)], ..Findings::default() };
         assert_eq!(findings.next(), Next::Wait(Duration::from_secs(8)));
         let updated = findings.with_conditions(&json!({}), T0).expect("changed");
         assert_eq!(
@@ -356,9 +330,9 @@ mod tests {
 
     #[test]
     fn remaining_objects_without_finalizer_or_grace_are_an_error() {
-        let pods = Remains::of(&PODS, "ns", &[Box::default()], Duration::ZERO);
+        let pods = RemainingObjects::of(&PODS, "ns", &[Box::default()], Duration::ZERO);
         let findings =
-            Findings { remains: vec![(PODS, pods)], pods_only: true, ..Findings::default() };
+            Findings { remaining: vec![(PODS, pods)], pods_only: true, ..Findings::default() };
         assert!(matches!(findings.next(), Next::Failed(error) if error.contains("Resource=pods")));
         let updated = findings.with_conditions(&json!({}), T0).expect("changed");
         assert_eq!(condition(&updated, "NamespaceDeletionContentFailure")["status"], "True");
@@ -371,7 +345,7 @@ mod tests {
 
     #[test]
     fn failed_discovery_blocks_finalization() {
-        let findings = Findings { discovery: Some("x".to_owned()), ..Findings::default() };
+        let findings = Findings { discovery_error: Some("x".to_owned()), ..Findings::default() };
         assert!(matches!(findings.next(), Next::Failed(_)));
     }
 
@@ -382,11 +356,11 @@ mod tests {
             version: "v1".into(),
             reason: reason.into(),
         };
-        assert_eq!(undiscovered(&[]), None);
+        assert_eq!(discovery_error(&[]), None);
         let groups = [failed("x.io", "stale GroupVersion discovery: x.io/v1"), failed("", "no")];
         let message = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
                     v1: no, x.io/v1: stale GroupVersion discovery: x.io/v1";
-        assert_eq!(undiscovered(&groups).as_deref(), Some(message));
+        assert_eq!(discovery_error(&groups).as_deref(), Some(message));
         assert!(is_discovered(&JOBS, &groups));
         assert!(!is_discovered(&PODS, &groups));
     }
@@ -394,9 +368,9 @@ mod tests {
     #[test]
     fn wait_is_bounded_by_the_resync_period() {
         let [wait, period] = [1801, 300].map(Duration::from_secs);
-        assert_eq!(within(wait, period), period);
-        assert_eq!(within(period, wait), period);
-        assert_eq!(within(wait, Duration::ZERO), wait, "no resync period");
+        assert_eq!(limit_wait(wait, period), period);
+        assert_eq!(limit_wait(period, wait), period);
+        assert_eq!(limit_wait(wait, Duration::ZERO), wait, "no resync period");
     }
 
     #[test]
@@ -410,7 +384,7 @@ mod tests {
     fn only_the_kubernetes_finalizer_is_removed() {
         let namespace =
             json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes", "x/y"]}});
-        assert_eq!(finalized(&namespace)["spec"]["finalizers"], json!(["x/y"]));
-        assert!(is_finalized(&finalized(&json!({"spec": {"finalizers": ["kubernetes"]}}))));
+        assert_eq!(without_finalizer(&namespace)["spec"]["finalizers"], json!(["x/y"]));
+        assert!(is_finalized(&without_finalizer(&json!({"spec": {"finalizers": ["kubernetes"]}}))));
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics of the range allocator. Upstream: `cidrset/metrics.go`.
 
-use super::plan::set::Set;
+use super::plan::set::CidrSet;
 use evenkeel_runtime::metrics;
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 
@@ -51,24 +51,24 @@ impl Metrics {
         }
     }
 
-    /// Updates the gauges of a CIDR set.
+    /// Updates the gauges and counters of a CIDR set.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
-    pub(super) fn show(&self, set: &Set) {
+    pub(super) fn update_gauges(&self, set: &CidrSet) {
         let range = set.range().to_string();
         let label = [range.as_str()];
         let (allocations, releases) =
             (self.allocations.with_label_values(&label), self.releases.with_label_values(&label));
-        allocations.inc_by(set.allocated.saturating_sub(allocations.get()));
-        if set.released > 0 {
-            releases.inc_by(set.released.saturating_sub(releases.get()));
+        allocations.inc_by(set.allocations_total.saturating_sub(allocations.get()));
+        if set.releases_total > 0 {
+            releases.inc_by(set.releases_total.saturating_sub(releases.get()));
         }
         self.max_cidrs.with_label_values(&label).set(set.size() as f64);
-        self.usage.with_label_values(&label).set(set.taken() as f64 / set.size() as f64);
+        self.usage.with_label_values(&label).set(set.allocated_parts() as f64 / set.size() as f64);
     }
 
-    /// Observes the attempts of an allocation.
+    /// Observes the number of parts that an allocation tried in vain.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
-    pub(super) fn tried(&self, set: &Set, tries: usize) {
+    pub(super) fn observe_tries(&self, set: &CidrSet, tries: usize) {
         let range = set.range().to_string();
         self.tries.with_label_values(&[range.as_str()]).observe(tries as f64);
     }

@@ -41,12 +41,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     if !options.enabled {
         return Ok(());
     }
-    let refused = |reason| StartError { controller: DESCRIPTOR.name, reason };
-    let config = Config::new(options).map_err(refused)?;
+    let start_error = |reason| StartError { controller: DESCRIPTOR.name, reason };
+    let config = Config::new(options).map_err(start_error)?;
     let nodes = context.env.caches.of::<Node>();
     let metrics = Metrics::new(&context.registry);
-    let allocator = Allocator::new(&config).map_err(|problem| refused(problem.to_string()))?;
-    let state = Arc::new(Mutex::new(State { allocator, listed: Listed::No }));
+    let allocator = Allocator::new(&config).map_err(|problem| start_error(problem.to_string()))?;
+    let state = Arc::new(Mutex::new(State { allocator, list_state: ListState::NotStarted }));
     let planner = Nodes { nodes: nodes.clone(), state: state.clone() };
     // Plan one node after the other, because each decision depends on the allocations before it.
     let builder = context
@@ -61,16 +61,16 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 /// The allocator and its start: the planner reads them, and the pass handler changes them.
 struct State {
     allocator: Allocator,
-    listed: Listed,
+    list_state: ListState,
 }
 
-/// Whether the CIDRs of all existing nodes are recorded.
+/// Progress of the live list of all nodes, after which their CIDRs are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    No,
+enum ListState {
+    NotStarted,
     /// A pass is listing the nodes.
     Underway,
-    Yes,
+    Done,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -89,10 +89,10 @@ impl Planner for Nodes {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let (node, state) = (self.nodes.get("", &key.name), lock(&self.state));
-        let allocations = match state.listed {
-            Listed::No => Allocations::Unlisted,
-            Listed::Underway => Allocations::Listing,
-            Listed::Yes => {
+        let allocations = match state.list_state {
+            ListState::NotStarted => Allocations::Unlisted,
+            ListState::Underway => Allocations::Listing,
+            ListState::Done => {
                 Allocations::Recorded(state.allocator.verdict(&key.name, node.as_ref()?))
             }
         };
@@ -121,28 +121,29 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn show(&self, state: &State) {
-        state.allocator.sets.iter().for_each(|set| self.metrics.show(set));
+    fn update_gauges(&self, state: &State) {
+        state.allocator.sets.iter().for_each(|set| self.metrics.update_gauges(set));
     }
 
-    fn tried(&self, state: &State, verdict: &Verdict) {
-        if let Verdict::Give(_, Some(tries)) = verdict {
-            for (set, tries) in state.allocator.sets.iter().zip(tries) {
-                self.metrics.tried(set, *tries);
+    fn observe_tries(&self, state: &State, verdict: &Verdict) {
+        if let Verdict::Allocate { tries_per_set, .. } = verdict {
+            for (set, tries) in state.allocator.sets.iter().zip(tries_per_set) {
+                self.metrics.observe_tries(set, *tries);
             }
         }
     }
 
     /// Records the CIDRs of the nodes that a pass listed. Upstream: `NewCIDRRangeAllocator`.
-    fn record_all(&self, outcomes: &Outcomes) {
+    fn record_listed_nodes(&self, outcomes: &Outcomes) {
         let mut state = lock(&self.state);
+        // Neither the step nor the list may have failed.
         let Ok(Ok(nodes)) = assign::list_nodes(&mut Steps::of(outcomes)) else {
-            state.listed = Listed::No;
+            state.list_state = ListState::NotStarted;
             return;
         };
         for node in nodes.iter().filter(|node| !node.spec.pod_cidrs.is_empty()) {
             let name = &*node.meta.name;
-            if let Verdict::Foreign(problem) = state.allocator.record_node(name, Some(node)) {
+            if let Verdict::Invalid(problem) = state.allocator.decide_and_record(name, node) {
                 tracing::warn!(
                     node = name,
                     problem,
@@ -150,8 +151,8 @@ impl Recorder {
                 );
             }
         }
-        state.listed = Listed::Yes;
-        self.show(&state);
+        state.list_state = ListState::Done;
+        self.update_gauges(&state);
     }
 }
 
@@ -159,11 +160,11 @@ impl PassHandler<Nodes> for Recorder {
     fn on_planned(&self, observed: &Observed, _: Planned<'_, ()>) {
         let mut state = lock(&self.state);
         match (&observed.allocations, &observed.node) {
-            (Allocations::Unlisted, _) => state.listed = Listed::Underway,
+            (Allocations::Unlisted, _) => state.list_state = ListState::Underway,
             (Allocations::Recorded(verdict), Some(node)) => {
-                state.allocator.record(&node.meta.name, node, verdict);
-                self.show(&state);
-                self.tried(&state, verdict);
+                state.allocator.record_verdict(&node.meta.name, node, verdict);
+                self.update_gauges(&state);
+                self.observe_tries(&state, verdict);
             }
             _ => {}
         }
@@ -171,20 +172,20 @@ impl PassHandler<Nodes> for Recorder {
 
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if observed.allocations == Allocations::Unlisted {
-            self.record_all(pass.outcomes);
+            self.record_listed_nodes(pass.outcomes);
         }
         if let Some(node) = &observed.node
-            && assign::is_refused(observed, pass.outcomes)
+            && assign::is_rejected(observed, pass.outcomes)
         {
             let mut state = lock(&self.state);
             state.allocator.release(&node.meta.name);
-            self.show(&state);
+            self.update_gauges(&state);
         }
     }
 
     fn on_gone(&self, key: &Key) {
         let mut state = lock(&self.state);
         state.allocator.release(&key.name);
-        self.show(&state);
+        self.update_gauges(&state);
     }
 }

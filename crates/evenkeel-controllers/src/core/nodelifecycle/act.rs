@@ -6,7 +6,7 @@
 //! when a node is tainted. [`super::plan`] makes the decisions.
 
 use super::{
-    DESCRIPTOR, MonitorState, Options,
+    DESCRIPTOR, Options, SharedState,
     metrics::Metrics,
     plan::{
         health::{self, Moment, NodeHealth, Ready},
@@ -36,27 +36,27 @@ use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Namespace of the leases that kubelets renew. Upstream: `NamespaceNodeLease`.
-const LEASES: &str = "kube-node-lease";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// Nodes processed concurrently. Upstream: `UpdateWorkerSize`.
-const WORKERS: usize = 8;
+/// Number of nodes whose health is updated concurrently. Upstream: `UpdateWorkerSize`.
+const UPDATE_WORKERS: usize = 8;
 
-/// Attempts to write a node's status, and the interval between them. Upstream: `NodeHealthUpdateRetry`,
-/// `retrySleepTime`.
+/// Maximum number of attempts to write a node's status or taints. Upstream: `NodeHealthUpdateRetry`.
 const MAX_ATTEMPTS: usize = 5;
-const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// Delay after a failed write of a node's status. Upstream: `retrySleepTime`.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The monitor's caches, clients and state.
 pub(super) struct Monitor {
     pub(super) nodes: Cache<Node>,
     pub(super) leases: Cache<Lease>,
     pub(super) pods: Cache<Pod>,
-    pub(super) on_node: Index<Pod>,
+    pub(super) pods_by_node: Index<Pod>,
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) events: EventRecorder,
     pub(super) options: Options,
-    pub(super) memory: MonitorState,
+    pub(super) state: SharedState,
     pub(super) metrics: Metrics,
     /// Whether a live read of the lease confirms that a node is unreachable (gate `NodeControllerLeaseCircuitBreaker`).
     pub(super) checks_leases: bool,
@@ -64,11 +64,11 @@ pub(super) struct Monitor {
 
 /// Error in updating the health of a node.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum HealthError {
     #[error("{0}")]
     Api(#[from] ApiError),
-    #[error("the lease cache is at resource version {seen}, behind {live}")]
-    LeaseCacheBehind { seen: u64, live: u64 },
+    #[error("the lease cache is at resource version {cached}, behind {live}")]
+    LeaseCacheBehind { cached: u64, live: u64 },
 }
 
 impl Monitor {
@@ -86,28 +86,29 @@ impl Monitor {
 
     /// Runs the passes that are due, and returns the time to the next one.
     async fn pass(&self) -> Duration {
-        let now = self.memory.now().steady;
-        let next = self.memory.lock().next_health_pass.filter(|next| now < *next);
-        let next = match next {
-            Some(next) => next,
-            None => {
+        let now = self.state.now().steady;
+        let scheduled = self.state.lock().next_health_pass;
+        let next_health_pass = match scheduled {
+            Some(time) if now < time => time,
+            _ => {
                 self.monitor_node_health().await;
-                let next = self.memory.now().steady + signed(self.options.monitor_period);
-                self.memory.lock().next_health_pass = Some(next);
-                next
+                let time = self.state.now().steady + to_signed(self.options.monitor_period);
+                self.state.lock().next_health_pass = Some(time);
+                time
             }
         };
         self.do_no_execute_tainting_pass().await;
-        let now = self.memory.now().steady;
-        let due = self.memory.lock().zones.next_ready(now).map_or(next, |due| due.min(next));
+        let now = self.state.now().steady;
+        let next_taint = self.state.lock().zones.next_due(now);
+        let next_pass = next_taint.map_or(next_health_pass, |time| time.min(next_health_pass));
         // A node is still due only if its taint failed: wait before the next attempt.
-        let wait = Duration::try_from(due - now).unwrap_or_default();
+        let wait = Duration::try_from(next_pass - now).unwrap_or_default();
         wait.max(Duration::from_millis(1))
     }
 
     async fn monitor_node_health(&self) {
         let began = self.clock.instant();
-        if let Err(error) = self.check_lease_cache() {
+        if let Err(error) = self.check_lease_cache_version() {
             tracing::info!(%error, "Skipping the pass over nodes until the lease cache is up to date");
             return;
         }
@@ -115,13 +116,12 @@ impl Monitor {
         nodes.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         self.classify_nodes(&nodes);
         futures::stream::iter(nodes.iter().cloned())
-            .for_each_concurrent(
-                WORKERS,
-                |node| async move { self.update_node_health(&node).await },
-            )
+            .for_each_concurrent(UPDATE_WORKERS, |node| async move {
+                self.update_node_health(&node).await
+            })
             .await;
         self.handle_disruption(&nodes).await;
-        self.metrics.all_seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.all_nodes_seconds.observe(began.elapsed().as_secs_f64());
     }
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
@@ -131,17 +131,17 @@ impl Monitor {
     /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
     /// new leader is no evidence about a node.
     fn classify_nodes(&self, nodes: &[Arc<Node>]) {
-        let now = self.memory.now();
-        let mut state = self.memory.lock();
-        let State { nodes: known, zones, .. } = &mut *state;
+        let now = self.state.now();
+        let mut state = self.state.lock();
+        let State { nodes: records, zones, .. } = &mut *state;
         let existing: BTreeMap<&str, &Node> =
             nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
-        known.retain(|name, known| {
-            let stays = existing.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
+        records.retain(|name, record| {
+            let stays = existing.get(&**name).is_some_and(|node| node.meta.uid == record.uid);
             if !stays {
                 self.record_event(
                     name,
-                    &known.uid,
+                    &record.uid,
                     "RemovingNode",
                     &format!("Removing Node {name} from Controller"),
                 );
@@ -152,12 +152,13 @@ impl Monitor {
         for node in nodes {
             let (name, zone) = (&*node.meta.name, zones::zone_key(&node.meta.labels));
             if zones.add(&zone, &self.options, now.steady) {
+                // This creates the zone's counter, at zero.
                 self.metrics.evictions.with_label_values(&[&*zone]);
             }
-            if let Some(known) = known.get_mut(name) {
-                if known.zone != zone {
+            if let Some(record) = records.get_mut(name) {
+                if record.zone != zone {
                     zones.dequeue(name);
-                    known.zone = zone;
+                    record.zone = zone;
                 }
                 continue;
             }
@@ -169,7 +170,7 @@ impl Monitor {
             );
             // An earlier process may have set the node's conditions and stopped before it marked the pods as not
             // ready.
-            let pods_to_mark = health::ready(node) == Some(Ready::Unknown);
+            let pods_to_mark = health::ready_status(node) == Some(Ready::Unknown);
             let new = NodeRecord {
                 uid: node.meta.uid.clone(),
                 zone,
@@ -177,7 +178,7 @@ impl Monitor {
                 pods_to_mark,
                 rejected_patch: None,
             };
-            known.insert(name.into(), new);
+            records.insert(name.into(), new);
         }
     }
 
@@ -190,9 +191,9 @@ impl Monitor {
         ));
     }
 
-    fn update_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
-        let now = self.memory.now();
-        self.memory.lock().update_health(node, lease, now)
+    fn observe_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
+        let now = self.state.now();
+        self.state.lock().observe_health(node, lease, now)
     }
 
     async fn update_node_health(&self, node: &Node) {
@@ -200,26 +201,27 @@ impl Monitor {
         if let Err(error) = self.try_update_node_health(node).await {
             tracing::warn!(node = &*node.meta.name, %error, "Failed to update the health of the node; its pods are not evicted");
         }
-        self.metrics.seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.node_seconds.observe(began.elapsed().as_secs_f64());
     }
 
-    async fn try_update_node_health(&self, node: &Node) -> Result<(), Failed> {
+    async fn try_update_node_health(&self, node: &Node) -> Result<(), HealthError> {
         // Another node of this pass may have shown that the cache is behind.
-        self.check_lease_cache()?;
+        self.check_lease_cache_version()?;
         let name = &*node.meta.name;
-        let lease = self.leases.get(LEASES, name);
-        let health = self.update_health(node, lease.as_deref());
-        let overdue = health.is_grace_period_over(&self.options, self.memory.now());
+        let lease = self.leases.get(LEASE_NAMESPACE, name);
+        let health = self.observe_health(node, lease.as_deref());
+        let overdue = health.is_grace_period_over(&self.options, self.state.now());
         let ready = if overdue && health.ready != Some(Ready::Unknown) {
             self.mark_unreachable(name, lease.as_deref()).await?
         } else {
             health.ready
         };
         self.process_taint_based_eviction(node, ready).await;
-        let must_mark = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
-        if must_mark {
-            let done = ready == Some(Ready::Yes) || self.mark_pods(name).await;
-            self.memory.lock().change(name, |known| known.pods_to_mark = !done);
+        let pods_to_mark =
+            self.state.lock().nodes.get(name).is_some_and(|record| record.pods_to_mark);
+        if pods_to_mark {
+            let needs_retry = ready != Some(Ready::Yes) && !self.mark_pods_not_ready(name).await;
+            self.state.lock().update_record(name, |record| record.pods_to_mark = needs_retry);
         }
         Ok(())
     }
@@ -230,16 +232,18 @@ impl Monitor {
         &self,
         name: &str,
         lease: Option<&Lease>,
-    ) -> Result<Option<Ready>, Failed> {
-        let mut tries = 1;
+    ) -> Result<Option<Ready>, HealthError> {
+        let mut attempts = 1;
         loop {
             match self.try_mark_unreachable(name, lease).await {
-                Err(Failed::Api(error)) if !error.is_not_found() && tries < MAX_ATTEMPTS => {
+                Err(HealthError::Api(error))
+                    if !error.is_not_found() && attempts < MAX_ATTEMPTS =>
+                {
                     tracing::debug!(node = name, %error, "Failed to write the status of the node; retrying");
-                    tries += 1;
-                    self.clock.sleep(RETRY_INTERVAL).await;
+                    attempts += 1;
+                    self.clock.sleep(RETRY_DELAY).await;
                 }
-                answer => return answer,
+                result => return result,
             }
         }
     }
@@ -248,26 +252,28 @@ impl Monitor {
         &self,
         name: &str,
         lease: Option<&Lease>,
-    ) -> Result<Option<Ready>, Failed> {
-        let mut live: Live<Node> = read_live(&self.client, "", name).await?;
+    ) -> Result<Option<Ready>, HealthError> {
+        let mut live: LiveObject<Node> = read_live(&self.client, "", name).await?;
         // The live node or lease may be newer than the cache.
-        let health = self.update_health(&live.view, lease);
-        let was = health.ready;
-        if !health.is_grace_period_over(&self.options, self.memory.now())
-            || was == Some(Ready::Unknown)
+        let health = self.observe_health(&live.view, lease);
+        let ready_before = health.ready;
+        if !health.is_grace_period_over(&self.options, self.state.now())
+            || ready_before == Some(Ready::Unknown)
         {
-            return Ok(was);
+            return Ok(ready_before);
         }
         if self.checks_leases {
-            self.check_lease(name, lease).await?;
+            self.check_live_lease(name, lease).await?;
         }
         unreachable::mark_unknown(&mut live.object, self.clock.now());
         // Record this before the write: the write may succeed although its response is lost.
-        self.memory.lock().change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
+        self.state
+            .lock()
+            .update_record(name, |record| record.pods_to_mark |= ready_before == Some(Ready::Yes));
         live.put_status(&self.client).await?;
-        self.memory.lock().change(name, NodeRecord::set_unreachable);
+        self.state.lock().update_record(name, NodeRecord::set_unreachable);
         tracing::info!(node = name, "Node is unreachable; set its conditions to Unknown");
-        if was == Some(Ready::Yes) {
+        if ready_before == Some(Ready::Yes) {
             let message = format!("Node {name} status is now: NodeNotReady");
             self.events.record(&EventRecord::normal(
                 wire::target(&live.view),
@@ -280,55 +286,56 @@ impl Monitor {
 
     /// Fails while the lease cache is older than a lease that was read live. Until the cache catches up, a cached
     /// lease proves nothing about its node. Upstream: `EnsureReady`.
-    fn check_lease_cache(&self) -> Result<(), Failed> {
-        let seen = self.leases.version();
-        match self.memory.lock().awaited_lease_version(seen) {
-            Some(live) => Err(Failed::LeaseCacheBehind { seen, live }),
+    fn check_lease_cache_version(&self) -> Result<(), HealthError> {
+        let cached = self.leases.version();
+        match self.state.lock().update_awaited_lease_version(cached) {
+            Some(live) => Err(HealthError::LeaseCacheBehind { cached, live }),
             None => Ok(()),
         }
     }
 
     /// Fails if the live lease cannot be read, or differs from the cached one.
-    async fn check_lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), Failed> {
-        let live = match self.client.get::<Lease>(LEASES, name).await {
+    async fn check_live_lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), HealthError> {
+        let live = match self.client.get::<Lease>(LEASE_NAMESPACE, name).await {
             Err(error) if error.is_not_found() => return Ok(()),
-            answer => answer?.meta.version(),
+            result => result?.meta.version(),
         };
-        let seen = lease.map_or(0, |lease| lease.meta.version());
-        if live == seen {
+        let cached = lease.map_or(0, |lease| lease.meta.version());
+        if live == cached {
             return Ok(());
         }
-        self.memory.lock().await_lease_version(live);
-        Err(Failed::LeaseCacheBehind { seen, live })
+        self.state.lock().await_lease_version(live);
+        Err(HealthError::LeaseCacheBehind { cached, live })
     }
 
     /// Taints a node at once, or enqueues it in its zone. Upstream: `processTaintBaseEviction`.
     async fn process_taint_based_eviction(&self, node: &Node, ready: Option<Ready>) {
         let name = &*node.meta.name;
-        let now = self.memory.now().steady;
-        if self.memory.lock().has_rejected_patch(node, now) {
+        let now = self.state.now().steady;
+        if self.state.lock().has_rejected_patch(node, now) {
             return;
         }
         match no_execute::taint_action(node, ready) {
             TaintAction::RateLimited => {
-                let mut state = self.memory.lock();
+                let mut state = self.state.lock();
                 let State { nodes, zones, .. } = &mut *state;
-                if let Some(known) = nodes.get(name) {
-                    zones.enqueue(&known.zone, name);
+                if let Some(record) = nodes.get(name) {
+                    zones.enqueue(&record.zone, name);
                 }
             }
-            TaintAction::None => self.memory.lock().zones.dequeue(name),
+            TaintAction::None => self.state.lock().zones.dequeue(name),
             TaintAction::Immediate => {
-                self.memory.lock().zones.dequeue(name);
-                if let Err(error) = self.taint(name).await {
+                self.state.lock().zones.dequeue(name);
+                if let Err(error) = self.sync_no_execute_taint(name).await {
                     tracing::warn!(node = name, %error, "Failed to write the taints of the node");
                 }
             }
         }
     }
 
-    /// Patches the node's `NoExecute` taint to agree with its live condition. Returns whether the taints changed.
-    async fn taint(&self, name: &str) -> Result<bool, ApiError> {
+    /// Patches the node's `NoExecute` taint so that it agrees with the live condition `Ready`. Returns whether the
+    /// taints changed.
+    async fn sync_no_execute_taint(&self, name: &str) -> Result<bool, ApiError> {
         self.patch_taints(name, |node| no_execute::taints_patch(node, self.clock.now())).await
     }
 
@@ -339,11 +346,11 @@ impl Monitor {
         name: &str,
         patch: impl Fn(&Node) -> Option<String>,
     ) -> Result<bool, ApiError> {
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
             match self.try_patch_taints(name, &patch).await {
-                Err(error) if error.is_conflict() && tries < MAX_ATTEMPTS => tries += 1,
-                answer => return answer,
+                Err(error) if error.is_conflict() && attempts < MAX_ATTEMPTS => attempts += 1,
+                result => return result,
             }
         }
     }
@@ -359,21 +366,21 @@ impl Monitor {
         };
         let Some(body) = patch(&node) else { return Ok(false) };
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
-        let done = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
-        if done.as_ref().is_err_and(ApiError::is_invalid) {
-            let now = self.memory.now().steady;
-            self.memory.lock().record_rejected_patch(&node, now);
+        let result = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
+        if result.as_ref().is_err_and(ApiError::is_invalid) {
+            let now = self.state.now().steady;
+            self.state.lock().record_rejected_patch(&node, now);
         }
-        done.map(|_| true)
+        result.map(|_| true)
     }
 
     async fn do_no_execute_tainting_pass(&self) {
-        let due = self.memory.lock().zones.take_due(self.memory.now().steady);
+        let due = self.state.lock().zones.take_due(self.state.now().steady);
         for name in due {
             // Decide from a live read, because the cache may not have the written status yet.
-            match self.taint(&name).await {
+            match self.sync_no_execute_taint(&name).await {
                 Ok(true) => {
-                    let zone = self.memory.lock().nodes.get(&name).map(|known| known.zone.clone());
+                    let zone = self.state.lock().nodes.get(&name).map(|record| record.zone.clone());
                     self.metrics.evictions.with_label_values(&[&*zone.unwrap_or_default()]).inc();
                 }
                 Ok(false) => {}
@@ -384,43 +391,49 @@ impl Monitor {
     }
 
     /// Marks all pods of the node as not ready. Returns whether all succeeded. Upstream: `MarkPodsNotReady`.
-    async fn mark_pods(&self, node: &str) -> bool {
-        let mut all = true;
-        for pod in self.on_node.get(node) {
-            if let Err(error) = mark_pod(&self.client, &self.events, &self.clock, &pod).await {
+    async fn mark_pods_not_ready(&self, node: &str) -> bool {
+        let mut all_marked = true;
+        for pod in self.pods_by_node.get(node) {
+            if let Err(error) =
+                mark_pod_not_ready(&self.client, &self.events, &self.clock, &pod).await
+            {
                 let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
                 tracing::warn!(node, namespace, name, %error, "Failed to mark the pod as not ready");
-                all = false;
+                all_marked = false;
             }
         }
-        all
+        all_marked
     }
 
     /// Counts the ready nodes of each zone, and updates the zones' states and rate limiters. Upstream:
     /// `handleDisruption`.
     async fn handle_disruption(&self, nodes: &[Arc<Node>]) {
         let change = {
-            let now = self.memory.now();
-            let mut state = self.memory.lock();
-            let State { nodes: known, zones, .. } = &mut *state;
+            let now = self.state.now();
+            let mut state = self.state.lock();
+            let State { nodes: records, zones, .. } = &mut *state;
             let mut counts: BTreeMap<Text, NodeCounts> = BTreeMap::new();
             for node in nodes {
-                let Some(known) = known.get(&node.meta.name) else { continue };
-                let count = counts.entry(known.zone.clone()).or_default();
-                match known.health.and_then(|health| health.ready) {
-                    _ if !zones::counts_for_disruption(node) => {}
+                let Some(record) = records.get(&node.meta.name) else { continue };
+                // A zone whose nodes are all excluded counts none, but exists.
+                let count = counts.entry(record.zone.clone()).or_default();
+                if !zones::counts_for_disruption(node) {
+                    continue;
+                }
+                match record.health.and_then(|health| health.ready) {
                     Some(Ready::Yes) => count.ready += 1,
                     _ => count.not_ready += 1,
                 }
             }
-            for gone in zones.retain(|zone| counts.contains_key(zone)) {
-                self.show(&gone, NodeCounts::default());
+            for removed in zones.remove_empty(|zone| counts.contains_key(zone)) {
+                self.set_zone_gauges(&removed, NodeCounts::default());
             }
-            counts.iter().for_each(|(zone, count)| self.show(zone, *count));
+            counts.iter().for_each(|(zone, count)| self.set_zone_gauges(zone, *count));
             let change = zones.handle_disruption(&counts, &self.options, now.steady);
             if change == DisruptionChange::LeftFullDisruption {
-                let all = known.values_mut().filter_map(|known| known.health.as_mut());
-                all.for_each(|health| health.probe_time = now.steady);
+                for health in records.values_mut().filter_map(|record| record.health.as_mut()) {
+                    health.probe_time = now.steady;
+                }
             }
             change
         };
@@ -448,18 +461,18 @@ impl Monitor {
         }
     }
 
-    fn show(&self, zone: &str, count: NodeCounts) {
+    fn set_zone_gauges(&self, zone: &str, count: NodeCounts) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
         let float = |count: usize| count as f64;
-        self.metrics.zone_size.with_label_values(&[zone]).set(float(count.all()));
+        self.metrics.zone_size.with_label_values(&[zone]).set(float(count.total()));
         self.metrics.zone_health.with_label_values(&[zone]).set(count.percent_ready());
-        self.metrics.unhealthy.with_label_values(&[zone]).set(float(count.not_ready));
+        self.metrics.unhealthy_nodes.with_label_values(&[zone]).set(float(count.not_ready));
     }
 }
 
 /// Sets a pod's condition `Ready` to `False` if it is `True`, and records the event `NodeNotReady`. Upstream:
 /// `MarkPodsNotReady`.
-async fn mark_pod(
+async fn mark_pod_not_ready(
     client: &Client,
     events: &EventRecorder,
     clock: &Clock,
@@ -469,7 +482,7 @@ async fn mark_pod(
         return Ok(());
     }
     let meta = &pod.meta;
-    let mut live: Live<Pod> = match read_live(client, &meta.namespace, &meta.name).await {
+    let mut live: LiveObject<Pod> = match read_live(client, &meta.namespace, &meta.name).await {
         Err(error) if error.is_not_found() => return Ok(()),
         live => live?,
     };
@@ -478,19 +491,19 @@ async fn mark_pod(
     }
     match live.put_status(client).await {
         Err(error) if error.is_not_found() => return Ok(()),
-        answer => drop(answer?),
+        result => drop(result?),
     }
     events.record(&pods::node_not_ready(pod));
     Ok(())
 }
 
-fn signed(duration: Duration) -> Moment {
+fn to_signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
 }
 
 /// An object read live as JSON, and its lean view. Writes send the changed JSON, which has the fields that the view
 /// lacks.
-struct Live<V> {
+struct LiveObject<V> {
     object: Value,
     view: V,
 }
@@ -500,19 +513,19 @@ async fn read_live<V: View>(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> Result<Live<V>, ApiError> {
+) -> Result<LiveObject<V>, ApiError> {
     let path = format!("{}/{name}", V::kind().path(namespace));
-    let problem =
+    let request_error =
         |reason: String| ApiError::Request { path: path.as_str().into(), reason: reason.into() };
     let request = Request::get(&path).header(ACCEPT, "application/json").body(Bytes::new());
-    let answer = client.raw(request.map_err(|error| problem(error.to_string()))?).await?;
+    let result = client.raw(request.map_err(|error| request_error(error.to_string()))?).await?;
     let object =
-        serde_json::from_slice(answer.body()).map_err(|error| problem(error.to_string()))?;
-    let view = V::decode(answer.body(), Encoding::Json);
-    Ok(Live { object, view: view.map_err(|error| problem(error.to_string()))? })
+        serde_json::from_slice(result.body()).map_err(|error| request_error(error.to_string()))?;
+    let view = V::decode(result.body(), Encoding::Json);
+    Ok(LiveObject { object, view: view.map_err(|error| request_error(error.to_string()))? })
 }
 
-impl<V: View> Live<V> {
+impl<V: View> LiveObject<V> {
     /// Writes the status, with the resource version that was read as precondition.
     async fn put_status(&self, client: &Client) -> Result<Metadata, ApiError> {
         let (kind, meta) = (V::kind(), self.view.meta());

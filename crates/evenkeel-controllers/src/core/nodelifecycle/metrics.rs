@@ -7,13 +7,13 @@ use prometheus::{GaugeVec, Histogram, IntCounterVec, Registry};
 pub(super) struct Metrics {
     pub(super) zone_health: GaugeVec,
     pub(super) zone_size: GaugeVec,
-    pub(super) unhealthy: GaugeVec,
+    pub(super) unhealthy_nodes: GaugeVec,
     /// Nodes tainted for eviction, by zone: `node_collector_evictions_total`.
     pub(super) evictions: IntCounterVec,
     /// Seconds to update one node: `node_collector_update_node_health_duration_seconds`.
-    pub(super) seconds: Histogram,
+    pub(super) node_seconds: Histogram,
     /// Seconds of a pass over all nodes: `node_collector_update_all_nodes_health_duration_seconds`.
-    pub(super) all_seconds: Histogram,
+    pub(super) all_nodes_seconds: Histogram,
 }
 
 impl Metrics {
@@ -32,7 +32,7 @@ impl Metrics {
                 "Gauge measuring number of registered Nodes per zones.",
                 ZONE,
             ),
-            unhealthy: metrics::gauges(
+            unhealthy_nodes: metrics::gauges(
                 registry,
                 "node_collector_unhealthy_nodes_in_zone",
                 "Gauge measuring number of not Ready Nodes per zones.",
@@ -44,13 +44,13 @@ impl Metrics {
                 "Number of Node evictions that happened since current instance of NodeController started.",
                 ZONE,
             ),
-            seconds: metrics::histogram(
+            node_seconds: metrics::histogram(
                 registry,
                 "node_collector_update_node_health_duration_seconds",
                 "Duration in seconds for NodeController to update the health of a single node.",
                 &metrics::exponential(0.001, 4.0, 8),
             ),
-            all_seconds: metrics::histogram(
+            all_nodes_seconds: metrics::histogram(
                 registry,
                 "node_collector_update_all_nodes_health_duration_seconds",
                 "Duration in seconds for NodeController to update the health of all nodes.",

@@ -34,9 +34,9 @@ use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// Numbers of workers for nodes and for pods; no flag changes them. Upstream: `scheduler.UpdateWorkerSize`,
-/// `podUpdateWorkerSize`.
-const WORKERS: usize = 8;
+/// Number of workers that taint nodes; no flag changes it. Upstream: `scheduler.UpdateWorkerSize`.
+const NODE_WORKERS: usize = 8;
+/// Number of workers that mark pods as not ready; no flag changes it. Upstream: `podUpdateWorkerSize`.
 const POD_WORKERS: usize = 4;
 
 /// The node lifecycle controller. Upstream: `newNodeLifecycleControllerDescriptor`.
@@ -53,13 +53,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (nodes, pods, leases) = (caches.of::<Node>(), caches.of::<Pod>(), caches.of::<Lease>());
     let options = context.options.nodelifecycle;
-    let memory = MonitorState::new(context.env.clock.clone());
-    let builder = context.builder(&DESCRIPTOR, &nodes).workers(WORKERS);
-    let by_condition = ByCondition { nodes: nodes.clone(), options, memory: memory.clone() };
-    context.run(builder.planned(by_condition));
-    watch_pods(context, &pods, &nodes, &memory);
+    let state = SharedState::new(context.env.clock.clone());
+    let builder = context.builder(&DESCRIPTOR, &nodes).workers(NODE_WORKERS);
+    let tainter = NodeTainter { nodes: nodes.clone(), options, state: state.clone() };
+    context.run(builder.planned(tainter));
+    watch_pods(context, &pods, &nodes, &state);
     let monitor = Monitor {
-        on_node: tainteviction::pods_by_node(&pods),
+        pods_by_node: tainteviction::pods_by_node(&pods),
         nodes,
         leases,
         pods,
@@ -67,7 +67,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         clock: context.env.clock.clone(),
         events: context.recorder(&DESCRIPTOR, DESCRIPTOR.client),
         options,
-        memory,
+        state,
         metrics: metrics::Metrics::new(&context.registry),
         checks_leases: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
     };
@@ -83,7 +83,7 @@ fn watch_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     nodes: &Cache<Node>,
-    memory: &MonitorState,
+    state: &SharedState,
 ) {
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
         let is_assigned = match event {
@@ -102,25 +102,26 @@ fn watch_pods(
         .component(DESCRIPTOR.client)
         .reads(nodes)
         .workers(POD_WORKERS)
-        .planned(PodsOnNodes { pods: pods.clone(), memory: memory.clone() });
+        .planned(PodsOnNodes { pods: pods.clone(), state: state.clone() });
     context.run(controller);
 }
 
 /// State that the monitor, the planner of taints and the watch of pods share; clones refer to the same state.
 #[derive(Clone)]
-struct MonitorState {
+struct SharedState {
     clock: Clock,
-    began: Instant,
+    /// Zero of [`Moment`].
+    start: Instant,
     state: Arc<Mutex<State>>,
 }
 
-impl MonitorState {
+impl SharedState {
     fn new(clock: Clock) -> Self {
-        Self { began: clock.instant(), clock, state: Arc::default() }
+        Self { start: clock.instant(), clock, state: Arc::default() }
     }
 
     fn now(&self) -> Now {
-        let passed = self.clock.instant().saturating_duration_since(self.began);
+        let passed = self.clock.instant().saturating_duration_since(self.start);
         Now { steady: Moment::try_from(passed).unwrap_or(Moment::MAX), wall: self.clock.now() }
     }
 
@@ -130,13 +131,13 @@ impl MonitorState {
 }
 
 /// Planner of `NoSchedule` taints and of labels. Upstream: `doNodeProcessingPassWorker`.
-struct ByCondition {
+struct NodeTainter {
     nodes: Cache<Node>,
     options: Options,
-    memory: MonitorState,
+    state: SharedState,
 }
 
-impl Planner for ByCondition {
+impl Planner for NodeTainter {
     type Observed = Arc<Node>;
     type Memory = ();
 
@@ -146,8 +147,8 @@ impl Planner for ByCondition {
 
     fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
         let mut description = condition_taints::describe(node);
-        let now = self.memory.now();
-        self.memory.lock().describe(&node.meta.name, &self.options, now, &mut description);
+        let now = self.state.now();
+        self.state.lock().describe(&node.meta.name, &self.options, now, &mut description);
         description
     }
 
@@ -159,7 +160,7 @@ impl Planner for ByCondition {
 /// Planner of the condition `Ready` of pods.
 struct PodsOnNodes {
     pods: Cache<Pod>,
-    memory: MonitorState,
+    state: SharedState,
 }
 
 impl Planner for PodsOnNodes {
@@ -168,8 +169,8 @@ impl Planner for PodsOnNodes {
 
     fn observe(&self, key: &Key, (): &()) -> Option<PodOnNode> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
-        let node = self.memory.lock().ready(&pod.spec.node_name);
-        Some(PodOnNode { pod, node })
+        let node_ready = self.state.lock().ready_status(&pod.spec.node_name);
+        Some(PodOnNode { pod, node_ready })
     }
 
     fn plan(&self, observed: &PodOnNode, (): &(), now: Timestamp) -> (Plan, ()) {

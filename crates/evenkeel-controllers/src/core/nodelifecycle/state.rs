@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) nodes: BTreeMap<Text, NodeRecord>,
     pub(super) zones: Zones,
     /// The resource version that the cache of leases must reach before the health of any node is updated.
-    lease_cache_behind: Option<u64>,
+    awaited_lease_version: Option<u64>,
     /// Time of the next check of all nodes' health.
     pub(super) next_health_pass: Option<Moment>,
 }
@@ -48,57 +48,56 @@ impl NodeRecord {
 
 impl State {
     /// Changes the state of a node, if the node is known.
-    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
-        if let Some(known) = self.nodes.get_mut(name) {
-            change(known);
+    pub(super) fn update_record(&mut self, name: &str, update: impl FnOnce(&mut NodeRecord)) {
+        if let Some(record) = self.nodes.get_mut(name) {
+            update(record);
         }
     }
 
     /// Records that the lease cache must reach this resource version.
     pub(super) fn await_lease_version(&mut self, version: u64) {
-        self.lease_cache_behind = self.lease_cache_behind.max(Some(version));
+        self.awaited_lease_version = self.awaited_lease_version.max(Some(version));
     }
 
-    /// Returns the resource version for which the lease cache still waits; `None` once the cache has reached it.
-    /// `seen` is the cache's version.
-    pub(super) fn awaited_lease_version(&mut self, seen: u64) -> Option<u64> {
-        self.lease_cache_behind = self.lease_cache_behind.filter(|version| seen < *version);
-        self.lease_cache_behind
+    /// Forgets the awaited version if the lease cache, now at the version `cached`, has reached it. Returns the version
+    /// that is still awaited.
+    pub(super) fn update_awaited_lease_version(&mut self, cached: u64) -> Option<u64> {
+        self.awaited_lease_version = self.awaited_lease_version.filter(|version| cached < *version);
+        self.awaited_lease_version
     }
 
     /// Whether the API server rejected a patch of the node's taints, and the backoff is not over.
     pub(super) fn has_rejected_patch(&self, node: &Node, now: Moment) -> bool {
-        let known = self.nodes.get(&node.meta.name);
-        let rejected_patch = known.and_then(|known| known.rejected_patch);
-        let version = node.meta.version();
-        rejected_patch.is_some_and(|rejected_patch| rejected_patch.applies(version, now))
+        let record = self.nodes.get(&node.meta.name);
+        let rejected_patch = record.and_then(|record| record.rejected_patch);
+        rejected_patch.is_some_and(|rejected| rejected.applies(node.meta.version(), now))
     }
 
     /// Records that the API server rejected a patch of the node's taints as invalid.
     pub(super) fn record_rejected_patch(&mut self, node: &Node, now: Moment) {
         let version = node.meta.version();
-        self.change(&node.meta.name, |known| {
-            known.rejected_patch = Some(RejectedPatch::after(known.rejected_patch, version, now));
+        self.update_record(&node.meta.name, |record| {
+            record.rejected_patch = Some(RejectedPatch::after(record.rejected_patch, version, now));
         });
     }
 
     /// Returns the status of the node's condition `Ready`, as last observed.
-    pub(super) fn ready(&self, name: &str) -> Option<Ready> {
+    pub(super) fn ready_status(&self, name: &str) -> Option<Ready> {
         self.nodes.get(name)?.health?.ready
     }
 
-    /// Updates the health of a node from its status and its lease, and returns it.
-    pub(super) fn update_health(
+    /// Updates the recorded health of a node from its status and its lease, and returns it.
+    pub(super) fn observe_health(
         &mut self,
         node: &Node,
         lease: Option<&Lease>,
         now: Now,
     ) -> NodeHealth {
-        let known = self.nodes.get_mut(&node.meta.name);
-        let before = known.as_ref().and_then(|known| known.health);
-        let health = NodeHealth::updated(before, node, lease, now);
-        if let Some(known) = known {
-            known.health = Some(health);
+        let record = self.nodes.get_mut(&node.meta.name);
+        let before = record.as_ref().and_then(|record| record.health);
+        let health = NodeHealth::observe(before, node, lease, now);
+        if let Some(record) = record {
+            record.health = Some(health);
         }
         health
     }
@@ -111,8 +110,8 @@ impl State {
         now: Now,
         description: &mut Description,
     ) {
-        let Some(known) = self.nodes.get(name) else { return };
-        if let Some(health) = known.health {
+        let Some(record) = self.nodes.get(name) else { return };
+        if let Some(health) = record.health {
             description.fact(
                 "last sign of life",
                 format!("{} s ago", (now.steady - health.probe_time).as_secs()),
@@ -121,7 +120,7 @@ impl State {
                 description.waits("its kubelet to report or to renew the node's lease");
             }
         }
-        description.fact("state of its zone", format!("{:?}", self.zones.state(&known.zone)));
+        description.fact("state of its zone", format!("{:?}", self.zones.state(&record.zone)));
     }
 }
 
@@ -132,11 +131,11 @@ mod tests {
     #[test]
     fn lease_cache_must_reach_the_newest_live_lease() {
         let mut state = State::default();
-        assert_eq!(state.awaited_lease_version(0), None);
+        assert_eq!(state.update_awaited_lease_version(0), None);
         state.await_lease_version(9);
         state.await_lease_version(7);
-        assert_eq!(state.awaited_lease_version(8), Some(9));
-        assert_eq!(state.awaited_lease_version(9), None);
-        assert_eq!(state.awaited_lease_version(0), None, "it was reached once");
+        assert_eq!(state.update_awaited_lease_version(8), Some(9));
+        assert_eq!(state.update_awaited_lease_version(9), None);
+        assert_eq!(state.update_awaited_lease_version(0), None, "it was reached once");
     }
 }

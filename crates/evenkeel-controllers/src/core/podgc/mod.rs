@@ -27,19 +27,19 @@ use prometheus::IntCounterVec;
 pub struct Options {
     /// Number of terminated pods that are kept; zero or a negative number means no limit.
     /// `--terminated-pod-gc-threshold`, default 12500.
-    pub terminated: i64,
+    pub terminated_pod_threshold: i64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { terminated: 12_500 }
+        Self { terminated_pod_threshold: 12_500 }
     }
 }
 
 impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
-        Self { terminated: flags.int("terminated-pod-gc-threshold") }
+        Self { terminated_pod_threshold: flags.int("terminated-pod-gc-threshold") }
     }
 }
 
@@ -56,17 +56,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     const LABELS: &[&str] = &["namespace", "reason"];
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
-    let threshold = context.options.podgc.terminated;
+    let threshold = context.options.podgc.terminated_pod_threshold;
     let planner = Collector { pods: pods.clone(), nodes: nodes.clone(), threshold };
     let metrics = Metrics {
         threshold,
-        deleted: metrics::counters(
+        deletions: metrics::counters(
             &context.registry,
             "pod_gc_collector_force_delete_pods_total",
             "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
             LABELS,
         ),
-        failed: metrics::counters(
+        deletion_errors: metrics::counters(
             &context.registry,
             "pod_gc_collector_force_delete_pod_errors_total",
             "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
@@ -74,21 +74,21 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         ),
     };
     // The queue's key does not name an object.
-    let none = Kind::new("", "", "", "", false);
-    let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, none)
+    let no_kind = Kind::new("", "", "", "", false);
+    let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, no_kind)
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
         .reads(&pods)
         .reads(&nodes)
         .planned_with(planner, metrics);
-    controller.queue().add(all_pods(), Priority::NORMAL);
+    controller.queue().add(cluster_key(), Priority::NORMAL);
     context.run(controller);
     Ok(())
 }
 
 /// Returns the queue's single key, for the whole cluster.
-fn all_pods() -> Key {
+fn cluster_key() -> Key {
     Key::new("", "all")
 }
 
@@ -127,27 +127,28 @@ impl Planner for Collector {
 /// Pass handler that counts and logs deletions.
 struct Metrics {
     threshold: i64,
-    deleted: IntCounterVec,
-    failed: IntCounterVec,
+    deletions: IntCounterVec,
+    deletion_errors: IntCounterVec,
 }
 
 impl PassHandler<Collector> for Metrics {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
         let Pass { memory, outcomes, planned, .. } = *pass;
-        for (node, read) in memory.missed.iter().zip(&outcomes.0) {
+        // The first outcomes are those of the live reads of these nodes.
+        for (node, read) in memory.presumed_deleted_nodes.iter().zip(&outcomes.0) {
             if let Some(error) = read.error.as_ref().filter(|error| !error.is_not_found()) {
                 tracing::warn!(node = &**node, %error, "Failed to read the node");
             }
         }
         let steps = &mut Steps::of(outcomes);
-        let deletions = plan::collect(observed, memory, self.threshold, planned, steps);
+        let deletions = plan::collect_garbage(observed, memory, self.threshold, planned, steps);
         for Deletion { pod, reason, error } in deletions.unwrap_or_default() {
             let labels = [&*pod.meta.namespace, reason];
-            self.deleted.with_label_values(&labels).inc();
+            self.deletions.with_label_values(&labels).inc();
             if let Some(error) = error {
                 let (namespace, pod) = (&*pod.meta.namespace, &*pod.meta.name);
                 tracing::warn!(namespace, pod, %error, "Failed to delete the pod");
-                self.failed.with_label_values(&labels).inc();
+                self.deletion_errors.with_label_values(&labels).inc();
             }
         }
     }

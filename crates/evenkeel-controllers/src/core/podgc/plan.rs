@@ -12,7 +12,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     client::Metadata,
-    plan::{Delete, Failure, LiveRead, OnError, Patch, Plan, Steps},
+    plan::{Delete, Failure, LiveRead, OnError, Outcome, Patch, Plan, Steps},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +21,15 @@ use std::{
 };
 
 /// Period of the collection. Upstream: `gcCheckPeriod`.
-const PERIOD: Duration = Duration::from_secs(20);
+const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
 
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 
 /// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
-const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
+const QUARANTINE_TIME: SignedDuration = SignedDuration::from_secs(40);
 
-const ORPHANED: Why = Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+const ORPHANED_CONDITION: Why =
+    Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
 /// All pods and nodes.
 pub(super) struct Observed {
@@ -37,7 +38,7 @@ pub(super) struct Observed {
 }
 
 /// A pod to delete.
-struct Doomed {
+struct PodToDelete {
     pod: Arc<Pod>,
     /// Label `reason` in metrics.
     reason: &'static str,
@@ -58,14 +59,14 @@ pub(super) struct Deletion<'a> {
 pub(super) struct Memory {
     quarantine: Quarantine,
     /// Nodes whose quarantine has passed; a live read must confirm that they are missing.
-    pub(super) missed: Vec<Text>,
+    pub(super) presumed_deleted_nodes: Vec<Text>,
 }
 
 impl Memory {
     /// Returns the memory of a collection at this time.
     pub(super) fn updated(&self, observed: &Observed, now: Timestamp) -> Self {
         let mut quarantine = self.quarantine.clone();
-        Self { missed: quarantine.missed(observed, now), quarantine }
+        Self { presumed_deleted_nodes: quarantine.update(observed, now), quarantine }
     }
 }
 
@@ -75,7 +76,7 @@ struct Quarantine(BTreeMap<Text, Timestamp>);
 
 impl Quarantine {
     /// Updates the missing nodes, and returns those whose quarantine has passed. Upstream: `gcOrphaned`.
-    fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
+    fn update(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
         let existing: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
         let assigned = observed.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
@@ -84,8 +85,9 @@ impl Quarantine {
         for name in missing {
             self.0.entry(name.into()).or_insert(now);
         }
-        let long = self.0.iter().filter(|(_, since)| now.duration_since(**since) >= QUARANTINE);
-        long.map(|(name, _)| name.clone()).collect()
+        let has_passed = |since: Timestamp| now.duration_since(since) >= QUARANTINE_TIME;
+        let passed = self.0.iter().filter(|(_, since)| has_passed(**since));
+        passed.map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -97,97 +99,99 @@ pub(super) fn plan(
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
-    collect(observed, memory, threshold, now, steps)?;
-    Ok(Plan { requeue: Some(PERIOD), ..Plan::nothing() })
+    collect_garbage(observed, memory, threshold, now, steps)?;
+    Ok(Plan { requeue: Some(GC_CHECK_PERIOD), ..Plan::nothing() })
 }
 
 /// Confirms missing nodes, marks their pods as failed, and deletes the pods. A failure for one pod does not block the
 /// others.
-pub(super) fn collect<'a>(
+pub(super) fn collect_garbage<'a>(
     observed: &Observed,
     memory: &Memory,
     threshold: i64,
     now: Timestamp,
     steps: &mut Steps<'a>,
 ) -> Result<Vec<Deletion<'a>>, Plan> {
-    let lost = discover_deleted_nodes(&memory.missed, steps)?;
-    let doomed = doomed(observed, &lost, threshold, now);
-    let marks = doomed.iter().filter_map(|doomed| doomed.condition_patch.clone());
-    let marks =
-        marks.map(|condition_patch| Patch { on_error: OnError::Ignore, ..condition_patch }.into());
-    let mut marked = steps.all(Plan::of(marks.collect()))?.iter();
-    let mut deletions: Vec<Deletion<'a>> = doomed
+    let deleted_nodes = discover_deleted_nodes(&memory.presumed_deleted_nodes, steps)?;
+    let pods = pods_to_delete(observed, &deleted_nodes, threshold, now);
+    let patches = pods.iter().filter_map(|pod| pod.condition_patch.clone());
+    let patches = patches.map(|patch| Patch { on_error: OnError::Ignore, ..patch }.into());
+    let mut patch_outcomes = steps.all(Plan::of(patches.collect()))?.iter();
+    let mut deletions: Vec<Deletion<'a>> = pods
         .into_iter()
-        .map(|Doomed { pod, reason, condition_patch }| {
-            let error = condition_patch.and_then(|_| marked.next()?.error.as_ref());
+        .map(|PodToDelete { pod, reason, condition_patch }| {
+            let error = condition_patch.and_then(|_| patch_outcomes.next()?.error.as_ref());
             Deletion { pod, reason, error }
         })
         .collect();
-    let marked = || deletions.iter().filter(|deletion| deletion.error.is_none());
-    let deletes = marked().map(|deletion| {
+    // A pod whose status patch failed is not deleted.
+    let deletes = deletions.iter().filter(|deletion| deletion.error.is_none()).map(|deletion| {
         let delete = Delete::new(wire::target(&*deletion.pod));
         Delete { grace_seconds: Some(0), on_error: OnError::Ignore, ..delete }.into()
     });
-    let deleted = steps.all(Plan::of(deletes.collect()))?;
-    let marked = deletions.iter_mut().filter(|deletion| deletion.error.is_none());
-    for (deletion, outcome) in marked.zip(deleted) {
+    let delete_outcomes = steps.all(Plan::of(deletes.collect()))?;
+    let requested = deletions.iter_mut().filter(|deletion| deletion.error.is_none());
+    for (deletion, outcome) in requested.zip(delete_outcomes) {
         deletion.error = outcome.error.as_ref();
     }
     Ok(deletions)
 }
 
 /// Returns the nodes that are confirmed missing by a live read. Upstream: `discoverDeletedNodes`.
-fn discover_deleted_nodes(missed: &[Text], steps: &mut Steps<'_>) -> Result<BTreeSet<Text>, Plan> {
-    let reads = missed.iter().map(|name| {
+fn discover_deleted_nodes(
+    presumed_deleted: &[Text],
+    steps: &mut Steps<'_>,
+) -> Result<BTreeSet<Text>, Plan> {
+    let reads = presumed_deleted.iter().map(|name| {
         let read = LiveRead::get::<Metadata>(&Node::kind(), "", name);
         LiveRead { on_error: OnError::Ignore, ..read }.into()
     });
-    let read = steps.all(Plan::of(reads.collect()))?;
-    let is_gone = |error: &Failure| error.is_not_found();
-    let lost = missed.iter().zip(read).filter(|(_, read)| read.error.as_ref().is_some_and(is_gone));
-    Ok(lost.map(|(name, _)| name.clone()).collect())
+    let outcomes = steps.all(Plan::of(reads.collect()))?;
+    let is_gone = |outcome: &Outcome| outcome.error.as_ref().is_some_and(Failure::is_not_found);
+    let deleted = presumed_deleted.iter().zip(outcomes).filter(|(_, outcome)| is_gone(outcome));
+    Ok(deleted.map(|(name, _)| name.clone()).collect())
 }
 
 /// Returns the pods to delete, each once, in upstream's order. Upstream: `gcTerminated`, `gcTerminating`, `gcOrphaned`,
 /// `gcUnscheduledTerminating`.
-fn doomed(
+fn pods_to_delete(
     observed: &Observed,
-    lost: &BTreeSet<Text>,
+    deleted_nodes: &BTreeSet<Text>,
     threshold: i64,
     now: Timestamp,
-) -> Vec<Doomed> {
+) -> Vec<PodToDelete> {
     let nodes: BTreeMap<&str, &Node> =
         observed.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
-    let mut taken = BTreeSet::new();
-    let mut doomed = Vec::new();
-    let mut take = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
-        if !taken.insert(pod.meta.uid.clone()) {
+    let mut added = BTreeSet::new();
+    let mut selected = Vec::new();
+    let mut add = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
+        if !added.insert(pod.meta.uid.clone()) {
             return;
         }
         let condition_patch = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
-        doomed.push(Doomed { pod: pod.clone(), reason, condition_patch });
+        selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
-    for pod in superfluous(&observed.pods, threshold) {
-        take(pod, "terminated", None);
+    for pod in terminated_beyond_threshold(&observed.pods, threshold) {
+        add(pod, "terminated", None);
     }
     let stuck = observed.pods.iter().filter(|pod| {
         let node = nodes.get(&*pod.spec.node_name);
         pod.meta.deleting() && node.is_some_and(|node| is_out_of_service(node))
     });
-    for pod in in_order(stuck.collect()) {
-        take(pod, "out-of-service", None);
+    for pod in sort_by_eviction_and_creation(stuck.collect()) {
+        add(pod, "out-of-service", None);
     }
-    for pod in observed.pods.iter().filter(|pod| lost.contains(&pod.spec.node_name)) {
-        take(pod, "orphaned", Some(ORPHANED));
+    for pod in observed.pods.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
+        add(pod, "orphaned", Some(ORPHANED_CONDITION));
     }
     for pod in observed.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
-        take(pod, "unscheduled", None);
+        add(pod, "unscheduled", None);
     }
-    doomed
+    selected
 }
 
 /// Returns the terminated pods beyond the threshold: evicted pods first, then the oldest. Upstream: `gcTerminated`.
-fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
+fn terminated_beyond_threshold(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
     let has_ended =
         |pod: &&Arc<Pod>| !matches!(&*pod.status.phase, "Pending" | "Running" | "Unknown");
@@ -195,14 +199,14 @@ fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     if threshold == 0 || ended.len() <= threshold {
         return Vec::new();
     }
-    let excess_count = ended.len() - threshold;
-    let mut ended = in_order(ended);
-    ended.truncate(excess_count);
+    let excess = ended.len() - threshold;
+    let mut ended = sort_by_eviction_and_creation(ended);
+    ended.truncate(excess);
     ended
 }
 
 /// Sorts pods: evicted pods first, then by creation time, then by name. Upstream: `byEvictionAndCreationTimestamp`.
-fn in_order(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
+fn sort_by_eviction_and_creation(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     let evicted = |pod: &Pod| &*pod.status.phase == "Failed" && &*pod.status.reason == "Evicted";
     pods.sort_by(|a, b| {
         let key = |pod: &Pod| (!evicted(pod), pod.meta.creation);
@@ -214,7 +218,7 @@ fn in_order(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
 fn is_out_of_service(node: &Node) -> bool {
     let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     ready.is_none_or(|ready| &*ready.status != "True")
-        && node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+        && node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE_TAINT)
 }
 
 #[cfg(test)]
@@ -222,11 +226,11 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at, meta, pod};
     use evenkeel_api::views::{NodeCondition, Taint};
-    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, lint};
+    use evenkeel_runtime::plan::{Action, Outcomes, lint};
     use proptest::prelude::*;
 
     /// Returns a pod on a node, with this phase.
-    fn on(name: &str, node: &str, phase: &str) -> Pod {
+    fn pod_on(name: &str, node: &str, phase: &str) -> Pod {
         let mut pod = pod(name, None);
         pod.spec.node_name = node.into();
         pod.status.phase = phase.into();
@@ -256,19 +260,26 @@ mod tests {
     }
 
     /// Returns names and reasons of the deleted pods.
-    fn deleted(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
-        let lost = lost.iter().map(|name| (*name).into()).collect();
-        let doomed = doomed(observed, &lost, threshold, T0);
-        doomed.iter().map(|doomed| (doomed.pod.meta.name.to_string(), doomed.reason)).collect()
+    fn deleted(
+        observed: &Observed,
+        deleted_nodes: &[&str],
+        threshold: i64,
+    ) -> Vec<(String, &'static str)> {
+        let deleted_nodes = deleted_nodes.iter().map(|name| (*name).into()).collect();
+        let selected = pods_to_delete(observed, &deleted_nodes, threshold, T0);
+        selected.iter().map(|entry| (entry.pod.meta.name.to_string(), entry.reason)).collect()
     }
 
     #[test]
     fn evicted_and_oldest_terminated_pods_are_deleted_first() {
-        let mut pods =
-            vec![on("c", "n", "Succeeded"), on("b", "n", "Failed"), on("r", "n", "Running")];
-        let mut old = on("o", "n", "Succeeded");
+        let mut pods = vec![
+            pod_on("c", "n", "Succeeded"),
+            pod_on("b", "n", "Failed"),
+            pod_on("r", "n", "Running"),
+        ];
+        let mut old = pod_on("o", "n", "Succeeded");
         old.meta.creation = Some(at(-5));
-        let mut evicted = on("e", "n", "Failed");
+        let mut evicted = pod_on("e", "n", "Failed");
         evicted.status.reason = "Evicted".into();
         pods.extend([old, evicted]);
         let observed = observed(pods, vec![node("n", "True", &[])]);
@@ -285,19 +296,19 @@ mod tests {
     #[test]
     fn orphaned_out_of_service_and_unscheduled_pods_are_deleted() {
         let nodes = vec![
-            node("well", "True", &[OUT_OF_SERVICE]),
+            node("well", "True", &[OUT_OF_SERVICE_TAINT]),
             node("down", "Unknown", &[]),
-            node("out", "False", &[OUT_OF_SERVICE]),
+            node("out", "False", &[OUT_OF_SERVICE_TAINT]),
         ];
         let pods = vec![
-            deleting(on("a", "well", "Running")),
-            deleting(on("b", "down", "Running")),
-            deleting(on("c", "out", "Running")),
-            on("d", "out", "Running"),
-            on("e", "lost", "Running"),
-            on("f", "", "Pending"),
-            deleting(on("g", "", "Pending")),
-            deleting(on("h", "lost", "Succeeded")),
+            deleting(pod_on("a", "well", "Running")),
+            deleting(pod_on("b", "down", "Running")),
+            deleting(pod_on("c", "out", "Running")),
+            pod_on("d", "out", "Running"),
+            pod_on("e", "lost", "Running"),
+            pod_on("f", "", "Pending"),
+            deleting(pod_on("g", "", "Pending")),
+            deleting(pod_on("h", "lost", "Succeeded")),
         ];
         let want =
             [("c", "out-of-service"), ("e", "orphaned"), ("h", "orphaned"), ("g", "unscheduled")];
@@ -307,14 +318,16 @@ mod tests {
 
     #[test]
     fn unfinished_pod_is_marked_failed_before_deletion() {
-        let observed =
-            observed(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
-        let doomed = doomed(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
-        let patch = doomed[0].condition_patch.as_ref().expect("a patch");
+        let observed = observed(
+            vec![pod_on("a", "lost", "Running"), pod_on("b", "lost", "Failed")],
+            Vec::new(),
+        );
+        let selected = pods_to_delete(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
+        let patch = selected[0].condition_patch.as_ref().expect("a patch");
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert_eq!(body["status"]["phase"], "Failed");
         assert_eq!(body["status"]["conditions"][0]["reason"], "DeletionByPodGC");
-        assert!(doomed[1].condition_patch.is_none());
+        assert!(selected[1].condition_patch.is_none());
     }
 
     /// Returns the next step after these outcomes, as text.
@@ -339,10 +352,15 @@ mod tests {
     #[test]
     fn missing_node_is_confirmed_before_its_pods_are_deleted() {
         let observed = observed(
-            vec![on("a", "m", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
+            vec![
+                pod_on("a", "m", "Running"),
+                pod_on("b", "n", "Running"),
+                pod_on("c", "n", "Failed"),
+            ],
             Vec::new(),
         );
-        let memory = Memory { missed: vec!["m".into(), "n".into()], ..Memory::default() };
+        let memory =
+            Memory { presumed_deleted_nodes: vec!["m".into(), "n".into()], ..Memory::default() };
         let (done, failed) =
             (Outcome::success, |code| Outcome::failure(Failure { code, ..Failure::local("no") }));
         // Outcomes of the steps so far, and the next step. The previous pass missed both nodes.
@@ -366,10 +384,14 @@ mod tests {
     #[test]
     fn failure_is_reported_for_its_pod() {
         let observed = observed(
-            vec![on("a", "n", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
+            vec![
+                pod_on("a", "n", "Running"),
+                pod_on("b", "n", "Running"),
+                pod_on("c", "n", "Failed"),
+            ],
             Vec::new(),
         );
-        let memory = Memory { missed: vec!["n".into()], ..Memory::default() };
+        let memory = Memory { presumed_deleted_nodes: vec!["n".into()], ..Memory::default() };
         let failed = |code, text: &str| Outcome::failure(Failure { code, ..Failure::local(text) });
         let done = Outcome::success;
         let outcomes = Outcomes(vec![
@@ -380,7 +402,7 @@ mod tests {
             failed(500, "delete"),
         ]);
         let deletions =
-            collect(&observed, &memory, 0, T0, &mut Steps::of(&outcomes)).expect("the end");
+            collect_garbage(&observed, &memory, 0, T0, &mut Steps::of(&outcomes)).expect("the end");
         let all = deletions.iter().map(|deletion| {
             (&*deletion.pod.meta.name, deletion.error.map(|error| &*error.message))
         });
@@ -391,13 +413,13 @@ mod tests {
     #[test]
     fn node_is_quarantined_for_40_seconds() {
         let mut quarantine = Quarantine::default();
-        let lost = observed(vec![on("a", "n", "Running")], Vec::new());
-        let back = observed(vec![on("a", "n", "Running")], vec![node("n", "True", &[])]);
-        assert!(quarantine.missed(&lost, at(0)).is_empty());
-        assert!(quarantine.missed(&lost, at(39)).is_empty());
-        assert_eq!(quarantine.missed(&lost, at(40)), ["n".into()]);
-        assert!(quarantine.missed(&back, at(41)).is_empty());
-        assert!(quarantine.missed(&lost, at(42)).is_empty(), "the quarantine starts again");
+        let missing = observed(vec![pod_on("a", "n", "Running")], Vec::new());
+        let back = observed(vec![pod_on("a", "n", "Running")], vec![node("n", "True", &[])]);
+        assert!(quarantine.update(&missing, at(0)).is_empty());
+        assert!(quarantine.update(&missing, at(39)).is_empty());
+        assert_eq!(quarantine.update(&missing, at(40)), ["n".into()]);
+        assert!(quarantine.update(&back, at(41)).is_empty());
+        assert!(quarantine.update(&missing, at(42)).is_empty(), "the quarantine starts again");
     }
 
     proptest! {
@@ -405,8 +427,8 @@ mod tests {
 
         #[test]
         fn terminated_pod_threshold_remains(ended in 0usize..30, running in 0usize..10, threshold in 1i64..30) {
-            let done = (0..ended).map(|n| on(&format!("e{n}"), "n", "Succeeded"));
-            let busy = (0..running).map(|n| on(&format!("r{n}"), "n", "Running"));
+            let done = (0..ended).map(|n| pod_on(&format!("e{n}"), "n", "Succeeded"));
+            let busy = (0..running).map(|n| pod_on(&format!("r{n}"), "n", "Running"));
             let observed = observed(done.chain(busy).collect(), vec![node("n", "True", &[])]);
             let deleted = deleted(&observed, &[], threshold);
             prop_assert_eq!(deleted.len(), ended.saturating_sub(usize::try_from(threshold).unwrap()));

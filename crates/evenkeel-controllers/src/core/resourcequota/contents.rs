@@ -1,6 +1,6 @@
 //! Contents of namespaces: a cache for each kind that quotas can limit. Upstream: `QuotaMonitor`.
 
-use super::plan::{Content, Observed, Part};
+use super::plan::{Content, LimitedKind, Observed};
 use evenkeel_api::{
     Text, View,
     views::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
@@ -13,44 +13,49 @@ use std::{any::Any, collections::BTreeMap, sync::Arc};
 #[derive(Clone)]
 pub(super) struct Contents {
     caches: Caches,
-    /// Caches by resource name in quotas.
-    kinds: BTreeMap<Text, Arc<Counted>>,
+    /// Kinds by the quota resource that counts them, such as `count/pods`.
+    kinds: BTreeMap<Text, Arc<CountedKind>>,
     /// Whether all kinds that the server had at the start are synced.
     complete: bool,
+    /// Device classes; watched once claims of devices are counted.
     classes: Option<Cache<DeviceClass>>,
 }
 
-/// A counted kind.
-struct Counted {
+/// A kind that quotas count, and the cache of its objects.
+struct CountedKind {
     evaluator: Arc<Evaluator>,
     cache: Box<dyn CountedCache>,
 }
 
 /// A cache of any view.
 trait CountedCache: Send + Sync {
-    fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content;
+    fn content(&self, evaluator_kind: EvaluatorKind, namespace: &str) -> Content;
     fn has_synced(&self) -> bool;
 }
 
 impl<V: View> CountedCache for Cache<V> {
-    fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content {
-        let any: &dyn Any = self;
-        let objects = match sort {
-            EvaluatorKind::Pods => any
+    fn content(&self, evaluator_kind: EvaluatorKind, namespace: &str) -> Content {
+        let this: &dyn Any = self;
+        let objects = match evaluator_kind {
+            EvaluatorKind::Pods => this
                 .downcast_ref::<Cache<Pod>>()
                 .map(|cache| Content::Pods(cache.namespace(namespace))),
-            EvaluatorKind::Services => any
+            EvaluatorKind::Services => this
                 .downcast_ref::<Cache<Service>>()
                 .map(|cache| Content::Services(cache.namespace(namespace))),
-            EvaluatorKind::VolumeClaims => any
+            EvaluatorKind::VolumeClaims => this
                 .downcast_ref::<Cache<PersistentVolumeClaim>>()
                 .map(|cache| Content::VolumeClaims(cache.namespace(namespace))),
-            EvaluatorKind::DeviceClaims => any
-                .downcast_ref::<Cache<ResourceClaim>>()
-                .map(|cache| Content::DeviceClaims(cache.namespace(namespace), Vec::new())),
+            EvaluatorKind::DeviceClaims => {
+                this.downcast_ref::<Cache<ResourceClaim>>().map(|cache| {
+                    // `Contents::observe` adds the pods.
+                    let (claims, pods) = (cache.namespace(namespace), Vec::new());
+                    Content::DeviceClaims { claims, pods }
+                })
+            }
             EvaluatorKind::Plain => None,
         };
-        objects.unwrap_or_else(|| Content::Number(self.count(namespace)))
+        objects.unwrap_or_else(|| Content::Count(self.count(namespace)))
     }
 
     fn has_synced(&self) -> bool {
@@ -68,8 +73,8 @@ impl Contents {
         if evaluator.kind() == EvaluatorKind::DeviceClaims {
             self.classes.get_or_insert_with(|| self.caches.of());
         }
-        let counted = Counted { evaluator: evaluator.clone(), cache: Box::new(cache) };
-        self.kinds.insert(evaluator.count().into(), Arc::new(counted));
+        let kind = CountedKind { evaluator: evaluator.clone(), cache: Box::new(cache) };
+        self.kinds.insert(evaluator.count().into(), Arc::new(kind));
     }
 
     /// Removes a kind.
@@ -77,37 +82,37 @@ impl Contents {
         self.kinds.remove(evaluator.count());
     }
 
-    /// Records that the initial kinds are complete. Returns whether they already were.
-    pub(super) fn complete(&mut self) -> bool {
+    /// Records that the initial kinds are synced. Returns whether they already were.
+    pub(super) fn mark_complete(&mut self) -> bool {
         std::mem::replace(&mut self.complete, true)
     }
 
-    /// Whether a kind counts towards the resource `name`.
-    pub(super) fn counts(&self, name: &str) -> bool {
+    /// Whether a kind counts towards the quota resource `name`.
+    pub(super) fn is_counted(&self, name: &str) -> bool {
         let classes = self.classes();
-        self.kinds.values().any(|counted| counted.evaluator.matches_resource(name, &classes))
+        self.kinds.values().any(|kind| kind.evaluator.matches_resource(name, &classes))
     }
 
-    /// Returns a quota and the content that it limits, of synced kinds; `None` before the initial kinds are complete.
-    pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
+    /// Returns a quota and the objects of synced kinds that it limits; `None` before the initial kinds are synced.
+    pub(super) fn observe(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.complete {
             return None;
         }
         let (classes, namespace) = (self.classes(), quota.meta.namespace.clone());
-        let mut parts = Vec::new();
-        for counted in self.kinds.values() {
-            let evaluator = counted.evaluator.clone();
+        let mut limited_kinds = Vec::new();
+        for kind in self.kinds.values() {
+            let evaluator = kind.evaluator.clone();
             let limits =
                 quota.spec.hard.iter().any(|(name, _)| evaluator.matches_resource(name, &classes));
-            if limits && counted.cache.has_synced() {
-                let mut content = counted.cache.content(evaluator.kind(), &namespace);
-                if let Content::DeviceClaims(_, pods) = &mut content {
+            if limits && kind.cache.has_synced() {
+                let mut content = kind.cache.content(evaluator.kind(), &namespace);
+                if let Content::DeviceClaims { pods, .. } = &mut content {
                     *pods = self.caches.of::<Pod>().namespace(&namespace);
                 }
-                parts.push(Part { evaluator, content });
+                limited_kinds.push(LimitedKind { evaluator, content });
             }
         }
-        Some(Observed { quota, classes, parts })
+        Some(Observed { quota, classes, limited_kinds })
     }
 
     /// Returns the device classes.

@@ -24,11 +24,11 @@ use evenkeel_runtime::{
     queue::Priority,
 };
 use plan::Observed;
-use replenish::Replenish;
+use replenish::Replenisher;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Quotas without a status come first, because nothing can be created in their namespaces. Upstream:
-/// `missingUsageQueue`.
+/// Priority of quotas without a status. They come first, because nothing can be created in their namespaces.
+/// Upstream: `missingUsageQueue`.
 const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
 /// Options of the controller: the number of quotas processed concurrently, default 5, and the period of full
@@ -54,14 +54,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let quotas = context.env.caches.of::<ResourceQuota>();
     quotas.resync_every(options.sync_period);
     let contents = SharedContents::new(Contents::new(&context.env.caches));
-    let of_event = contents.clone();
+    let event_contents = contents.clone();
     let controller = context
         .builder_watching(&DESCRIPTOR, &quotas, move |event, enqueue| {
-            on_quota(&of_event, event, enqueue);
+            enqueue_quota(&event_contents, event, enqueue);
         })
         .workers(options.concurrent_syncs)
         .planned(Quotas { quotas: quotas.clone(), contents: contents.clone() });
-    let replenish = Replenish {
+    let replenish = Replenisher {
         caches: context.env.caches.clone(),
         quotas,
         contents,
@@ -75,7 +75,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Enqueues a quota, except after an update that does not change `spec.hard`: most of these are writes of
 /// `status.used`, by this controller or the API server. A resync keeps the resource version, and enqueues the quota.
-fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
+fn enqueue_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
         && old.meta.resource_version != new.meta.resource_version
@@ -93,13 +93,13 @@ fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueu
 
 fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
-    let mut unused = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
+    let mut without_usage = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
     Usage::from(&quota.spec.hard) != Usage::from(&status.hard)
-        || unused.any(|(name, _)| contents.read().counts(name))
+        || without_usage.any(|(name, _)| contents.read().is_counted(name))
 }
 
-/// Contents that the planner, the event handlers and the watches share; clones refer to the same contents. A reader
-/// does not hold the lock, because it also locks the caches.
+/// Contents that the planner, the event handlers and the watches share; clones refer to the same contents. `read`
+/// releases the lock before it returns, because readers then lock caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);
 
@@ -128,7 +128,7 @@ impl Planner for Quotas {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let quota: Arc<ResourceQuota> = self.quotas.get(&key.namespace, &key.name)?;
-        self.contents.read().of(quota)
+        self.contents.read().observe(quota)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

@@ -2,10 +2,10 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `status.hard`, `status.used` | `plan`, `counted` |
-//! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
-//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, claims of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
-//! | terminal pods, and pods past their grace period | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
+//! | `status.hard`, `status.used` | `plan`, `calculate_usage` |
+//! | `scopes`, `scopeSelector` | `calculate_usage`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
+//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, claims of a class | `calculate_usage`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
+//! | terminal pods, and pods past their grace period | `delay_until_overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
 //! | changes that decrease usage before `--resource-quota-sync-period` passes | `replenish/update_filter.rs` |
 //! | no object is created beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
 
@@ -28,15 +28,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 /// Delay of a recount after a write: at the write, the caches may have lacked objects that were being created.
 const RECOUNT_DELAY: Duration = Duration::from_secs(10);
 
-/// A quota, and the objects in its namespace that it limits.
+/// A quota, and the kinds that it limits.
 pub(super) struct Observed {
     pub(super) quota: Arc<ResourceQuota>,
     pub(super) classes: Classes,
-    pub(super) parts: Vec<Part>,
+    pub(super) limited_kinds: Vec<LimitedKind>,
 }
 
-/// The objects of one kind.
-pub(super) struct Part {
+/// A kind that the quota limits, and its objects in the quota's namespace.
+pub(super) struct LimitedKind {
     pub(super) evaluator: Arc<Evaluator>,
     pub(super) content: Content,
 }
@@ -46,20 +46,24 @@ pub(super) enum Content {
     Pods(Vec<Arc<Pod>>),
     Services(Vec<Arc<Service>>),
     VolumeClaims(Vec<Arc<PersistentVolumeClaim>>),
-    DeviceClaims(Vec<Arc<ResourceClaim>>, Vec<Arc<Pod>>),
-    Number(usize),
+    /// Claims of devices. Those that the scheduler created for a pod's extended resources count towards that pod.
+    DeviceClaims {
+        claims: Vec<Arc<ResourceClaim>>,
+        pods: Vec<Arc<Pod>>,
+    },
+    Count(usize),
 }
 
 /// A quota's status as JSON.
 #[derive(Serialize)]
 struct Status<'a> {
-    #[serde(serialize_with = "amounts", skip_serializing_if = "Usage::is_empty")]
+    #[serde(serialize_with = "serialize_usage", skip_serializing_if = "Usage::is_empty")]
     hard: &'a Usage,
-    #[serde(serialize_with = "amounts", skip_serializing_if = "Usage::is_empty")]
+    #[serde(serialize_with = "serialize_usage", skip_serializing_if = "Usage::is_empty")]
     used: &'a Usage,
 }
 
-fn amounts<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
 }
 
@@ -70,7 +74,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (hard_before, used_before) =
         (Usage::from(&quota.status.hard), Usage::from(&quota.status.used));
     let mut used = used_before.only(|name| hard.get(name).is_some());
-    for (name, amount) in counted(observed, now).iter() {
+    for (name, amount) in calculate_usage(observed, now).iter() {
         used.set(name, amount);
     }
     let mut plan = Plan::nothing();
@@ -80,8 +84,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         plan.push(Update::status(wire::target(&**quota), body));
         plan.requeue_after(RECOUNT_DELAY);
     }
-    if let Some(time) = overdue(observed, now) {
-        plan.requeue_after(time);
+    if let Some(delay) = delay_until_overdue(observed, now) {
+        plan.requeue_after(delay);
     }
     plan
 }
@@ -90,14 +94,11 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let status = &observed.quota.status;
-    for (name, most) in observed.quota.spec.hard.iter() {
+    for (name, limit) in observed.quota.spec.hard.iter() {
         let used = status.used.get(name).map_or_else(|| "?".to_owned(), ToString::to_string);
-        description.fact(name, format!("{used} of {most}"));
-        if !observed
-            .parts
-            .iter()
-            .any(|part| part.evaluator.matches_resource(name, &observed.classes))
-        {
+        description.fact(name, format!("{used} of {limit}"));
+        let mut evaluators = observed.limited_kinds.iter().map(|kind| &kind.evaluator);
+        if !evaluators.any(|evaluator| evaluator.matches_resource(name, &observed.classes)) {
             description.fact("not counted", name);
         }
     }
@@ -105,11 +106,11 @@ pub(super) fn describe(observed: &Observed) -> Description {
 }
 
 /// Returns the usage of all limited resources that can be counted. Upstream: `CalculateUsage`.
-fn counted(observed: &Observed, now: Timestamp) -> Usage {
+fn calculate_usage(observed: &Observed, now: Timestamp) -> Usage {
     let spec = &observed.quota.spec;
     let mut total = Usage::default();
-    for part in &observed.parts {
-        let evaluator = &*part.evaluator;
+    for kind in &observed.limited_kinds {
+        let evaluator = &*kind.evaluator;
         let limited: BTreeSet<&str> = spec
             .hard
             .iter()
@@ -124,7 +125,7 @@ fn counted(observed: &Observed, now: Timestamp) -> Usage {
                 used.add(&usage.times(times));
             }
         };
-        match &part.content {
+        match &kind.content {
             Content::Pods(pods) => pods.iter().for_each(|pod| count(Item::Pod(pod), 1)),
             Content::Services(services) => {
                 services.iter().for_each(|service| count(Item::Service(service), 1));
@@ -132,12 +133,12 @@ fn counted(observed: &Observed, now: Timestamp) -> Usage {
             Content::VolumeClaims(claims) => {
                 claims.iter().for_each(|claim| count(Item::VolumeClaim(claim), 1));
             }
-            Content::DeviceClaims(claims, pods) => {
+            Content::DeviceClaims { claims, pods } => {
                 for claim in claims {
                     count(Item::DeviceClaim(claim, pod_of(claim, claims, pods)), 1);
                 }
             }
-            Content::Number(number) => count(Item::Plain, *number),
+            Content::Count(number) => count(Item::Plain, *number),
         }
         total.add(&used);
     }
@@ -156,8 +157,8 @@ fn pod_of<'p>(
 }
 
 /// Returns the delay until the next terminating pod exceeds its grace period. The pod then no longer counts.
-fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
-    let pods = observed.parts.iter().filter_map(|part| match &part.content {
+fn delay_until_overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    let pods = observed.limited_kinds.iter().filter_map(|kind| match &kind.content {
         Content::Pods(pods) => Some(pods),
         _ => None,
     });

@@ -1,5 +1,5 @@
 use super::{
-    plan::{Content, Observed, Part, plan},
+    plan::{Content, LimitedKind, Observed, plan},
     replenish::may_decrease_usage,
 };
 use crate::fixtures::{T0, at, object};
@@ -22,16 +22,16 @@ fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
 }
 
 /// Returns a counted resource with this content.
-fn part(group: &str, plural: &str, content: Content) -> Part {
-    Part { evaluator: Arc::new(Evaluator::new(group, plural).unwrap()), content }
+fn limited_kind(group: &str, plural: &str, content: Content) -> LimitedKind {
+    LimitedKind { evaluator: Arc::new(Evaluator::new(group, plural).unwrap()), content }
 }
 
-fn all<V: View>(objects: &[Value]) -> Vec<Arc<V>> {
+fn decode_all<V: View>(objects: &[Value]) -> Vec<Arc<V>> {
     objects.iter().map(|value| Arc::new(object(value))).collect()
 }
 
-fn pods(pods: &[Value]) -> Part {
-    part("", "pods", Content::Pods(all(pods)))
+fn pods(pods: &[Value]) -> LimitedKind {
+    limited_kind("", "pods", Content::Pods(decode_all(pods)))
 }
 
 /// Returns a pod whose container requests this CPU.
@@ -39,8 +39,8 @@ fn pod(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
 }
 
-fn observed(quota: Arc<ResourceQuota>, parts: Vec<Part>) -> Observed {
-    Observed { quota, classes: Classes::default(), parts }
+fn observed(quota: Arc<ResourceQuota>, limited_kinds: Vec<LimitedKind>) -> Observed {
+    Observed { quota, classes: Classes::default(), limited_kinds }
 }
 
 /// Returns the written status, if any.
@@ -60,21 +60,21 @@ fn status(observed: &Observed) -> Option<Value> {
 #[test]
 fn hard_resources_are_counted() {
     let hard = json!({"pods": "5", "cpu": "2", "secrets": "3", "count/secrets": "3", "count/widgets.example.com": "1", "unknown": "1"});
-    let parts = || {
+    let limited_kinds = || {
         vec![
             pods(&[pod("500m"), pod("250m")]),
-            part("", "secrets", Content::Number(2)),
-            part("example.com", "widgets", Content::Number(0)),
+            limited_kind("", "secrets", Content::Count(2)),
+            limited_kind("example.com", "widgets", Content::Count(0)),
         ]
     };
     let used = json!({"pods": "2", "cpu": "750m", "secrets": "2", "count/secrets": "2", "count/widgets.example.com": "0"});
-    let first = status(&observed(quota(&hard, &json!({})), parts()));
+    let first = status(&observed(quota(&hard, &json!({})), limited_kinds()));
     assert_eq!(first, Some(json!({"hard": hard, "used": used})));
     // An equal quantity in another notation is not written.
     let mut same = used.clone();
     same["cpu"] = json!("0.75");
     assert_eq!(
-        status(&observed(quota(&hard, &json!({"hard": hard, "used": same})), parts())),
+        status(&observed(quota(&hard, &json!({"hard": hard, "used": same})), limited_kinds())),
         None
     );
 }
@@ -92,8 +92,9 @@ fn scopes_exclude_pods_and_other_resources() {
     let mut scoped = quota(&json!({"pods": "5", "secrets": "1"}), &json!({}));
     Arc::make_mut(&mut scoped).spec.scopes = Box::new(["BestEffort".into()]);
     let best_effort = json!({"spec": {"containers": [{"name": "c"}]}});
-    let parts = vec![pods(&[pod("1"), best_effort]), part("", "secrets", Content::Number(4))];
-    let written = status(&observed(scoped, parts)).expect("it is written");
+    let limited_kinds =
+        vec![pods(&[pod("1"), best_effort]), limited_kind("", "secrets", Content::Count(4))];
+    let written = status(&observed(scoped, limited_kinds)).expect("it is written");
     assert_eq!(written["used"], json!({"pods": "1", "secrets": "0"}));
 }
 
@@ -105,15 +106,21 @@ fn usage_from_two_kinds_is_summed() {
         &json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}),
     );
     let pod = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "2"}}}]}});
-    let own = json!({"metadata": {"name": "own", "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+    let pod_claim = json!({"metadata": {"name": "own", "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]},
         "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}}});
-    let other = json!({"metadata": {"name": "other"}, "spec": own["spec"]});
-    let claims = Content::DeviceClaims(all(&[own, other]), all(std::slice::from_ref(&pod)));
+    let other = json!({"metadata": {"name": "other"}, "spec": pod_claim["spec"]});
+    let claims = Content::DeviceClaims {
+        claims: decode_all(&[pod_claim, other]),
+        pods: decode_all(std::slice::from_ref(&pod)),
+    };
     let observed = Observed {
         quota: quota(&hard, &json!({})),
         classes: [&class].into_iter().collect(),
-        parts: vec![pods(&[pod]), part("resource.k8s.io", "resourceclaims", claims)],
+        limited_kinds: vec![
+            pods(&[pod]),
+            limited_kind("resource.k8s.io", "resourceclaims", claims),
+        ],
     };
     let used = status(&observed).expect("it is written")["used"].clone();
     assert_eq!(
@@ -152,15 +159,14 @@ fn changed_claim_storage_may_decrease_usage() {
             "status": {"allocatedResources": allocated, "phase": phase},
         }))
     };
-    let none = || json!({});
-    let large = || json!({"storage": "20Gi"});
-    let before = claim("10Gi", none(), "Pending");
+    let unallocated = || json!({});
+    let before = claim("10Gi", unallocated(), "Pending");
     // The claim after the update, and whether the update may decrease usage.
     let table = [
-        (claim("10Gi", none(), "Bound"), false),
-        (claim("10240Mi", none(), "Pending"), false),
-        (claim("5Gi", none(), "Pending"), true),
-        (claim("10Gi", large(), "Pending"), true),
+        (claim("10Gi", unallocated(), "Bound"), false),
+        (claim("10240Mi", unallocated(), "Pending"), false),
+        (claim("5Gi", unallocated(), "Pending"), true),
+        (claim("10Gi", json!({"storage": "20Gi"}), "Pending"), true),
     ];
     for (after, want) in table {
         assert_eq!(may_decrease_usage(&before, &after, T0), want, "{after:?}");

@@ -14,7 +14,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::{NAME, Observed};
+use plan::{CONFIG_MAP_NAME, Observed};
 use std::sync::Arc;
 
 /// Options of the controller.
@@ -45,7 +45,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let namespaces = caches.of::<Namespace>();
     // The cache holds the ConfigMaps of this name only.
-    let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={NAME}"));
+    let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={CONFIG_MAP_NAME}"));
     let builder = context.builder(&DESCRIPTOR, &namespaces).passes_metric("root_ca_cert_publisher");
     let builder = builder.watches(&maps, |event, enqueue| {
         enqueue.add(Key::new("", &event.object().meta().namespace));
@@ -66,13 +66,19 @@ impl Planner for RootCa {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let namespace = self.namespaces.get("", &key.name)?;
-        Some(Observed { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
+        Some(Observed {
+            namespace,
+            published: self.maps.get(&key.name, CONFIG_MAP_NAME),
+            ca: self.ca.clone(),
+        })
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
-        description
-            .fact(NAME, if observed.published.is_some() { "is there" } else { "is missing" });
+        description.fact(
+            CONFIG_MAP_NAME,
+            if observed.published.is_some() { "is there" } else { "is missing" },
+        );
         description
     }
 

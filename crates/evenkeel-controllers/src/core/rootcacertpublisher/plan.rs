@@ -10,16 +10,15 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Name of the ConfigMap. Upstream: `RootCACertConfigMapName`.
-pub(super) const NAME: &str = "kube-root-ca.crt";
+pub(super) const CONFIG_MAP_NAME: &str = "kube-root-ca.crt";
 /// Key of the CA in the ConfigMap.
-const KEY: &str = "ca.crt";
-/// Annotation with the description, in upstream's words. Upstream: `DescriptionAnnotation`.
-const DESCRIPTION: (&str, &str) = (
-    "kubernetes.io/description",
-    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
-     internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
-     clusters.",
-);
+const CA_KEY: &str = "ca.crt";
+/// Annotation with the description. Upstream: `DescriptionAnnotation`.
+const DESCRIPTION_ANNOTATION: &str = "kubernetes.io/description";
+/// The description, in upstream's words. Upstream: `Description`.
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+    endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+    distributions of Kubernetes clusters.";
 
 /// A namespace, its ConfigMap, and the CA.
 pub(super) struct Observed {
@@ -40,18 +39,18 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         None => {
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": NAME, "namespace": namespace, "annotations": {DESCRIPTION.0: DESCRIPTION.1}},
-                "data": {KEY: &*observed.ca},
+                "metadata": {"name": CONFIG_MAP_NAME, "namespace": namespace, "annotations": {DESCRIPTION_ANNOTATION: DESCRIPTION}},
+                "data": {CA_KEY: &*observed.ca},
             });
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
         // The controller's role permits create and update of ConfigMaps, but neither get nor patch.
         Some(map) if !is_up_to_date(map, &observed.ca) => {
-            let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
+            let annotations = map.meta.annotations.with(DESCRIPTION_ANNOTATION, DESCRIPTION);
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": wire::PreservedMetadata::with_annotations(&map.meta, &annotations),
-                "data": {KEY: &*observed.ca},
+                "data": {CA_KEY: &*observed.ca},
             });
             plan.push(Update::new(Target::of(kind, &map.meta), body.to_string()));
         }
@@ -63,8 +62,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// Whether the ConfigMap has exactly the CA as data, and a description of any text.
 fn is_up_to_date(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
-        && map.data.get(KEY) == Some(ca)
-        && map.meta.annotations.get(DESCRIPTION.0).is_some_and(|text| !text.is_empty())
+        && map.data.get(CA_KEY) == Some(ca)
+        && map.meta.annotations.get(DESCRIPTION_ANNOTATION).is_some_and(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -73,16 +72,20 @@ mod tests {
     use evenkeel_api::{Meta, StrMap};
     use evenkeel_runtime::plan::Action;
 
-    /// Returns a namespace whose ConfigMap has this data and the usual description; no ConfigMap without data.
+    /// Returns a namespace whose ConfigMap has this data and the usual description. `None` means no ConfigMap.
     fn observed(data: Option<&[(&str, &str)]>) -> Observed {
-        described(data, DESCRIPTION.1)
+        described(data, DESCRIPTION)
     }
 
     fn described(data: Option<&[(&str, &str)]>, description: &str) -> Observed {
         let published = data.map(|data| {
-            let annotations: StrMap = [(DESCRIPTION.0, description)].into_iter().collect();
-            let meta =
-                Meta { name: NAME.into(), namespace: "ns".into(), annotations, ..Meta::default() };
+            let annotations: StrMap = [(DESCRIPTION_ANNOTATION, description)].into_iter().collect();
+            let meta = Meta {
+                name: CONFIG_MAP_NAME.into(),
+                namespace: "ns".into(),
+                annotations,
+                ..Meta::default()
+            };
             Arc::new(ConfigMap {
                 meta,
                 data: data.iter().copied().collect(),
@@ -99,24 +102,25 @@ mod tests {
     #[test]
     fn config_map_is_created_once() {
         assert!(matches!(&*plan(&observed(None)).actions, [Action::Create(_)]));
-        assert!(plan(&observed(Some(&[(KEY, "PEM")]))).is_nothing());
+        assert!(plan(&observed(Some(&[(CA_KEY, "PEM")]))).is_nothing());
     }
 
     #[test]
     fn only_a_missing_description_is_added() {
-        let action_count = |text: &str| plan(&described(Some(&[(KEY, "PEM")]), text)).actions.len();
+        let action_count =
+            |text: &str| plan(&described(Some(&[(CA_KEY, "PEM")]), text)).actions.len();
         assert_eq!(
-            [action_count(""), action_count("Our own"), action_count(DESCRIPTION.1)],
+            [action_count(""), action_count("Our own"), action_count(DESCRIPTION)],
             [1, 0, 0]
         );
     }
 
     #[test]
     fn changed_data_is_restored() {
-        let plan = plan(&observed(Some(&[(KEY, "OLD"), ("more", "x")])));
+        let plan = plan(&observed(Some(&[(CA_KEY, "OLD"), ("more", "x")])));
         let [Action::Update(update)] = &*plan.actions else { panic!("{plan:?}") };
         let body: serde_json::Value = serde_json::from_slice(&update.body).expect("JSON");
-        assert_eq!(body["data"], json!({KEY: "PEM"}));
-        assert_eq!(body["metadata"]["annotations"][DESCRIPTION.0], DESCRIPTION.1);
+        assert_eq!(body["data"], json!({CA_KEY: "PEM"}));
+        assert_eq!(body["metadata"]["annotations"][DESCRIPTION_ANNOTATION], DESCRIPTION);
     }
 }

@@ -27,8 +27,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Delay after a namespace's creation. The client that created it often creates the account next, as with a folder of
-/// manifests, and one of the two writes would fail.
+/// Delay after a namespace's creation. A client that applies a folder of manifests often creates the account next; if
+/// both create it, one write fails.
 const CREATE_DELAY: Duration = Duration::from_millis(50);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -40,25 +40,26 @@ mod tests {
     use evenkeel_api::{Meta, time::Timestamp};
     use evenkeel_runtime::plan::Action;
 
-    fn observed(deleting: bool, has_account: bool) -> Observed {
-        let deletion = deleting.then_some(Timestamp::UNIX_EPOCH);
-        let namespace = Namespace {
-            meta: Meta { name: "ns".into(), deletion, ..Meta::default() },
-            ..Namespace::default()
-        };
-        Observed { namespace: namespace.into(), account: has_account.then(Arc::default) }
+    fn observed(meta: Meta, account: Option<Arc<ServiceAccount>>) -> Observed {
+        Observed { namespace: Arc::new(Namespace { meta, ..Namespace::default() }), account }
+    }
+
+    fn namespace_meta() -> Meta {
+        Meta { name: "ns".into(), ..Meta::default() }
     }
 
     #[test]
     fn missing_service_account_is_created() {
-        let plan = plan(&observed(false, false));
+        let plan = plan(&observed(namespace_meta(), None));
         let [Action::Create(create)] = &*plan.actions else { panic!("{plan:?}") };
         assert_eq!((&*create.namespace, &*create.kind.plural), ("ns", "serviceaccounts"));
-        assert!(super::plan(&observed(false, true)).is_nothing());
+        let with_account = observed(namespace_meta(), Some(Arc::default()));
+        assert!(super::plan(&with_account).is_nothing());
     }
 
     #[test]
     fn terminating_namespace_gets_no_service_account() {
-        assert!(plan(&observed(true, false)).is_nothing());
+        let terminating = Meta { deletion: Some(Timestamp::UNIX_EPOCH), ..namespace_meta() };
+        assert!(plan(&observed(terminating, None)).is_nothing());
     }
 }

@@ -8,7 +8,7 @@ mod sign;
 mod token_secret;
 
 pub use options::{Options, SigningKey};
-pub(super) use token_secret::Claim;
+pub(super) use token_secret::AccountRef;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{View, time::Timestamp, views::ServiceAccount};
@@ -17,7 +17,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Plan, Planner},
 };
 use k8s_openapi::api::core::v1::Secret;
-use plan::{Filling, Observed};
+use plan::{DataSources, Observed};
 use sign::Signer;
 use std::{path::Path, sync::Arc};
 
@@ -32,11 +32,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Maximum number of retries of a failing Secret. Upstream: `maxRetries`.
-const RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 
 /// Returns the cache of token Secrets.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
-    caches.selected("", &format!("type={}", token_secret::TYPE))
+    caches.selected("", &format!("type={}", token_secret::SECRET_TYPE))
 }
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -48,24 +48,24 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         );
         return Ok(());
     };
-    let refused = |error: &dyn std::fmt::Display| StartError {
+    let start_error = |error: &dyn std::fmt::Display| StartError {
         controller: DESCRIPTOR.name,
         reason: format!("--service-account-private-key-file {key:?}: {error}"),
     };
     let pem = match key {
-        SigningKey::File(path) => std::fs::read(Path::new(path)).map_err(|e| refused(&e))?,
+        SigningKey::File(path) => std::fs::read(Path::new(path)).map_err(|e| start_error(&e))?,
         SigningKey::Text(pem) => pem.clone().into_bytes(),
     };
-    let signer = Signer::from_pem(&pem).map_err(|error| refused(&error))?;
+    let signer = Signer::from_pem(&pem).map_err(|error| start_error(&error))?;
 
     let caches = &context.env.caches;
     let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
-    let of_account = secrets.index("account", |secret, key| {
-        if let Some(claim) = Claim::of(secret) {
-            key(&index_key(&secret.meta().namespace, claim.account));
+    let secrets_by_account = secrets.index("account", |secret, key| {
+        if let Some(reference) = AccountRef::of(secret) {
+            key(&index_key(&secret.meta().namespace, reference.account));
         }
     });
-    let with_secret = accounts.index("secret", |account, key| {
+    let accounts_by_secret = accounts.index("secret", |account, key| {
         for secret in &account.secrets {
             key(&index_key(&account.meta.namespace, &secret.name));
         }
@@ -73,16 +73,17 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &secrets)
         .workers(options.concurrent_syncs)
-        .max_retries(RETRIES)
+        .max_retries(MAX_RETRIES)
         .watches(&accounts, move |event, enqueue| {
             let CacheEvent::Deleted(account) = event else { return };
-            let secrets_of_account =
-                of_account.get(&index_key(&account.meta.namespace, &account.meta.name));
-            secrets_of_account.iter().for_each(|secret| enqueue.add(Key::of(secret.meta())));
+            let key = index_key(&account.meta.namespace, &account.meta.name);
+            for secret in secrets_by_account.get(&key) {
+                enqueue.add(Key::of(secret.meta()));
+            }
         });
     let ca = context.options.rootcacertpublisher.ca.clone();
-    let filling = Filling { ca, signer };
-    context.run(builder.planned(Tokens { secrets, accounts, with_secret, filling }));
+    let sources = DataSources { ca, signer };
+    context.run(builder.planned(Tokens { secrets, accounts, accounts_by_secret, sources }));
     Ok(())
 }
 
@@ -91,8 +92,8 @@ struct Tokens {
     secrets: Cache<Full<Secret>>,
     accounts: Cache<ServiceAccount>,
     /// Service accounts by the Secrets that they refer to.
-    with_secret: Index<ServiceAccount>,
-    filling: Filling,
+    accounts_by_secret: Index<ServiceAccount>,
+    sources: DataSources,
 }
 
 impl Planner for Tokens {
@@ -102,23 +103,23 @@ impl Planner for Tokens {
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let Key { namespace, name } = key;
         let Some(secret) = self.secrets.get(namespace, name) else {
-            let referrers = self.with_secret.get(&index_key(namespace, name));
+            let referrers = self.accounts_by_secret.get(&index_key(namespace, name));
             let is_referred_to = !referrers.is_empty();
             return is_referred_to.then(|| Observed::Gone { name: Arc::clone(name), referrers });
         };
-        let account = Claim::of(&secret).and_then(|claim| {
-            let account = self.accounts.get(namespace, claim.account);
-            account.filter(|account| claim.is_for(account))
+        let account = AccountRef::of(&secret).and_then(|reference| {
+            let account = self.accounts.get(namespace, reference.account);
+            account.filter(|account| reference.is_for(account))
         });
         Some(Observed::Secret { secret, account })
     }
 
     fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
-        (plan::plan(observed, &self.filling), ())
+        (plan::plan(observed, &self.sources), ())
     }
 
     fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        plan::next(observed, &self.filling, done)
+        plan::next(observed, &self.sources, done)
     }
 }
 

@@ -1,10 +1,9 @@
-//! Token Secrets of service accounts, in steps. If the cache lacks the account, the planner reads it live,
-//! and deletes the Secret of a missing account. It reads an incomplete Secret live and fills it. Upstream:
-//! `syncSecret`.
+//! Decision about a token Secret, in steps. If the cache lacks the service account, the planner reads it live, and
+//! deletes the Secret of a missing account. It reads an incomplete Secret live and fills it. Upstream: `syncSecret`.
 
 use super::{
     sign::Signer,
-    token_secret::{self, Claim, Lacks, Verdict},
+    token_secret::{self, AccountRef, MissingData, Verdict},
 };
 use crate::wire;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -17,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The Secret of a key, or the references to a deleted one.
+/// A token Secret, or the accounts that still refer to it after its deletion.
 pub(super) enum Observed {
     /// A Secret, and the account that it names, if the cache has it.
     Secret { secret: Arc<Full<Secret>>, account: Option<Arc<ServiceAccount>> },
@@ -25,48 +24,51 @@ pub(super) enum Observed {
     Gone { name: Arc<str>, referrers: Vec<Arc<ServiceAccount>> },
 }
 
-/// Data for token Secrets, besides the token.
-pub(super) struct Filling {
+/// Sources of the data that token Secrets get.
+pub(super) struct DataSources {
     /// Certificate authority of the API server.
     pub(super) ca: Option<Arc<str>>,
     pub(super) signer: Signer,
 }
 
 /// Reads the accounts or the Secret live, before any write.
-pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
+pub(super) fn plan(observed: &Observed, sources: &DataSources) -> Plan {
     match observed {
         Observed::Gone { referrers, .. } => {
-            let read = |account: &Arc<ServiceAccount>| live(&**account).into();
+            let read = |account: &Arc<ServiceAccount>| read_live(&**account).into();
             Plan::of(referrers.iter().map(read).collect())
         }
         Observed::Secret { secret, account: None } => {
-            let Some(claim) = Claim::of(secret) else { return Plan::nothing() };
+            let Some(reference) = AccountRef::of(secret) else { return Plan::nothing() };
             let namespace = &secret.meta().namespace;
-            let read =
-                LiveRead::get::<ServiceAccount>(&ServiceAccount::kind(), namespace, claim.account);
+            let read = LiveRead::get::<ServiceAccount>(
+                &ServiceAccount::kind(),
+                namespace,
+                reference.account,
+            );
             Plan::one(LiveRead { on_error: OnError::Abort, ..read })
         }
         Observed::Secret { secret, account } => {
-            settle(secret, account.as_deref(), filling, &[]).unwrap_or_default()
+            sync_secret(secret, account.as_deref(), sources, &[]).unwrap_or_default()
         }
     }
 }
 
 /// Returns the step after the outcomes so far; `None` at the end.
-pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> Option<Plan> {
+pub(super) fn next(observed: &Observed, sources: &DataSources, done: &Outcomes) -> Option<Plan> {
     match observed {
         Observed::Gone { name, referrers } => remove_references(name, referrers, &done.0),
         Observed::Secret { secret, account: Some(account) } => {
-            settle(secret, Some(account), filling, &done.0)
+            sync_secret(secret, Some(account), sources, &done.0)
         }
         Observed::Secret { secret, account: None } => {
             let (answer, rest) = done.0.split_first()?;
-            let found = answer.reply.as_ref().map(Reply::object::<ServiceAccount>);
-            match found.transpose() {
-                Ok(found) => {
-                    let claim = Claim::of(secret)?;
-                    let account = found.filter(|account| claim.is_for(account));
-                    settle(secret, account.as_ref(), filling, rest)
+            let decoded = answer.reply.as_ref().map(Reply::object::<ServiceAccount>);
+            match decoded.transpose() {
+                Ok(live_account) => {
+                    let reference = AccountRef::of(secret)?;
+                    let account = live_account.filter(|account| reference.is_for(account));
+                    sync_secret(secret, account.as_ref(), sources, rest)
                 }
                 Err(error) => Some(Plan::failure(error.message)),
             }
@@ -74,21 +76,21 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
     }
 }
 
-/// Deletes or fills a Secret once its account is known. `done` are the outcomes since then.
-fn settle(
+/// Returns the next step for a Secret once its account is known. `done` are the outcomes since then.
+fn sync_secret(
     secret: &Full<Secret>,
     account: Option<&ServiceAccount>,
-    filling: &Filling,
+    sources: &DataSources,
     done: &[Outcome],
 ) -> Option<Plan> {
-    Claim::of(secret)?;
-    match (token_secret::verdict(secret, account, filling.ca.as_deref()), account, done) {
+    AccountRef::of(secret)?;
+    match (token_secret::verdict(secret, account, sources.ca.as_deref()), account, done) {
         (Verdict::Delete, _, []) => Some(Plan::one(Delete::new(wire::target(secret)))),
-        (Verdict::Fill(_), _, []) => Some(Plan::one(live(secret))),
-        (Verdict::Fill(lacks), Some(account), [answer]) => {
-            fill(secret, account, lacks, filling, answer)
+        (Verdict::Fill(_), _, []) => Some(Plan::one(read_live(secret))),
+        (Verdict::Fill(missing), Some(account), [answer]) => {
+            fill(secret, account, missing, sources, answer)
         }
-        (Verdict::Fill(_), _, [_, written]) => failure(written).map(Plan::failure),
+        (Verdict::Fill(_), _, [_, written]) => write_error(written).map(Plan::failure),
         _ => None,
     }
 }
@@ -98,8 +100,8 @@ fn settle(
 fn fill(
     secret: &Full<Secret>,
     account: &ServiceAccount,
-    lacks: Lacks,
-    filling: &Filling,
+    missing: MissingData,
+    sources: &DataSources,
     answer: &Outcome,
 ) -> Option<Plan> {
     let mut live: Value = match serde_json::from_slice(answer.reply.as_ref()?.body()) {
@@ -110,15 +112,15 @@ fn fill(
     if version.unwrap_or_default() != &*secret.meta().resource_version {
         return None;
     }
-    let claims = lacks.token.then(|| token_secret::claims(secret, account));
-    let token = match claims.map(|claims| filling.signer.sign(&claims)).transpose() {
+    let claims = missing.token.then(|| token_secret::claims(secret, account));
+    let token = match claims.map(|claims| sources.signer.sign(&claims)).transpose() {
         Ok(token) => token,
         Err(error) => return Some(Plan::failure(error.to_string())),
     };
     let encode = |text: &str| BASE64_STANDARD.encode(text);
-    let (ca, token) = (filling.ca.as_deref(), token.as_deref());
-    merge(&mut live, &token_secret::change(account, lacks, ca, token, encode));
-    Some(Plan::one(update(wire::target(secret), &live)))
+    let (ca, token) = (sources.ca.as_deref(), token.as_deref());
+    merge(&mut live, &token_secret::missing_data_patch(account, missing, ca, token, encode));
+    Some(Plan::one(update_ignoring_errors(wire::target(secret), &live)))
 }
 
 /// Removes references to a deleted Secret from the accounts that were read live. Upstream:
@@ -128,10 +130,10 @@ fn remove_references(
     referrers: &[Arc<ServiceAccount>],
     done: &[Outcome],
 ) -> Option<Plan> {
-    let (answers, written) = done.split_at_checked(referrers.len())?;
-    if !written.is_empty() {
-        let lost = |outcome: &Outcome| outcome.error.clone().filter(|e| !e.is_not_found());
-        return written.iter().find_map(lost).map(|error| Plan::failure(error.message));
+    let (answers, writes) = done.split_at_checked(referrers.len())?;
+    if !writes.is_empty() {
+        let error_of = |write: &Outcome| write.error.clone().filter(|e| !e.is_not_found());
+        return writes.iter().find_map(error_of).map(|error| Plan::failure(error.message));
     }
     let mut plan = Plan::nothing();
     for (account, answer) in referrers.iter().zip(answers) {
@@ -143,7 +145,7 @@ fn remove_references(
         // Another account of this name may refer to a Secret that will be created.
         let uid = live.pointer("/metadata/uid").and_then(Value::as_str);
         if uid == Some(&*account.meta.uid) && remove_reference(&mut live, name) {
-            plan.push(update(wire::target(&**account), &live));
+            plan.push(update_ignoring_errors(wire::target(&**account), &live));
         }
     }
     Some(plan)
@@ -153,37 +155,37 @@ fn remove_references(
 fn remove_reference(account: &mut Value, name: &str) -> bool {
     let Some(Value::Array(secrets)) = account.get_mut("secrets") else { return false };
     let before = secrets.len();
-    secrets.retain(|one| one.get("name").and_then(Value::as_str) != Some(name));
+    secrets.retain(|reference| reference.get("name").and_then(Value::as_str) != Some(name));
     secrets.len() < before
 }
 
 /// Returns a live read of the whole object.
-fn live<V: View>(object: &V) -> LiveRead {
+fn read_live<V: View>(object: &V) -> LiveRead {
     let meta = object.meta();
     let read = LiveRead::json(&format!("{}/{}", V::kind().path(&meta.namespace), meta.name));
     LiveRead { on_error: OnError::Abort, ..read }
 }
 
 /// Returns an update whose failure the next step handles.
-fn update(target: Target, live: &Value) -> Update {
-    Update { on_error: OnError::Ignore, ..Update::new(target, live.to_string()) }
+fn update_ignoring_errors(target: Target, object: &Value) -> Update {
+    Update { on_error: OnError::Ignore, ..Update::new(target, object.to_string()) }
 }
 
 /// Returns the error of a write. A conflict or NotFound is no failure, because an event enqueues the Secret again.
-fn failure(written: &Outcome) -> Option<String> {
+fn write_error(written: &Outcome) -> Option<String> {
     let error: &Failure = written.error.as_ref()?;
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())
 }
 
 /// Merges JSON objects recursively; other values are replaced.
-fn merge(object: &mut Value, change: &Value) {
-    let Value::Object(change) = change else { return object.clone_from(change) };
+fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else { return object.clone_from(patch) };
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
     let Value::Object(fields) = object else { return };
-    for (name, change) in change {
-        merge(fields.entry(name.as_str()).or_insert(Value::Null), change);
+    for (name, patch) in patch {
+        merge(fields.entry(name.as_str()).or_insert(Value::Null), patch);
     }
 }
 

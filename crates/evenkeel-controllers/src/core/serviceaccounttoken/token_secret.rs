@@ -6,35 +6,40 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 /// Type of token Secrets. Upstream: `SecretTypeServiceAccountToken`.
-pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
+pub(crate) const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
 /// Annotation with the service account's name. Upstream: `ServiceAccountNameKey`.
-const ACCOUNT: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_NAME_ANNOTATION: &str = "kubernetes.io/service-account.name";
 /// Annotation with the service account's uid. Upstream: `ServiceAccountUIDKey`.
-const UID: &str = "kubernetes.io/service-account.uid";
+const ACCOUNT_UID_ANNOTATION: &str = "kubernetes.io/service-account.uid";
 
-const TOKEN: &str = "token";
-const CA: &str = "ca.crt";
-const NAMESPACE: &str = "namespace";
+// Keys of the Secret's data. Upstream: `ServiceAccountTokenKey`, `ServiceAccountRootCAKey`,
+// `ServiceAccountNamespaceKey`.
+const TOKEN_KEY: &str = "token";
+const CA_KEY: &str = "ca.crt";
+const NAMESPACE_KEY: &str = "namespace";
 
 /// The service account named by a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct AccountRef<'a> {
     pub(crate) account: &'a str,
-    /// The uid; empty before the controller fills the Secret.
+    /// The account's uid; empty before the controller fills the Secret.
     pub(crate) uid: &'a str,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> AccountRef<'a> {
     /// Reads the annotations of a Secret; `None` if it has another type or names no account.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
-        let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
-        let is_token = secret.type_.as_deref() == Some(TYPE);
-        is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
+        let account =
+            meta.annotations.get(ACCOUNT_NAME_ANNOTATION).filter(|name| !name.is_empty())?;
+        let is_token = secret.type_.as_deref() == Some(SECRET_TYPE);
+        is_token.then(|| Self {
+            account,
+            uid: meta.annotations.get(ACCOUNT_UID_ANNOTATION).unwrap_or_default(),
+        })
     }
 
-    /// Whether an account with this name is the one that the Secret names. Without a uid in the Secret, every such
-    /// account is.
+    /// Whether an account with this name also has the uid. A reference without a uid is for every account of its name.
     pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
@@ -48,12 +53,12 @@ pub(super) enum Verdict {
     /// The service account does not exist.
     Delete,
     /// The Secret is incomplete.
-    Fill(Lacks),
+    Fill(MissingData),
 }
 
 /// Missing parts of a token Secret. Upstream: `secretUpdateNeeded`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Lacks {
+pub(super) struct MissingData {
     pub(super) ca: bool,
     pub(super) namespace: bool,
     pub(super) token: bool,
@@ -71,12 +76,12 @@ pub(super) fn verdict(
     let value = |key| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| &*value.0);
     let is_empty = |key| value(key).is_none_or(<[u8]>::is_empty);
     let ca = ca.filter(|ca| !ca.is_empty());
-    let lacks = Lacks {
-        ca: ca.is_some_and(|ca| value(CA) != Some(ca.as_bytes())),
-        namespace: is_empty(NAMESPACE),
-        token: is_empty(TOKEN),
+    let missing = MissingData {
+        ca: ca.is_some_and(|ca| value(CA_KEY) != Some(ca.as_bytes())),
+        namespace: is_empty(NAMESPACE_KEY),
+        token: is_empty(TOKEN_KEY),
     };
-    if lacks == Lacks::default() { Verdict::Nothing } else { Verdict::Fill(lacks) }
+    if missing == MissingData::default() { Verdict::Nothing } else { Verdict::Fill(missing) }
 }
 
 /// Returns the claims of a token without expiry, which is valid while its Secret exists. Upstream: `LegacyClaims`.
@@ -92,25 +97,25 @@ pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     })
 }
 
-/// Returns the change that fills in what `lacks` names. `ca` and `token` are plain text; `encode` applies base64.
-/// Upstream: `generateTokenIfNeeded`.
-pub(super) fn change(
+/// Returns the merge patch that adds the missing data and the annotations. `ca` and `token` are plain text; `encode`
+/// applies base64. Upstream: `generateTokenIfNeeded`.
+pub(super) fn missing_data_patch(
     account: &ServiceAccount,
-    lacks: Lacks,
+    missing: MissingData,
     ca: Option<&str>,
     token: Option<&str>,
     encode: impl Fn(&str) -> String,
 ) -> Value {
     let values = [
-        (CA, ca.filter(|_| lacks.ca)),
-        (NAMESPACE, Some(&*account.meta.namespace).filter(|_| lacks.namespace)),
-        (TOKEN, token.filter(|_| lacks.token)),
+        (CA_KEY, ca.filter(|_| missing.ca)),
+        (NAMESPACE_KEY, Some(&*account.meta.namespace).filter(|_| missing.namespace)),
+        (TOKEN_KEY, token.filter(|_| missing.token)),
     ];
     let data: serde_json::Map<String, Value> = values
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), encode(value?).into())))
         .collect();
-    let annotations = json!({ACCOUNT: &*account.meta.name, UID: &*account.meta.uid});
+    let annotations = json!({ACCOUNT_NAME_ANNOTATION: &*account.meta.name, ACCOUNT_UID_ANNOTATION: &*account.meta.uid});
     json!({"metadata": {"annotations": annotations}, "data": data})
 }
 
@@ -122,7 +127,7 @@ mod tests {
     fn secret(annotations: &Value, data: &Value) -> Full<Secret> {
         let object = json!({
             "metadata": {"name": "t", "namespace": "ns", "annotations": annotations},
-            "type": TYPE, "data": data,
+            "type": SECRET_TYPE, "data": data,
         });
         Full::decode(object.to_string().as_bytes(), Encoding::Json).expect("a Secret")
     }
@@ -139,46 +144,47 @@ mod tests {
 
     #[test]
     fn claim_matches_service_account_name_and_uid() {
-        let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
-        let claim = Claim::of(&named).expect("it names an account");
-        assert_eq!((claim.account, claim.uid), ("robot", ""));
-        assert!(claim.is_for(&account()));
-        assert!(!Claim { uid: "u2", ..claim }.is_for(&account()));
-        assert_eq!(Claim::of(&secret(&json!({}), &json!({}))), None);
+        let named = secret(&json!({ACCOUNT_NAME_ANNOTATION: "robot"}), &json!({}));
+        let reference = AccountRef::of(&named).expect("it names an account");
+        assert_eq!((reference.account, reference.uid), ("robot", ""));
+        assert!(reference.is_for(&account()));
+        assert!(!AccountRef { uid: "u2", ..reference }.is_for(&account()));
+        assert_eq!(AccountRef::of(&secret(&json!({}), &json!({}))), None);
     }
 
     #[test]
     fn only_missing_data_is_filled() {
         // "x" and "ca" in base64.
         let (x, ca) = ("eA==", "Y2E=");
-        let all = Lacks { ca: true, namespace: true, token: true };
+        let all = MissingData { ca: true, namespace: true, token: true };
         // Data of the Secret, the CA certificate if it is known, and the verdict.
         let table = [
             (json!({}), Some("ca"), Verdict::Fill(all)),
-            (json!({}), None, Verdict::Fill(Lacks { ca: false, ..all })),
+            (json!({}), None, Verdict::Fill(MissingData { ca: false, ..all })),
             (json!({"token": x, "namespace": x, "ca.crt": ca}), Some("ca"), Verdict::Nothing),
             (json!({"token": x, "namespace": x}), None, Verdict::Nothing),
             (
                 json!({"token": x, "namespace": x, "ca.crt": x}),
                 Some("ca"),
-                Verdict::Fill(Lacks { ca: true, ..Lacks::default() }),
+                Verdict::Fill(MissingData { ca: true, ..MissingData::default() }),
             ),
             (
                 json!({"token": "", "namespace": x, "ca.crt": ca}),
                 Some("ca"),
-                Verdict::Fill(Lacks { token: true, ..Lacks::default() }),
+                Verdict::Fill(MissingData { token: true, ..MissingData::default() }),
             ),
         ];
         for (data, ca, wanted) in table {
-            let secret = secret(&json!({ACCOUNT: "robot"}), &data);
+            let secret = secret(&json!({ACCOUNT_NAME_ANNOTATION: "robot"}), &data);
             assert_eq!(verdict(&secret, Some(&account()), ca), wanted, "{data}");
             assert_eq!(verdict(&secret, None, ca), Verdict::Delete);
         }
-        let lacks = Lacks { token: true, ..Lacks::default() };
-        let change = change(&account(), lacks, Some("ca"), Some("t"), str::to_uppercase);
+        let missing = MissingData { token: true, ..MissingData::default() };
+        let patch =
+            missing_data_patch(&account(), missing, Some("ca"), Some("t"), str::to_uppercase);
         assert_eq!(
-            change,
-            json!({"metadata": {"annotations": {ACCOUNT: "robot", UID: "u1"}}, "data": {"token": "T"}})
+            patch,
+            json!({"metadata": {"annotations": {ACCOUNT_NAME_ANNOTATION: "robot", ACCOUNT_UID_ANNOTATION: "u1"}}, "data": {"token": "T"}})
         );
     }
 }

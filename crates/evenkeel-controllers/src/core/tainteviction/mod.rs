@@ -21,8 +21,8 @@ use prometheus::{Histogram, IntCounter};
 /// Number of workers; no flag changes it. Upstream: `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
-/// Upstream's histogram buckets, in seconds.
-const SECONDS: [f64; 12] =
+/// Upstream's histogram buckets of the deletion latency, in seconds.
+const LATENCY_BUCKETS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
 
 /// The taint eviction controller.
@@ -45,10 +45,10 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
 /// this function.
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
-    let on_node = pods_by_node(&pods);
+    let node_pods = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
     let name = "taint_eviction_controller_pod_deletion_duration_seconds";
-    let latency = metrics::histogram(&context.registry, name, help, &SECONDS);
+    let latency = metrics::histogram(&context.registry, name, help, &LATENCY_BUCKETS);
     let deletions = IntCounter::new(
         "taint_eviction_controller_pod_deletions_total",
         "Total number of Pods deleted by TaintEvictionController since its start.",
@@ -74,9 +74,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .event_source(DESCRIPTOR.name);
     let controller = builder.planned_with(planner, metrics);
     // A separate queue of nodes, because a node may have many pods. Upstream: `nodeUpdateQueue`.
-    let on_nodes =
+    let node_controller =
         Builder::watching(&context.env, "taint-eviction-nodes", &nodes, |event, enqueue| {
-            if concerns_pods(event) {
+            if no_execute_taints_changed(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -85,19 +85,21 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .component(DESCRIPTOR.client)
         .reads(&pods)
         .enqueues(controller.queue(), move |node, enqueue| {
-            on_node.for_each(&node.name, |pod| enqueue(Key::of(&pod.meta)));
+            node_pods.for_each(&node.name, |pod| enqueue(Key::of(&pod.meta)));
         });
     context.run(controller);
-    context.run(on_nodes);
+    context.run(node_controller);
     Ok(())
 }
 
 /// Whether the `NoExecute` taints of a node changed.
-fn concerns_pods(event: &CacheEvent<Node>) -> bool {
+fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
     match event {
-        CacheEvent::Added { object, .. } => plan::evicting(&object.spec.taints).next().is_some(),
+        CacheEvent::Added { object, .. } => {
+            plan::no_execute_taints(&object.spec.taints).next().is_some()
+        }
         CacheEvent::Updated { old, new } => {
-            plan::evicting(&old.spec.taints).ne(plan::evicting(&new.spec.taints))
+            plan::no_execute_taints(&old.spec.taints).ne(plan::no_execute_taints(&new.spec.taints))
         }
         CacheEvent::Deleted(_) => false,
     }
@@ -116,12 +118,12 @@ struct Metrics {
 
 impl PassHandler<Evictions> for Metrics {
     fn on_passed(&self, _: &Observed, pass: &Pass<'_, Verdict>) {
-        if let Some(pending) = pass.memory.pending()
+        if let Some(eviction) = pass.memory.eviction()
             && plan::is_evicted(pass.memory, pass.outcomes)
             && !pass.is_incomplete
         {
             self.deletions.inc();
-            let latency = pass.planned.duration_since(pending.due).as_secs_f64();
+            let latency = pass.planned.duration_since(eviction.due).as_secs_f64();
             self.latency.observe(latency + pass.took.as_secs_f64());
         }
     }
@@ -132,16 +134,16 @@ impl Planner for Evictions {
     type Memory = Verdict;
 
     fn observe(&self, key: &Key, memory: &Verdict) -> Option<Observed> {
-        let pending = memory.pending();
+        let scheduled = memory.eviction();
         let pod = self.pods.get(&key.namespace, &key.name);
-        if pod.is_none() && pending.is_none() {
+        if pod.is_none() && scheduled.is_none() {
             return None;
         }
         let taints: Option<Box<[Taint]>> = pod.as_ref().and_then(|pod| {
             let node = self.nodes.get("", &pod.spec.node_name)?;
-            Some(plan::evicting(&node.spec.taints).cloned().collect())
+            Some(plan::no_execute_taints(&node.spec.taints).cloned().collect())
         });
-        Some(Observed { key: key.clone(), pod, taints, pending })
+        Some(Observed { key: key.clone(), pod, taints, scheduled })
     }
 
     fn plan(&self, observed: &Observed, _: &Verdict, now: Timestamp) -> (Plan, Verdict) {

@@ -2,7 +2,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | taints with `effect`: `NoExecute` | `evicting` |
+//! | taints with `effect`: `NoExecute` | `no_execute_taints` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
 //! | `tolerationSeconds`: the shortest of the matching tolerations; zero and negative values | `min_toleration_time` |
 //! | a scheduled eviction keeps its time, or is cancelled | `verdict`, `plan` |
@@ -23,11 +23,11 @@ use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
-const WHY: Why = Why {
+const DISRUPTION_CONDITION: Why = Why {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
-const EVENT: &str = "TaintManagerEviction";
+const EVENT_REASON: &str = "TaintManagerEviction";
 
 /// A pod and the taints that it must tolerate.
 pub(super) struct Observed {
@@ -36,13 +36,13 @@ pub(super) struct Observed {
     pub(super) pod: Option<Arc<Pod>>,
     /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
-    /// The eviction that an earlier pass scheduled.
-    pub(super) pending: Option<Pending>,
+    /// The eviction that an earlier pass decided or scheduled, unless it succeeded.
+    pub(super) scheduled: Option<Eviction>,
 }
 
-/// A scheduled eviction.
+/// An eviction that is scheduled, or due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pending {
+pub(super) struct Eviction {
     pub(super) due: Timestamp,
 }
 
@@ -53,76 +53,77 @@ pub(super) enum Verdict {
     #[default]
     Stay,
     /// The pod is evicted later.
-    Wait(Pending),
+    Wait(Eviction),
     /// The pod is evicted now.
-    Evict(Pending),
+    Evict(Eviction),
 }
 
 impl Verdict {
-    /// Returns the eviction that is scheduled or due.
-    pub(super) fn pending(&self) -> Option<Pending> {
+    pub(super) fn eviction(&self) -> Option<Eviction> {
         match self {
             Self::Stay => None,
-            Self::Wait(pending) | Self::Evict(pending) => Some(*pending),
+            Self::Wait(eviction) | Self::Evict(eviction) => Some(*eviction),
         }
     }
 }
 
-/// Whether the decided eviction succeeded. Until it does, it stays scheduled.
+/// Whether an eviction was due and succeeded.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
 
 /// Returns the `NoExecute` taints.
-pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
+pub(super) fn no_execute_taints(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// Decides about the pod. As upstream, a scheduled eviction keeps its time as long as all taints are tolerated for
-/// some time, even if taints or tolerations change. Upstream: `processPodOnNode`.
+/// Decides about the pod. A scheduled eviction keeps its time while all taints are tolerated for some time, even if
+/// taints or tolerations change. Upstream: `processPodOnNode`.
 pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
     };
-    let at = |pending: Pending| {
-        if pending.due <= now { Verdict::Evict(pending) } else { Verdict::Wait(pending) }
+    let evict_when_due = |eviction: Eviction| {
+        if eviction.due <= now { Verdict::Evict(eviction) } else { Verdict::Wait(eviction) }
     };
-    let Some(taints) = &observed.taints else { return observed.pending.map_or(Verdict::Stay, at) };
+    let Some(taints) = &observed.taints else {
+        return observed.scheduled.map_or(Verdict::Stay, evict_when_due);
+    };
     match min_toleration_time(&pod.spec.tolerations, taints) {
-        Tolerated::Forever => Verdict::Stay,
-        Tolerated::Not => Verdict::Evict(Pending { due: now }),
-        Tolerated::For(time) => {
+        TolerationTime::Forever => Verdict::Stay,
+        TolerationTime::Zero => Verdict::Evict(Eviction { due: now }),
+        TolerationTime::Limited(time) => {
             let due = saturating_add(now, time);
-            at(observed.pending.unwrap_or(Pending { due }))
+            evict_when_due(observed.scheduled.unwrap_or(Eviction { due }))
         }
     }
 }
 
 /// Duration for which all taints are tolerated.
-enum Tolerated {
+enum TolerationTime {
     /// A taint is not tolerated.
-    Not,
-    For(SignedDuration),
+    Zero,
+    Limited(SignedDuration),
     Forever,
 }
 
 /// Returns the shortest `tolerationSeconds` of the matching tolerations; negative values count as 0. Upstream:
 /// `GetMatchingTolerations`, `getMinTolerationTime`.
-fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerated {
-    let mut least: Option<i64> = None;
+fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
+    let mut min_seconds: Option<i64> = None;
     for taint in taints {
-        // As upstream, the first matching toleration counts.
+        // The first matching toleration counts, as upstream.
         let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint))
         else {
-            return Tolerated::Not;
+            return TolerationTime::Zero;
         };
         if let Some(seconds) = toleration.toleration_seconds {
-            least = Some(least.map_or(seconds, |least| least.min(seconds)));
+            min_seconds = Some(min_seconds.map_or(seconds, |min| min.min(seconds)));
         }
     }
-    match least {
-        None => Tolerated::Forever,
-        Some(seconds) => Tolerated::For(SignedDuration::from_secs(seconds.max(0))),
+    match min_seconds {
+        None => TolerationTime::Forever,
+        Some(seconds) => TolerationTime::Limited(SignedDuration::from_secs(seconds.max(0))),
     }
 }
 
@@ -130,28 +131,29 @@ fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerate
 pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let event = |verb: &str| {
-        // As upstream, the event names the pod without a uid, because the pod may be deleted.
+        // The event names the pod without a uid, as upstream, because the pod may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
-        EventRecord::normal(target, EVENT, format!("{verb} Pod {}", observed.key))
+        EventRecord::normal(target, EVENT_REASON, format!("{verb} Pod {}", observed.key))
     };
-    let waits = observed.pending.is_some_and(|pending| pending.due > now);
+    let is_scheduled = observed.scheduled.is_some_and(|eviction| eviction.due > now);
     match (verdict, &observed.pod) {
         (Verdict::Stay, _) | (_, None) => {
-            if waits {
+            if is_scheduled {
                 plan.push(event("Cancelling deletion of"));
             }
         }
-        (Verdict::Wait(pending), _) => {
-            let remaining = Duration::try_from(pending.due.duration_since(now)).unwrap_or_default();
+        (Verdict::Wait(eviction), _) => {
+            let remaining =
+                Duration::try_from(eviction.due.duration_since(now)).unwrap_or_default();
             plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
             // An immediate eviction cancels the scheduled one, and records an event about that.
-            if waits {
+            if is_scheduled {
                 plan.push(event("Cancelling deletion of"));
             }
             plan.push(event("Marking for deletion"));
-            if let Some(patch) = marked(pod, Some(WHY), false, now) {
+            if let Some(patch) = marked(pod, Some(DISRUPTION_CONDITION), false, now) {
                 plan.push(patch);
             }
             plan.push(Delete::new(wire::target(&**pod)));
@@ -180,8 +182,8 @@ mod tests {
         }
     }
 
-    /// Returns a pod with these tolerations (key and seconds) on a node with these taints. An eviction is scheduled
-    /// if `due`.
+    /// Returns a pod with these tolerations (key and seconds) on a node with these taints. `due` is the time of the
+    /// scheduled eviction in seconds after `T0`, if any.
     fn observed(
         taints: &[&str],
         tolerations: &[(&str, Option<i64>)],
@@ -193,14 +195,14 @@ mod tests {
             key: Key::new("ns", "p"),
             pod: Some(Arc::new(pod)),
             taints: Some(taints.iter().map(|key| taint(key)).collect()),
-            pending: due.map(|seconds| Pending { due: at(seconds) }),
+            scheduled: due.map(|seconds| Eviction { due: at(seconds) }),
         }
     }
 
     #[test]
     fn taints_evict_and_toleration_seconds_delay() {
-        let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
-        let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
+        let (stay, now) = (Verdict::Stay, Verdict::Evict(Eviction { due: T0 }));
+        let wait = |seconds| Verdict::Wait(Eviction { due: at(seconds) });
         // Pod and node, and the verdict at `T0`.
         let table = [
             (observed(&[], &[], None), stay),
@@ -230,7 +232,7 @@ mod tests {
         // If the node does not exist, a scheduled eviction keeps its time.
         let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
-        assert_eq!(verdict(&Observed { pending: None, ..lost }, T0), stay);
+        assert_eq!(verdict(&Observed { scheduled: None, ..lost }, T0), stay);
     }
 
     fn events(plan: &Plan) -> Vec<&str> {
@@ -264,8 +266,8 @@ mod tests {
     #[test]
     fn cancelled_eviction_is_reported() {
         let spared = observed(&[], &[], Some(5));
-        let gone = Observed { pod: None, taints: None, ..observed(&[], &[], Some(5)) };
-        for observed in [spared, gone] {
+        let deleted = Observed { pod: None, taints: None, ..observed(&[], &[], Some(5)) };
+        for observed in [spared, deleted] {
             let plan = plan(&observed, verdict(&observed, T0), T0);
             assert_eq!(events(&plan), ["Cancelling deletion of Pod ns/p"]);
             assert_eq!(plan.actions.len(), 1);
@@ -281,16 +283,16 @@ mod tests {
         fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, times in proptest::collection::vec(0i64..1000, 1..10)) {
             let mut times = times;
             times.sort_unstable();
-            let mut pending = None;
+            let mut scheduled = None;
             let mut first = None;
             for time in times {
-                let observed = Observed { pending, ..observed(&["a"], &[("a", Some(seconds))], None) };
+                let observed = Observed { scheduled, ..observed(&["a"], &[("a", Some(seconds))], None) };
                 let start = *first.get_or_insert(time);
                 match verdict(&observed, at(time)) {
-                    Verdict::Wait(waits) => {
-                        prop_assert_eq!(waits.due, at(start + seconds));
+                    Verdict::Wait(eviction) => {
+                        prop_assert_eq!(eviction.due, at(start + seconds));
                         prop_assert!(time < start + seconds);
-                        pending = Some(waits);
+                        scheduled = Some(eviction);
                     }
                     Verdict::Evict(_) => {
                         prop_assert!(time >= start + seconds);

@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     plan::{Key, Plan, Planner},
 };
-use plan::Size;
+use plan::ClusterSize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of workers; no flag changes it.
@@ -27,42 +27,48 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let nodes = context.env.caches.of::<Node>();
-    let size = Arc::new(Mutex::new(Size::default()));
-    let (counted, all) = (size.clone(), nodes.clone());
+    let cluster_size = Arc::new(Mutex::new(ClusterSize::default()));
+    let (event_cluster_size, event_nodes) = (cluster_size.clone(), nodes.clone());
     let builder = context.builder_watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
-        let changed = {
-            let mut size = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let ttl_changed = {
+            let mut cluster_size =
+                event_cluster_size.lock().unwrap_or_else(PoisonError::into_inner);
             match event {
-                CacheEvent::Added { .. } => size.grow(),
+                CacheEvent::Added { .. } => cluster_size.add_node(),
                 CacheEvent::Updated { .. } => false,
-                CacheEvent::Deleted(_) => size.shrink(),
+                CacheEvent::Deleted(_) => cluster_size.remove_node(),
             }
         };
-        if changed {
-            all.list().iter().for_each(|node| enqueue.add(Key::of(&node.meta)));
+        if ttl_changed {
+            event_nodes.list().iter().for_each(|node| enqueue.add(Key::of(&node.meta)));
         } else if !matches!(event, CacheEvent::Deleted(_)) {
             enqueue.add(Key::of(&event.object().meta));
         }
     });
-    context.run(builder.workers(WORKERS).planned(Nodes { nodes, size }));
+    context.run(builder.workers(WORKERS).planned(Nodes { nodes, cluster_size }));
     Ok(())
 }
 
 struct Nodes {
     nodes: Cache<Node>,
-    size: Arc<Mutex<Size>>,
+    cluster_size: Arc<Mutex<ClusterSize>>,
 }
 
 impl Planner for Nodes {
-    type Observed = (Arc<Node>, Size);
+    type Observed = (Arc<Node>, ClusterSize);
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<(Arc<Node>, Size)> {
-        let size = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((self.nodes.get("", &key.name)?, size))
+    fn observe(&self, key: &Key, (): &()) -> Option<(Arc<Node>, ClusterSize)> {
+        let cluster_size = *self.cluster_size.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((self.nodes.get("", &key.name)?, cluster_size))
     }
 
-    fn plan(&self, (node, size): &(Arc<Node>, Size), (): &(), _: Timestamp) -> (Plan, ()) {
-        (plan::plan(node, *size), ())
+    fn plan(
+        &self,
+        (node, cluster_size): &(Arc<Node>, ClusterSize),
+        (): &(),
+        _: Timestamp,
+    ) -> (Plan, ()) {
+        (plan::plan(node, *cluster_size), ())
     }
 }

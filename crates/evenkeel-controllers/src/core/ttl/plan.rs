@@ -8,45 +8,58 @@ use serde_json::json;
 /// Annotation with the TTL in seconds.
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap to avoid flapping at a boundary.
-const STEPS: [(usize, usize, u32); 5] =
-    [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
-
-/// Number of nodes, and the index of the current range in [`STEPS`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Size {
-    nodes: usize,
-    step: usize,
+/// TTL for a range of cluster sizes. Upstream: `ttlBoundary`.
+struct SizeRange {
+    min_nodes: usize,
+    max_nodes: usize,
+    ttl_seconds: u32,
 }
 
-impl Size {
+/// The ranges by ascending size. They overlap to avoid flapping at a boundary.
+const SIZE_RANGES: [SizeRange; 5] = [
+    SizeRange { min_nodes: 0, max_nodes: 100, ttl_seconds: 0 },
+    SizeRange { min_nodes: 90, max_nodes: 500, ttl_seconds: 15 },
+    SizeRange { min_nodes: 450, max_nodes: 1000, ttl_seconds: 30 },
+    SizeRange { min_nodes: 900, max_nodes: 2000, ttl_seconds: 60 },
+    SizeRange { min_nodes: 1800, max_nodes: usize::MAX, ttl_seconds: 300 },
+];
+
+/// Number of nodes, and the index of the current range in [`SIZE_RANGES`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClusterSize {
+    nodes: usize,
+    range: usize,
+}
+
+impl ClusterSize {
     /// Counts an added node. Returns whether the TTL changes.
-    pub(super) fn grow(&mut self) -> bool {
+    pub(super) fn add_node(&mut self) -> bool {
         self.nodes += 1;
-        let more = self.nodes > STEPS[self.step].1;
-        self.step += usize::from(more);
-        more
+        let is_above = self.nodes > SIZE_RANGES[self.range].max_nodes;
+        self.range += usize::from(is_above);
+        is_above
     }
 
     /// Counts a deleted node. Returns whether the TTL changes.
-    pub(super) fn shrink(&mut self) -> bool {
+    pub(super) fn remove_node(&mut self) -> bool {
         self.nodes = self.nodes.saturating_sub(1);
-        let less = self.nodes < STEPS[self.step].0;
-        self.step -= usize::from(less);
-        less
+        let is_below = self.nodes < SIZE_RANGES[self.range].min_nodes;
+        self.range -= usize::from(is_below);
+        is_below
     }
 
-    fn seconds(self) -> u32 {
-        STEPS[self.step].2
+    fn ttl_seconds(self) -> u32 {
+        SIZE_RANGES[self.range].ttl_seconds
     }
 }
 
 /// Annotates the node, unless it has the annotation with this TTL. Upstream: `updateNodeIfNeeded`.
-pub(super) fn plan(node: &Node, size: Size) -> Plan {
+pub(super) fn plan(node: &Node, size: ClusterSize) -> Plan {
     let mut plan = Plan::nothing();
     let annotated = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());
-    if annotated != Some(i64::from(size.seconds())) {
-        let body = json!({"metadata": {"annotations": {ANNOTATION: size.seconds().to_string()}}});
+    if annotated != Some(i64::from(size.ttl_seconds())) {
+        let body =
+            json!({"metadata": {"annotations": {ANNOTATION: size.ttl_seconds().to_string()}}});
         plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body.to_string()));
     }
     plan
@@ -60,10 +73,10 @@ mod tests {
     use proptest::prelude::*;
 
     /// Returns the size of a cluster to which this number of nodes was added.
-    fn sized(nodes: usize) -> Size {
-        let mut size = Size::default();
+    fn cluster_of(nodes: usize) -> ClusterSize {
+        let mut size = ClusterSize::default();
         for _ in 0..nodes {
-            size.grow();
+            size.add_node();
         }
         size
     }
@@ -73,15 +86,15 @@ mod tests {
         for (nodes, seconds) in
             [(0, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1001, 60), (2000, 60), (2001, 300)]
         {
-            assert_eq!(sized(nodes).seconds(), seconds, "{nodes}");
+            assert_eq!(cluster_of(nodes).ttl_seconds(), seconds, "{nodes}");
         }
-        let mut size = sized(101);
+        let mut size = cluster_of(101);
         for _ in 0..11 {
-            assert_eq!(size.seconds(), 15);
-            assert!(!size.shrink());
+            assert_eq!(size.ttl_seconds(), 15);
+            assert!(!size.remove_node());
         }
-        assert!(size.shrink());
-        assert_eq!((size.nodes, size.seconds()), (89, 0));
+        assert!(size.remove_node());
+        assert_eq!((size.nodes, size.ttl_seconds()), (89, 0));
     }
 
     #[test]
@@ -90,9 +103,9 @@ mod tests {
             meta: Meta { annotations: label(ANNOTATION, annotated), ..meta("n") },
             ..Node::default()
         };
-        assert!(plan(&node("0"), sized(3)).is_nothing());
+        assert!(plan(&node("0"), cluster_of(3)).is_nothing());
         for annotated in ["15", "x", ""] {
-            assert_eq!(plan(&node(annotated), sized(3)).actions.len(), 1, "{annotated:?}");
+            assert_eq!(plan(&node(annotated), cluster_of(3)).actions.len(), 1, "{annotated:?}");
         }
     }
 
@@ -101,11 +114,11 @@ mod tests {
 
         #[test]
         fn step_contains_the_cluster_size(changes in proptest::collection::vec(any::<bool>(), 0..3000)) {
-            let mut size = sized(400);
+            let mut size = cluster_of(400);
             for grows in changes {
-                if grows { size.grow(); } else { size.shrink(); }
-                let (least, most, _) = STEPS[size.step];
-                prop_assert!((least..=most).contains(&size.nodes));
+                if grows { size.add_node(); } else { size.remove_node(); }
+                let SizeRange { min_nodes, max_nodes, .. } = SIZE_RANGES[size.range];
+                prop_assert!((min_nodes..=max_nodes).contains(&size.nodes));
             }
         }
     }

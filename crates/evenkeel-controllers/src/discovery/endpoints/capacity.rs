@@ -5,7 +5,7 @@ use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 /// Maximum number of addresses in Endpoints. Upstream: `maxCapacity`.
 pub(super) const MAX_CAPACITY: usize = 1000;
 /// Annotation of truncated Endpoints. Upstream: `EndpointsOverCapacity`.
-pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+pub(super) const OVER_CAPACITY_ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
 /// Value of the annotation.
 pub(super) const TRUNCATED: &str = "truncated";
 
@@ -19,19 +19,27 @@ pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     }
     if ready > MAX_CAPACITY {
         subsets.iter_mut().for_each(|subset| subset.not_ready_addresses = Box::default());
-        share(subsets.iter_mut().map(|subset| &mut subset.addresses), ready, MAX_CAPACITY);
+        truncate_proportionally(
+            subsets.iter_mut().map(|subset| &mut subset.addresses),
+            ready,
+            MAX_CAPACITY,
+        );
     } else {
         let subsets = subsets.iter_mut().map(|subset| &mut subset.not_ready_addresses);
-        share(subsets, unready, MAX_CAPACITY - ready);
+        truncate_proportionally(subsets, unready, MAX_CAPACITY - ready);
     }
     true
 }
 
-/// Truncates lists of `all` addresses in total to `room` addresses, in proportion to their lengths.
-fn share<'a>(lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>, all: usize, room: usize) {
-    let mut remaining = room;
+/// Truncates lists of `total` addresses together to `capacity` addresses, in proportion to their lengths.
+fn truncate_proportionally<'a>(
+    lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>,
+    total: usize,
+    capacity: usize,
+) {
+    let mut remaining = capacity;
     for list in lists {
-        let size = (list.len() * room).div_ceil(all).min(remaining).min(list.len());
+        let size = (list.len() * capacity).div_ceil(total).min(remaining).min(list.len());
         remaining -= size;
         if size < list.len() {
             let mut addresses = std::mem::take(list).into_vec();
@@ -66,10 +74,10 @@ mod tests {
             (&[(900, 7), (900, 7), (1, 0)], true, &[(500, 0), (500, 0), (0, 0)]),
             (&[(100, 300), (100, 1100)], true, &[(100, 172), (100, 628)]),
         ];
-        for (before, is_cut, after) in table {
+        for (before, is_truncated, after) in table {
             let mut subsets: Vec<_> =
                 before.iter().map(|(ready, unready)| subset(*ready, *unready)).collect();
-            assert_eq!(truncate(&mut subsets), is_cut, "{before:?}");
+            assert_eq!(truncate(&mut subsets), is_truncated, "{before:?}");
             let sizes: Vec<_> =
                 subsets.iter().map(|s| (s.addresses.len(), s.not_ready_addresses.len())).collect();
             assert_eq!(sizes, after, "{before:?}");

@@ -10,8 +10,8 @@ pub use options::Options;
 pub(super) use plan::is_leader_election_lock;
 
 use super::{
-    selected::{Selected, selects_pods},
-    trigger::{Times, TriggerTimes},
+    selected::{SelectorIndex, selects_pods},
+    trigger::{TriggerTimeTracker, TriggerTimes},
 };
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
@@ -44,7 +44,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (pods, services) = (caches.of::<Pod>(), caches.of::<Service>());
     let endpoints = caches.of::<Endpoints>();
-    let selected = Selected::of(&pods, &services);
+    let selected = SelectorIndex::of(&pods, &services);
     let planner = Controller {
         services: services.clone(),
         endpoints: endpoints.clone(),
@@ -56,12 +56,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(options.concurrent_syncs)
         .max_retries(MAX_RETRIES)
         .watches(&pods, move |event, enqueue| {
-            for key in selected.concerned(event) {
+            for key in selected.affected_services(event) {
                 enqueue.add_within(key, options.batch_period);
             }
         })
         .watches(&endpoints, move |event, enqueue| {
-            if is_relevant(event, &existing_services) {
+            if needs_pass(event, &existing_services) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         });
@@ -69,15 +69,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether an event of Endpoints enqueues their Service. A deletion does, an object that existed at the start
-/// does, and so does the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`,
-/// `checkLeftoverEndpoints`.
-fn is_relevant(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
+/// Reports whether an event of Endpoints enqueues their Service: their deletion, Endpoints that existed at the start,
+/// or the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
+fn needs_pass(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,
         CacheEvent::Added { object, initial: true } => !plan::is_leader_election_lock(object),
         CacheEvent::Added { object, .. } => {
-            plan::is_own(object)
+            plan::is_managed(object)
                 && services.get(&object.meta.namespace, &object.meta.name).is_none()
         }
         CacheEvent::Updated { .. } => false,
@@ -87,19 +86,20 @@ fn is_relevant(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool
 struct Controller {
     services: Cache<Service>,
     endpoints: Cache<Endpoints>,
-    selected: Selected,
+    selected: SelectorIndex,
 }
 
 impl Planner for Controller {
     type Observed = Observed;
-    type Memory = TriggerTimes;
+    type Memory = TriggerTimeTracker;
 
-    fn observe(&self, key: &Key, memory: &TriggerTimes) -> Option<Observed> {
+    fn observe(&self, key: &Key, memory: &TriggerTimeTracker) -> Option<Observed> {
         let service = self.services.get(&key.namespace, &key.name);
         let endpoints = self.endpoints.get(&key.namespace, &key.name);
-        let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
-        let served = service.as_ref().filter(|service| selects_pods(service));
-        let trigger_times = served.map(|service| Arc::new(Times::of(service, &pods)));
+        let pods =
+            service.as_ref().map(|service| self.selected.pods_of(service)).unwrap_or_default();
+        let with_selector = service.as_ref().filter(|service| selects_pods(service));
+        let trigger_times = with_selector.map(|service| Arc::new(TriggerTimes::of(service, &pods)));
         let previous_trigger_times = memory.last();
         Some(Observed {
             key: key.clone(),
@@ -114,20 +114,20 @@ impl Planner for Controller {
     fn plan(
         &self,
         observed: &Observed,
-        memory: &TriggerTimes,
+        memory: &TriggerTimeTracker,
         _: Timestamp,
-    ) -> (Plan, TriggerTimes) {
-        let times = observed.trigger_times.as_ref().map(|times| memory.begin(times));
-        (plan::plan(observed), times.unwrap_or_default())
+    ) -> (Plan, TriggerTimeTracker) {
+        let tracker = observed.trigger_times.as_ref().map(|times| memory.begin(times));
+        (plan::plan(observed), tracker.unwrap_or_default())
     }
 
     fn remember(
         &self,
         _: &Observed,
-        memory: &TriggerTimes,
+        memory: &TriggerTimeTracker,
         outcomes: &Outcomes,
         _: Timestamp,
-    ) -> Option<TriggerTimes> {
+    ) -> Option<TriggerTimeTracker> {
         Some(memory.end(outcomes.first_error().is_none()))
     }
 

@@ -6,10 +6,10 @@ use super::{
         canonical::{self, EndpointCandidate},
         pod,
         selected::selects_pods,
-        slice::HEADLESS,
-        trigger::{Times, annotated},
+        slice::HEADLESS_LABEL,
+        trigger::{TriggerTimes, with_trigger_time},
     },
-    capacity::{self, OVER_CAPACITY, TRUNCATED},
+    capacity::{self, OVER_CAPACITY_ANNOTATION, TRUNCATED},
 };
 use crate::{
     pods,
@@ -28,11 +28,11 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Label that names the managing controller. Upstream: `LabelManagedBy`.
-const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// Value of the label for this controller.
 const MANAGER: &str = "endpoint-controller";
 /// Annotation of Endpoints that are a leader election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// Observed state of a Service and its Endpoints.
 #[derive(Debug)]
@@ -44,19 +44,19 @@ pub(super) struct Observed {
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) endpoints: Option<Arc<Endpoints>>,
     /// Trigger times of the current Service and pods, for the annotation `last-change-trigger-time`.
-    pub(super) trigger_times: Option<Arc<Times>>,
+    pub(super) trigger_times: Option<Arc<TriggerTimes>>,
     /// Trigger times that the previous pass observed.
-    pub(super) previous_trigger_times: Option<Arc<Times>>,
+    pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
 }
 
 /// Reports whether the Endpoints are a leader election lock, which has no Service.
 pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bool {
-    endpoints.meta.annotations.contains(LEADER)
+    endpoints.meta.annotations.contains(LEADER_ANNOTATION)
 }
 
 /// Reports whether this controller manages the Endpoints.
-pub(super) fn is_own(endpoints: &Endpoints) -> bool {
-    endpoints.meta.labels.get(MANAGED_BY) == Some(MANAGER)
+pub(super) fn is_managed(endpoints: &Endpoints) -> bool {
+    endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGER)
 }
 
 /// Creates, updates or deletes the Endpoints.
@@ -71,7 +71,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     if !selects_pods(service) {
         return plan;
     }
-    let mut subsets = subsets(service, &observed.pods);
+    let mut subsets = desired_subsets(service, &observed.pods);
     let is_truncated = capacity::truncate(&mut subsets);
     let labels = labels(service);
     match &observed.endpoints {
@@ -85,27 +85,27 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 }
 
 /// Returns the canonical subsets of the selected pods.
-fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
+fn desired_subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     let family = address::first_family(service);
     // There are few distinct port lists, so a linear search is fast enough.
-    let mut lists: Vec<Vec<EndpointPort>> = Vec::new();
-    let mut candidates = Vec::with_capacity(pods.len());
+    let mut port_lists: Vec<Vec<EndpointPort>> = Vec::new();
+    let mut addresses = Vec::with_capacity(pods.len());
     for pod in pods.iter().filter(|pod| is_published(service, pod)) {
-        let Some(ports) = ports(service, pod) else { continue };
+        let Some(ports) = endpoint_ports(service, pod) else { continue };
         let Some(address) = address_of(service, pod, family) else { continue };
-        let ports_index = lists.iter().position(|list| *list == ports).unwrap_or_else(|| {
-            lists.push(ports);
-            lists.len() - 1
+        let ports_index = port_lists.iter().position(|list| *list == ports).unwrap_or_else(|| {
+            port_lists.push(ports);
+            port_lists.len() - 1
         });
         let ready = service.spec.publish_not_ready_addresses || pods::is_ready(pod);
-        candidates.push((address, ready, ports_index));
+        addresses.push((address, ready, ports_index));
     }
     let candidate = |(address, ready, ports_index): (_, _, usize)| EndpointCandidate {
         address,
         ready,
-        ports: &lists[ports_index],
+        ports: &port_lists[ports_index],
     };
-    canonical::repack_subsets(candidates.into_iter().map(candidate).collect())
+    canonical::build_subsets(addresses.into_iter().map(candidate).collect())
 }
 
 /// Reports whether the pod is published. A terminating pod is only published if the Service sets
@@ -117,15 +117,15 @@ fn is_published(service: &Service, pod: &Pod) -> bool {
 
 /// Returns the pod's ports for the Service, or `None` if the pod has none of them. Only a headless Service may have
 /// no ports.
-fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
+fn endpoint_ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     if service.spec.ports.is_empty() {
         return (&*service.spec.cluster_ip == "None").then(Vec::new);
     }
     let endpoint_port = |port: &evenkeel_api::views::ServicePort| {
         Some(EndpointPort {
             name: port.name.clone(),
-            port: pod::port(pod, port)?,
-            protocol: pod::protocol(&port.protocol).into(),
+            port: pod::find_port(pod, port)?,
+            protocol: pod::protocol_or_tcp(&port.protocol).into(),
             app_protocol: port.app_protocol.clone(),
         })
     };
@@ -133,7 +133,7 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// Returns the pod's first address of the family; without a family, of the family of the `podIP`. Upstream:
+/// Returns the pod's first address of the family; `None` stands for the family of the `podIP`. Upstream:
 /// `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
@@ -151,30 +151,34 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
 /// Returns the labels of the Endpoints: the Service's labels, the managed-by label, and the headless label for a
 /// headless Service.
 fn labels(service: &Service) -> StrMap {
-    let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
-    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
-    service_labels.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
+    let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS_LABEL);
+    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
+    service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGER)]).collect()
 }
 
-/// Reports whether the Endpoints are up to date. The order of subsets does not matter. Like upstream, the comparison of
-/// labels ignores the headless label. Upstream: `semanticIgnoreResourceVersion`.
+/// Reports whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as
+/// upstream. Upstream: `semanticIgnoreResourceVersion`.
 fn is_up_to_date(
     endpoints: &Endpoints,
     subsets: &[EndpointSubset],
     is_truncated: bool,
     service: &Service,
 ) -> bool {
-    let over_capacity = endpoints.meta.annotations.get(OVER_CAPACITY);
-    is_own(endpoints)
+    let over_capacity = endpoints.meta.annotations.get(OVER_CAPACITY_ANNOTATION);
+    is_managed(endpoints)
         && over_capacity == is_truncated.then_some(TRUNCATED)
         && without_controller_labels(&endpoints.meta.labels)
             .eq(without_controller_labels(&service.meta.labels))
-        && (canonical::same(&endpoints.subsets, subsets)
-            || canonical::same(&canonical::repack(&endpoints.subsets), subsets))
+        // Repacking is costly, and seldom needed: this controller writes the canonical form.
+        && (canonical::equal_ignore_resource_version(&endpoints.subsets, subsets)
+            || canonical::equal_ignore_resource_version(
+                &canonical::repack_subsets(&endpoints.subsets),
+                subsets,
+            ))
 }
 
 fn without_controller_labels(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
-    labels.iter().filter(|(key, _)| ![HEADLESS, MANAGED_BY].contains(key))
+    labels.iter().filter(|(key, _)| ![HEADLESS_LABEL, MANAGED_BY_LABEL].contains(key))
 }
 
 #[derive(Serialize)]
@@ -193,15 +197,15 @@ impl<M> Body<M> {
     }
 }
 
-/// Returns the present annotations with the current trigger time and over-capacity annotation.
-fn annotations(present: &StrMap, observed: &Observed, is_truncated: bool) -> StrMap {
-    let trigger = observed
+/// Returns the existing annotations with the current trigger time and over-capacity annotation.
+fn annotations(existing: &StrMap, observed: &Observed, is_truncated: bool) -> StrMap {
+    let trigger_time = observed
         .trigger_times
         .as_ref()
-        .and_then(|times| times.trigger(observed.previous_trigger_times.as_deref()));
-    let kept = annotated(present, trigger);
-    let others = kept.iter().filter(|(key, _)| *key != OVER_CAPACITY);
-    others.chain(is_truncated.then_some((OVER_CAPACITY, TRUNCATED))).collect()
+        .and_then(|times| times.trigger_time(observed.previous_trigger_times.as_deref()));
+    let annotations = with_trigger_time(existing, trigger_time);
+    let others = annotations.iter().filter(|(key, _)| *key != OVER_CAPACITY_ANNOTATION);
+    others.chain(is_truncated.then_some((OVER_CAPACITY_ANNOTATION, TRUNCATED))).collect()
 }
 
 fn create_endpoints(
@@ -255,7 +259,7 @@ pub(super) fn describe(observed: &Observed) -> Description {
         description.fact("the Service", "deleted");
         return description;
     };
-    let subsets = subsets(service, &observed.pods);
+    let subsets = desired_subsets(service, &observed.pods);
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
     description.fact("selects", words::count(words::signed(observed.pods.len()), "pod"));

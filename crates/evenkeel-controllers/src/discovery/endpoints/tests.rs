@@ -2,7 +2,7 @@
 
 use super::plan::{Observed, plan};
 use crate::{
-    discovery::trigger::{TRIGGER_TIME, Times},
+    discovery::trigger::{TRIGGER_TIME_ANNOTATION, TriggerTimes},
     fixtures::{T0, object},
 };
 use evenkeel_api::views::{EndpointSubset, Endpoints, Pod, Service};
@@ -41,7 +41,7 @@ fn pod_json(name: &str, ip: &str, ready: bool) -> Value {
 /// Returns the observed state without a new trigger time.
 fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Observed {
     let pods: Vec<Arc<Pod>> = pods.iter().map(|pod| Arc::new(object(pod))).collect();
-    let times = Arc::new(Times::of(&service, &pods));
+    let times = Arc::new(TriggerTimes::of(&service, &pods));
     Observed {
         key: Key::new("ns", "web"),
         service: Some(Arc::new(service)),
@@ -79,22 +79,24 @@ fn formatted(subsets: &[EndpointSubset]) -> String {
         addresses.iter().map(|address| &*address.ip).collect::<Vec<_>>().join(",")
     };
     let ports = |subset: &EndpointSubset| {
-        let mut all: Vec<String> = subset.ports.iter().map(|port| port.port.to_string()).collect();
-        all.sort_unstable();
-        all.join(",")
+        let mut ports: Vec<String> =
+            subset.ports.iter().map(|port| port.port.to_string()).collect();
+        ports.sort_unstable();
+        ports.join(",")
     };
-    let one = |s: &EndpointSubset| {
-        format!("{}|{}:{}", ips(&s.addresses), ips(&s.not_ready_addresses), ports(s))
+    let format = |subset: &EndpointSubset| {
+        let (ready, unready) = (ips(&subset.addresses), ips(&subset.not_ready_addresses));
+        format!("{ready}|{unready}:{}", ports(subset))
     };
-    let mut all: Vec<String> = subsets.iter().map(one).collect();
-    all.sort_unstable();
-    all.join(" ")
+    let mut formatted: Vec<String> = subsets.iter().map(format).collect();
+    formatted.sort_unstable();
+    formatted.join(" ")
 }
 
 #[test]
 fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
     let (a, b) = (pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true));
-    let with = |pod: &Value, path: &str, value: Value| {
+    let replace = |pod: &Value, path: &str, value: Value| {
         let mut pod = pod.clone();
         *pod.pointer_mut(path).unwrap() = value;
         pod
@@ -104,7 +106,7 @@ fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
         pod["metadata"]["deletionTimestamp"] = T0.to_string().into();
         pod
     };
-    let dual = with(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
+    let dual = replace(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
     let unready = pod_json("a", "10.0.0.2", false);
     let headless = json!({"clusterIP": "None"});
     // Name of the case, changes of the Service's spec, its pods, and its formatted subsets.
@@ -124,17 +126,17 @@ fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
             vec![terminating],
             "10.0.0.2|:8080",
         ),
-        ("finished", json!({}), vec![with(&a, "/status/phase", "Succeeded".into())], ""),
+        ("finished", json!({}), vec![replace(&a, "/status/phase", "Succeeded".into())], ""),
         (
             "another port",
             json!({}),
-            vec![with(&a, "/spec/containers/0/ports/0/containerPort", 9090.into()), b.clone()],
+            vec![replace(&a, "/spec/containers/0/ports/0/containerPort", 9090.into()), b.clone()],
             "10.0.0.1|:8080 10.0.0.2|:9090",
         ),
         (
             "no such port",
             json!({}),
-            vec![with(&a, "/spec/containers/0/ports/0/name", "x".into()), b.clone()],
+            vec![replace(&a, "/spec/containers/0/ports/0/name", "x".into()), b.clone()],
             "10.0.0.1|:8080",
         ),
         ("no ports", json!({"ports": []}), vec![a.clone()], ""),
@@ -180,7 +182,7 @@ fn endpoints_get_the_labels_of_the_service_and_the_trigger_time() {
             ("team", "a")
         ]
     );
-    assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
+    assert_eq!(made.meta.annotations.get(TRIGGER_TIME_ANNOTATION), Some("2026-09-21T14:13:20Z"));
     // A change without a trigger time removes the previous trigger time.
     observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
@@ -265,10 +267,10 @@ proptest! {
 
 /// Strategy for up to 12 pods, ready or not, with one of two container ports.
 fn pods() -> impl Strategy<Value = Vec<Value>> {
-    let one = (0u8..12, any::<bool>(), prop_oneof![Just(8080), Just(9090)]);
-    proptest::collection::vec(one, 0..12).prop_map(|all| {
+    let numbers = (0u8..12, any::<bool>(), prop_oneof![Just(8080), Just(9090)]);
+    proptest::collection::vec(numbers, 0..12).prop_map(|generated| {
         let mut pods: std::collections::BTreeMap<u8, Value> = std::collections::BTreeMap::new();
-        for (n, ready, port) in all {
+        for (n, ready, port) in generated {
             let mut pod = pod_json(&format!("p{n}"), &format!("10.0.0.{n}"), ready);
             pod["spec"]["containers"][0]["ports"][0]["containerPort"] = port.into();
             pods.insert(n, pod);

@@ -11,24 +11,36 @@ use evenkeel_api::{
 };
 use std::sync::Arc;
 
-/// A pod and its node, if the node exists.
-pub(super) type Placed = (Arc<Pod>, Option<Arc<Node>>);
+/// A pod and its node.
+#[derive(Debug)]
+pub(super) struct PlacedPod {
+    pub(super) pod: Arc<Pod>,
+    /// The node, if it exists.
+    pub(super) node: Option<Arc<Node>>,
+}
 
 /// Endpoints that have equal ports. Upstream: `desiredEndpointsByPortMap`.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct PortGroup {
     pub(super) ports: Vec<SlicePort>,
     pub(super) endpoints: Vec<Endpoint>,
 }
 
 /// Returns the endpoints of a family, grouped by ports. Omits a pod whose node does not exist, unless the Service
 /// sets `publishNotReadyAddresses`. A pod without an address of the family still creates its group.
-pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
+pub(super) fn group_by_ports(
+    service: &Service,
+    pods: &[PlacedPod],
+    family: Family,
+) -> Vec<PortGroup> {
+    let mut groups: Vec<PortGroup> = Vec::new();
+    for PlacedPod { pod, node } in pods {
+        if !pod::belongs_in_endpoints(pod) {
+            continue;
+        }
         let ports = ports(service, pod);
         let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
-            groups.push(Group { ports, endpoints: Vec::new() });
+            groups.push(PortGroup { ports, endpoints: Vec::new() });
             groups.len() - 1
         });
         if node.is_some() || service.spec.publish_not_ready_addresses {
@@ -38,14 +50,16 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
     groups
 }
 
-/// Returns the error about pods whose node does not exist, or `None` if there are no such pods.
-pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<String> {
-    let unassigned =
-        pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
-    let published = service.spec.publish_not_ready_addresses;
-    let texts: Vec<String> = unassigned
-        .filter(|_| !published)
-        .map(|(pod, _)| {
+/// Returns the error about pods that are omitted because their node does not exist; `None` if no pod is.
+pub(super) fn missing_nodes_error(service: &Service, pods: &[PlacedPod]) -> Option<String> {
+    if service.spec.publish_not_ready_addresses {
+        return None;
+    }
+    let omitted = pods
+        .iter()
+        .filter(|placed| placed.node.is_none() && pod::belongs_in_endpoints(&placed.pod));
+    let errors: Vec<String> = omitted
+        .map(|PlacedPod { pod, .. }| {
             let (service, node) = (&service.meta, &pod.spec.node_name);
             format!(
                 "skipping Pod {} for Service {}/{}: Node {node} Not Found",
@@ -53,10 +67,10 @@ pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<
             )
         })
         .collect();
-    match &texts[..] {
+    match &errors[..] {
         [] => None,
-        [one] => Some(one.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
+        [error] => Some(error.clone()),
+        errors => Some(format!("[{}]", errors.join(", "))),
     }
 }
 
@@ -66,13 +80,13 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     let slice_port = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {
             name: port.name.clone(),
-            protocol: pod::protocol(&port.protocol).into(),
-            port: Some(pod::port(pod, port)?),
+            protocol: pod::protocol_or_tcp(&port.protocol).into(),
+            port: Some(pod::find_port(pod, port)?),
             app_protocol: port.app_protocol.clone(),
         })
     };
     let mut ports: Vec<SlicePort> = service.spec.ports.iter().filter_map(slice_port).collect();
-    order::slice_ports(&mut ports);
+    order::sort_slice_ports(&mut ports);
     ports
 }
 
@@ -88,7 +102,7 @@ fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, family: Family) -
     addresses.sort_unstable();
     let (serving, terminating) = (pods::is_ready(pod), pod.meta.deleting());
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
-    let zone = node.and_then(|node| node.meta.labels.get(super::ZONE)).unwrap_or_default();
+    let zone = node.and_then(|node| node.meta.labels.get(super::ZONE_LABEL)).unwrap_or_default();
     Some(Endpoint {
         addresses: addresses.into(),
         conditions: EndpointConditions {

@@ -4,7 +4,7 @@
 use super::{packing::PackedSlice, topology, zones::Ratios};
 use crate::discovery::address::Family;
 use evenkeel_api::views::{Endpoint, EndpointHints, ForNode, ForZone, Service};
-use topology::Counts;
+use topology::ZoneCounts;
 
 /// Traffic distribution of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn mode(service: &Service) -> Mode {
     }
 }
 
-/// Slices of a family; their members are indexes into the desired endpoints.
+/// Slices of a family. Their members are indexes into `desired`.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     /// Desired endpoints. A changed hint takes effect only if its slice is written.
@@ -42,44 +42,39 @@ pub(super) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Returns the number of ready endpoints.
-    pub(super) fn ready(&self) -> usize {
-        let all = self.slices.iter().flat_map(|slice| &slice.members);
-        all.filter(|index| self.is_ready(**index)).count()
+    pub(super) fn ready_count(&self) -> usize {
+        let members = self.slices.iter().flat_map(|slice| &slice.members);
+        members.filter(|index| self.is_ready(**index)).count()
     }
 
-    /// Reports whether the endpoint is ready.
     pub(super) fn is_ready(&self, index: usize) -> bool {
         self.desired[index].conditions.ready == Some(true)
     }
 
-    /// Returns the endpoints of the slices that are written; new slices precede existing ones.
-    pub(super) fn written(&self) -> impl Iterator<Item = usize> {
-        let of_slices = |new: bool| {
-            self.slices
-                .iter()
-                .filter(move |slice| slice.needs_write && slice.existing.is_none() == new)
-        };
-        of_slices(true).chain(of_slices(false)).flat_map(|slice| slice.members.iter().copied())
+    /// Returns the endpoints of the slices that are written anyway; new slices precede existing ones.
+    pub(super) fn members_to_write(&self) -> impl Iterator<Item = usize> {
+        let to_write = || self.slices.iter().filter(|slice| slice.needs_write);
+        let new = to_write().filter(|slice| slice.existing.is_none());
+        let existing = to_write().filter(|slice| slice.existing.is_some());
+        new.chain(existing).flat_map(|slice| slice.members.iter().copied())
     }
 
     /// Returns the desired endpoints of a slice, each with the existing endpoint at its position.
-    pub(super) fn present(&self, index: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
+    pub(super) fn pairs(&self, index: usize) -> impl Iterator<Item = EndpointPair<'_>> {
         let slice = &self.slices[index];
-        let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
-        slice.members.iter().map(|index| &self.desired[*index]).zip(present)
+        let existing = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
+        let desired = slice.members.iter().map(|index| &self.desired[*index]);
+        desired.zip(existing).map(|(desired, existing)| EndpointPair { desired, existing })
     }
 
-    /// Sets the hints of all desired endpoints. Marks a slice to be written if `wrong` holds for a pair of its
-    /// desired and existing endpoints.
-    fn set(
+    /// Sets the hints of all desired endpoints. Marks a slice to be written if the hints of a pair are wrong.
+    fn set_hints(
         &mut self,
         desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
-        wrong: impl Fn(&Endpoint, &Endpoint) -> bool,
+        are_wrong: impl Fn(EndpointPair<'_>) -> bool,
     ) {
         for index in 0..self.slices.len() {
-            let is_wrong = |(desired, present): (&Endpoint, &Endpoint)| wrong(desired, present);
-            if !self.slices[index].needs_write && self.present(index).any(is_wrong) {
+            if !self.slices[index].needs_write && self.pairs(index).any(&are_wrong) {
                 self.slices[index].needs_write = true;
             }
         }
@@ -89,19 +84,25 @@ impl Layout<'_> {
     }
 }
 
-/// Topology hints of a Service that has the annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Hinted {
-    /// Whether the last family that was reconciled got such hints.
-    pub(super) populated: bool,
-    /// Number of endpoints allocated to each zone, by family.
-    pub(super) given: [Option<Counts>; 2],
+/// A desired endpoint, and the existing endpoint at its position in the slice.
+pub(super) struct EndpointPair<'a> {
+    pub(super) desired: &'a Endpoint,
+    pub(super) existing: &'a Endpoint,
 }
 
-impl Hinted {
-    fn set(&mut self, family: Family, given: Option<Counts>) {
-        self.populated = given.is_some();
-        self.given[family as usize] = given;
+/// Topology hints of a Service that has the annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TopologyHints {
+    /// Whether the family that was reconciled last got such hints.
+    pub(super) populated: bool,
+    /// Number of endpoints allocated to each zone, by family.
+    pub(super) allocated: [Option<ZoneCounts>; 2],
+}
+
+impl TopologyHints {
+    fn set(&mut self, family: Family, allocated: Option<ZoneCounts>) {
+        self.populated = allocated.is_some();
+        self.allocated[family as usize] = allocated;
     }
 
     /// Removes the hints of a family. Upstream: `RemoveHints`.
@@ -112,12 +113,16 @@ impl Hinted {
     /// Reports whether a zone has too few endpoints for the current ratios. Upstream: `HasPopulatedHints`,
     /// `GetOverloadedServices`.
     pub(super) fn is_overloaded(&self, ratios: Option<&Ratios>) -> bool {
-        self.given.iter().flatten().any(|given| topology::is_overloaded(given, ratios))
+        self.allocated.iter().flatten().any(|allocated| topology::is_overloaded(allocated, ratios))
     }
 }
 
-/// An event: whether it is a warning, its reason and its message.
-pub(super) type HintsEvent = (bool, &'static str, String);
+/// An event about the hints of a Service.
+pub(super) struct HintsEvent {
+    pub(super) warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
 
 /// Sets the hints according to the Service's mode. Returns the event to record, if any.
 pub(super) fn apply(
@@ -125,59 +130,74 @@ pub(super) fn apply(
     layout: &mut Layout<'_>,
     family: Family,
     ratios: Option<&Ratios>,
-    hinted: &mut Hinted,
+    topology_hints: &mut TopologyHints,
 ) -> Option<HintsEvent> {
-    let event = |warning, reason, message: &str| {
-        Some((warning, reason, format!("{message}, addressType: {}", family.name())))
-    };
-    if mode == Mode::Topology {
-        return match topology::allocate(layout, ratios) {
-            Ok(given) => {
-                let was = hinted.populated;
-                hinted.set(family, Some(given));
-                let message = "Topology Aware Hints has been enabled";
-                if was { None } else { event(false, "TopologyAwareHintsEnabled", message) }
-            }
-            Err(why) => {
-                hinted.remove(family);
-                layout.set(|_| None, |_, present| present.hints.is_some());
-                event(true, "TopologyAwareHintsDisabled", &why)
-            }
-        };
-    }
-    let was = hinted.populated;
-    hinted.remove(family);
+    let were_populated = topology_hints.populated;
     match mode {
-        Mode::PreferSameZone | Mode::PreferSameNode => layout.set(
+        Mode::Topology => return apply_topology(layout, family, ratios, topology_hints),
+        Mode::PreferSameZone | Mode::PreferSameNode => layout.set_hints(
             |endpoint| traffic_distribution_hint(endpoint, mode),
-            |desired, present| {
+            |EndpointPair { desired, existing }| {
                 let desired_hints = traffic_distribution_hint(desired, mode);
-                desired.conditions.ready == Some(true) && desired_hints != present.hints
+                desired.conditions.ready == Some(true) && desired_hints != existing.hints
             },
         ),
-        Mode::Anywhere | Mode::Topology => {
-            layout.set(|_| None, |_, present| present.hints.is_some());
+        Mode::Anywhere => remove_hints(layout),
+    }
+    topology_hints.remove(family);
+    were_populated.then(|| disabled_event(family, "Topology Aware Hints has been disabled"))
+}
+
+fn apply_topology(
+    layout: &mut Layout<'_>,
+    family: Family,
+    ratios: Option<&Ratios>,
+    topology_hints: &mut TopologyHints,
+) -> Option<HintsEvent> {
+    let were_populated = topology_hints.populated;
+    match topology::allocate(layout, ratios) {
+        Ok(allocated) => {
+            topology_hints.set(family, Some(allocated));
+            (!were_populated).then(|| enabled_event(family))
+        }
+        Err(reason) => {
+            topology_hints.remove(family);
+            remove_hints(layout);
+            Some(disabled_event(family, &reason))
         }
     }
-    if was {
-        event(true, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
-    } else {
-        None
-    }
+}
+
+fn remove_hints(layout: &mut Layout<'_>) {
+    layout.set_hints(|_| None, |pair| pair.existing.hints.is_some());
+}
+
+fn enabled_event(family: Family) -> HintsEvent {
+    let message = "Topology Aware Hints has been enabled";
+    let message = format!("{message}, addressType: {}", family.name());
+    HintsEvent { warning: false, reason: "TopologyAwareHintsEnabled", message }
+}
+
+fn disabled_event(family: Family, message: &str) -> HintsEvent {
+    let message = format!("{message}, addressType: {}", family.name());
+    HintsEvent { warning: true, reason: "TopologyAwareHintsDisabled", message }
 }
 
 /// Returns the hint for `trafficDistribution`: the endpoint's zone and, with `PreferSameNode`, also its node. An
 /// endpoint that is not ready gets no hint. Upstream: `trafficdist.ReconcileHints`.
 fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<EndpointHints> {
-    let ready = endpoint.conditions.ready == Some(true);
-    let zone = Some(&endpoint.zone).filter(|zone| ready && !zone.is_empty());
-    let by_node = ready && mode == Mode::PreferSameNode;
-    let on = Some(&endpoint.node_name).filter(|name| by_node && !name.is_empty());
-    let hints = EndpointHints {
-        for_zones: zone.map(|name| ForZone { name: name.clone() }).into_iter().collect(),
-        for_nodes: on.map(|name| ForNode { name: name.clone() }).into_iter().collect(),
-    };
-    (zone.is_some() || on.is_some()).then_some(hints)
+    if endpoint.conditions.ready != Some(true) {
+        return None;
+    }
+    let Endpoint { zone, node_name, .. } = endpoint;
+    let mut hints = EndpointHints::default();
+    if !zone.is_empty() {
+        hints.for_zones = Box::new([ForZone { name: zone.clone() }]);
+    }
+    if mode == Mode::PreferSameNode && !node_name.is_empty() {
+        hints.for_nodes = Box::new([ForNode { name: node_name.clone() }]);
+    }
+    (!hints.for_zones.is_empty() || !hints.for_nodes.is_empty()).then_some(hints)
 }
 
 /// Returns the hint for one zone.

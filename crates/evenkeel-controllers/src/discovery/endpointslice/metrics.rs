@@ -20,11 +20,11 @@ pub(super) struct Metrics {
     removed: Histogram,
     gauges: SliceGauges,
     changes: IntCounterVec,
-    changed: HistogramVec,
+    slices_changed: HistogramVec,
     syncs: IntCounterVec,
-    distributions: IntGaugeVec,
+    services_by_distribution: IntGaugeVec,
     /// The traffic distribution of each Service that has one.
-    by_service: Mutex<HashMap<Key, Text>>,
+    distribution_of_service: Mutex<HashMap<Key, Text>>,
 }
 
 impl Metrics {
@@ -54,7 +54,7 @@ impl Metrics {
                 "Number of EndpointSlice changes",
                 &["operation"],
             ),
-            changed: metrics::histograms(
+            slices_changed: metrics::histograms(
                 registry,
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
                 "Number of EndpointSlices changed on each Service sync",
@@ -67,56 +67,62 @@ impl Metrics {
                 "Number of EndpointSlice syncs",
                 &["result"],
             ),
-            distributions: metrics::int_gauges(
+            services_by_distribution: metrics::int_gauges(
                 registry,
                 "endpoint_slice_controller_services_count_by_traffic_distribution",
                 "Number of Services using some specific trafficDistribution",
                 &["traffic_distribution"],
             ),
-            by_service: Mutex::default(),
+            distribution_of_service: Mutex::default(),
         }
     }
 
     /// Records the counts and the result of a pass.
-    pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
-        let succeeded = outcomes.first_error().is_none() && !decision.incomplete;
+    pub(super) fn record_pass(
+        &self,
+        observed: &Observed,
+        decision: &Decision,
+        outcomes: &Outcomes,
+    ) {
+        let succeeded = outcomes.first_error().is_none() && !decision.omits_pods;
         self.syncs.with_label_values(&[if succeeded { "success" } else { "error" }]).inc();
         count_writes(&decision.writes, outcomes, &self.changes);
         let labels = plan::metric_labels(&observed.service);
-        for [added, removed, changed] in &decision.counts {
-            self.added.observe(*added as f64);
-            self.removed.observe(*removed as f64);
-            self.changed.with_label_values(&labels).observe(*changed as f64);
+        for counts in &decision.family_counts {
+            self.added.observe(counts.added_endpoints as f64);
+            self.removed.observe(counts.removed_endpoints as f64);
+            self.slices_changed.with_label_values(&labels).observe(counts.changed_slices as f64);
         }
-        self.gauges.set(&observed.key, Some(decision.share));
-        self.set_distribution(&observed.key, labels[1]);
+        self.gauges.set(&observed.key, Some(decision.service_counts));
+        let [_, traffic_distribution] = labels;
+        self.set_distribution(&observed.key, traffic_distribution);
     }
 
     /// Removes a deleted Service from the gauges.
-    pub(super) fn gone(&self, key: &Key) {
+    pub(super) fn remove_service(&self, key: &Key) {
         self.gauges.set(key, None);
         self.set_distribution(key, "");
     }
 
-    /// Moves a Service from the gauge of its previous traffic distribution to that of `now`; empty for none.
-    fn set_distribution(&self, key: &Key, now: &str) {
-        let mut by_service = self.lock();
-        let before = by_service.get(key).map_or("", |before| before);
-        if before == now {
+    /// Moves a Service from the gauge of its previous traffic distribution to that of `distribution`; empty for none.
+    fn set_distribution(&self, key: &Key, distribution: &str) {
+        let mut distribution_of_service = self.lock();
+        let previous = distribution_of_service.get(key).map_or("", |previous| previous);
+        if previous == distribution {
             return;
         }
-        if !before.is_empty() {
-            self.distributions.with_label_values(&[before]).dec();
+        if !previous.is_empty() {
+            self.services_by_distribution.with_label_values(&[previous]).dec();
         }
-        if now.is_empty() {
-            by_service.remove(key);
+        if distribution.is_empty() {
+            distribution_of_service.remove(key);
         } else {
-            self.distributions.with_label_values(&[now]).inc();
-            by_service.insert(key.clone(), now.into());
+            self.services_by_distribution.with_label_values(&[distribution]).inc();
+            distribution_of_service.insert(key.clone(), distribution.into());
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Text>> {
-        self.by_service.lock().unwrap_or_else(PoisonError::into_inner)
+        self.distribution_of_service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,11 +18,12 @@ use super::{
     OwnWrites,
     endpoints::MAX_RETRIES,
     pod,
-    selected::{Selected, selects_pods},
-    slice_index::ByService,
-    trigger::{Times, TriggerTimes},
+    selected::{SelectorIndex, selects_pods},
+    slice_index::SlicesByService,
+    trigger::{TriggerTimeTracker, TriggerTimes},
 };
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use desired::PlacedPod;
 use evenkeel_api::{
     time::Timestamp,
     views::{EndpointSlice, Node, Pod, Service},
@@ -34,7 +35,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
     queue::Backoff,
 };
-use hints::{Hinted, Mode};
+use hints::{Mode, TopologyHints};
 use metrics::Metrics;
 use plan::{Decision, MANAGER, Observed};
 use std::{
@@ -45,7 +46,7 @@ use std::{
 use zones::Zones;
 
 /// Node label with the zone. Upstream: `LabelTopologyZone`.
-const ZONE: &str = "topology.kubernetes.io/zone";
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// Descriptor of the EndpointSlice controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -73,20 +74,21 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, services, nodes) = (caches.of::<Pod>(), caches.of::<Service>(), caches.of::<Node>());
     let slices = caches.of::<EndpointSlice>();
     let shared = Arc::new(Shared {
-        selected: Selected::of(&pods, &services),
-        slices: ByService::of(&slices, MANAGER),
+        selected: SelectorIndex::of(&pods, &services),
+        slices: SlicesByService::of(&slices, MANAGER),
         nodes: nodes.clone(),
-        own: OwnWrites::default(),
+        own_writes: OwnWrites::default(),
         zones: Mutex::default(),
-        hinted: Mutex::default(),
+        topology_hints: Mutex::default(),
     });
     let planner = Controller {
         services: services.clone(),
         shared: Arc::clone(&shared),
-        max: options.max_endpoints_per_slice,
+        max_endpoints: options.max_endpoints_per_slice,
     };
-    let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
-    let on_node = pods.index("node", corev1::node_key);
+    let handler =
+        PassRecorder { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
+    let pods_by_node = pods.index("node", corev1::node_key);
     let (for_pods, for_slices, for_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let builder = context
         .builder(&DESCRIPTOR, &services)
@@ -95,83 +97,82 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES)
         .backoff(BACKOFF)
         .watches(&pods, move |event, enqueue| {
-            for key in for_pods.selected.concerned(event) {
+            for key in for_pods.selected.affected_services(event) {
                 enqueue.add_within(key, options.batch_period);
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in for_slices.slices.concerned(event, &for_slices.own) {
+            for key in for_slices.slices.affected_services(event, &for_slices.own_writes) {
                 enqueue.add_after(key, options.batch_period.max(SLICE_CHANGE_DELAY));
             }
         })
         .watches(&nodes, move |event, enqueue| {
-            for_nodes.overloaded_after(event).into_iter().for_each(|key| enqueue.add(key));
-            if affects_endpoints(event) {
-                for pod in on_node
-                    .get(&event.object().meta.name)
-                    .iter()
-                    .filter(|pod| pod::belongs_in_endpoints(pod))
-                {
-                    for_nodes
-                        .selected
-                        .services_of(pod)
-                        .into_iter()
-                        .for_each(|key| enqueue.add(key));
-                }
+            for key in for_nodes.record_node_event(event) {
+                enqueue.add(key);
+            }
+            if !affects_endpoints(event) {
+                return;
+            }
+            let mut pods = pods_by_node.get(&event.object().meta.name);
+            pods.retain(|pod| pod::belongs_in_endpoints(pod));
+            for key in pods.iter().flat_map(|pod| for_nodes.selected.services_of(pod)) {
+                enqueue.add(key);
             }
         });
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
-/// Reports whether a node's event may change endpoints: their zone, or whether they exist. Endpoints whose node did
-/// not exist were omitted.
+/// Reports whether a node's event may change endpoints: their zone changes, or their node appears, without which they
+/// were omitted.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
-        CacheEvent::Updated { old, new } => old.meta.labels.get(ZONE) != new.meta.labels.get(ZONE),
+        CacheEvent::Updated { old, new } => {
+            old.meta.labels.get(ZONE_LABEL) != new.meta.labels.get(ZONE_LABEL)
+        }
         CacheEvent::Deleted(_) => false,
     }
 }
 
 /// State that event handlers and passes share.
 struct Shared {
-    selected: Selected,
-    slices: ByService,
+    selected: SelectorIndex,
+    slices: SlicesByService,
     nodes: Cache<Node>,
-    own: OwnWrites,
+    own_writes: OwnWrites,
     zones: Mutex<Zones>,
-    /// Services whose hints follow the annotation.
-    hinted: Mutex<HashMap<Key, Hinted>>,
+    /// Hints of the Services with the topology annotation.
+    topology_hints: Mutex<HashMap<Key, TopologyHints>>,
 }
 
 impl Shared {
     /// Records a node's event. Returns the Services that now have too few endpoints in a zone. Upstream:
     /// `checkNodeTopologyDistribution`.
-    fn overloaded_after(&self, event: &CacheEvent<Node>) -> Vec<Key> {
+    fn record_node_event(&self, event: &CacheEvent<Node>) -> Vec<Key> {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = zones.record(event);
-        let hinted = self.hinted();
-        if !changed || hinted.is_empty() {
+        let may_change_ratios = zones.record(event);
+        let topology_hints = self.topology_hints();
+        if !may_change_ratios || topology_hints.is_empty() {
             return Vec::new();
         }
         let ratios = zones.ratios();
         let overloaded =
-            hinted.iter().filter(|(_, hinted)| hinted.is_overloaded(ratios.as_deref()));
+            topology_hints.iter().filter(|(_, hints)| hints.is_overloaded(ratios.as_deref()));
         let mut keys: Vec<Key> = overloaded.map(|(key, _)| key.clone()).collect();
         keys.sort_unstable();
         keys
     }
 
-    fn hinted(&self) -> MutexGuard<'_, HashMap<Key, Hinted>> {
-        self.hinted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn topology_hints(&self) -> MutexGuard<'_, HashMap<Key, TopologyHints>> {
+        self.topology_hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, key: &Key, hinted: Hinted) {
-        if hinted == Hinted::default() {
-            self.hinted().remove(key);
+    fn set_topology_hints(&self, key: &Key, topology_hints: TopologyHints) {
+        if topology_hints == TopologyHints::default() {
+            self.topology_hints().remove(key);
         } else {
-            self.hinted().insert(key.clone(), hinted);
+            self.topology_hints().insert(key.clone(), topology_hints);
         }
     }
 }
@@ -179,68 +180,71 @@ impl Shared {
 struct Controller {
     services: Cache<Service>,
     shared: Arc<Shared>,
-    max: usize,
+    max_endpoints: usize,
 }
 
 /// State of a Service that is kept between passes.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Memory {
-    times: TriggerTimes,
-    hinted: Hinted,
+    trigger_times: TriggerTimeTracker,
+    topology_hints: TopologyHints,
     /// Decision of the current pass.
     decision: Option<Arc<Decision>>,
 }
 
 /// Pass handler. Records the writes of a plan, so that their events are recognized, and the topology hints of
 /// Services. Updates the metrics after each pass.
-struct Passes {
+struct PassRecorder {
     shared: Arc<Shared>,
     metrics: Metrics,
 }
 
-impl PassHandler<Controller> for Passes {
+impl PassHandler<Controller> for PassRecorder {
     fn on_planned(&self, observed: &Option<Observed>, planned: Planned<'_, Memory>) {
         if let (Some(observed), Some(decision)) = (observed, &planned.memory.decision) {
-            self.shared.own.expect(&observed.key, &decision.writes.marks);
-            self.shared.remember(&observed.key, decision.hinted.clone());
+            self.shared.own_writes.record(&observed.key, &decision.writes.hashes);
+            self.shared.set_topology_hints(&observed.key, decision.topology_hints.clone());
         }
     }
 
     fn on_passed(&self, observed: &Option<Observed>, pass: &Pass<'_, Memory>) {
         if let (Some(observed), Some(decision)) = (observed, &pass.memory.decision) {
-            self.metrics.passed(observed, decision, pass.outcomes);
+            self.metrics.record_pass(observed, decision, pass.outcomes);
         }
     }
 
     /// Removes the records of a deleted Service. The garbage collector deletes its slices.
     fn on_gone(&self, key: &Key) {
-        self.shared.own.forget(key);
-        self.shared.remember(key, Hinted::default());
-        self.metrics.gone(key);
+        self.shared.own_writes.forget(key);
+        self.shared.set_topology_hints(key, TopologyHints::default());
+        self.metrics.remove_service(key);
     }
 }
 
 impl Controller {
     fn observe_service(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
-        let (shared, pods) = (&self.shared, self.shared.selected.pods(&service));
-        let times = Arc::new(Times::of(&service, &pods));
+        let (shared, pods) = (&self.shared, self.shared.selected.pods_of(&service));
+        let trigger_times = Arc::new(TriggerTimes::of(&service, &pods));
         let node = |pod: &Pod| {
             let name = Some(&pod.spec.node_name).filter(|name| !name.is_empty())?;
             shared.nodes.get("", name)
         };
         let mut slices = shared.slices.get(key);
         slices.retain(|slice| !slice.meta.deleting());
-        let has_topology_hints = hints::mode(&service) == Mode::Topology;
-        let ratios = || shared.zones.lock().unwrap_or_else(PoisonError::into_inner).ratios();
+        let ratios = if hints::mode(&service) == Mode::Topology {
+            shared.zones.lock().unwrap_or_else(PoisonError::into_inner).ratios()
+        } else {
+            None
+        };
         Observed {
             key: key.clone(),
-            pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
+            pods: pods.into_iter().map(|pod| PlacedPod { node: node(&pod), pod }).collect(),
             slices,
-            times,
-            before: memory.times.last(),
-            ratios: if has_topology_hints { ratios() } else { None },
-            hinted: memory.hinted.clone(),
-            max: self.max,
+            trigger_times,
+            previous_trigger_times: memory.trigger_times.last(),
+            ratios,
+            topology_hints: memory.topology_hints.clone(),
+            max_endpoints: self.max_endpoints,
             service,
         }
     }
@@ -261,8 +265,10 @@ impl Planner for Controller {
             return (Plan::nothing(), Memory { decision: None, ..memory.clone() });
         };
         let decision = plan::decide(observed);
-        let (times, hinted) = (memory.times.begin(&observed.times), decision.hinted.clone());
-        (decision.plan(), Memory { times, hinted, decision: Some(Arc::new(decision)) })
+        let trigger_times = memory.trigger_times.begin(&observed.trigger_times);
+        let topology_hints = decision.topology_hints.clone();
+        let plan = decision.plan();
+        (plan, Memory { trigger_times, topology_hints, decision: Some(Arc::new(decision)) })
     }
 
     fn remember(
@@ -272,9 +278,13 @@ impl Planner for Controller {
         outcomes: &Outcomes,
         _: Timestamp,
     ) -> Option<Memory> {
-        let times = memory.times.end(outcomes.first_error().is_none());
-        let hinted = memory.hinted.clone();
-        memory.decision.is_some().then_some(Memory { times, hinted, decision: None })
+        let trigger_times = memory.trigger_times.end(outcomes.first_error().is_none());
+        let topology_hints = memory.topology_hints.clone();
+        memory.decision.is_some().then_some(Memory {
+            trigger_times,
+            topology_hints,
+            decision: None,
+        })
     }
 
     fn describe(&self, observed: &Option<Observed>, _: Timestamp) -> Description {

@@ -30,8 +30,8 @@ pub(in crate::discovery) struct PackedSlices<'a> {
     pub(in crate::discovery) removed: usize,
 }
 
-/// Packs `desired` into slices of at most `max` endpoints. `needs_relabel` selects the slices whose labels change.
-/// Upstream: `reconcileByPortMapping`.
+/// Packs `desired` into slices of at most `max_endpoints` endpoints. `needs_relabel` selects the slices whose labels
+/// change. Upstream: `reconcileByPortMapping`.
 ///
 /// 1. Keep desired endpoints in their slices, and remove all others ([`retain_desired`]).
 /// 2. Add new endpoints to slices that are written anyway ([`fill_changed_slices`]).
@@ -39,17 +39,17 @@ pub(in crate::discovery) struct PackedSlices<'a> {
 pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
-    max: usize,
+    max_endpoints: usize,
     needs_relabel: impl Fn(&EndpointSlice) -> bool,
 ) -> PackedSlices<'a> {
     let mut packed = PackedSlices::default();
-    let mut unplaced: HashMap<EndpointKey<'_>, usize> = desired
+    let mut unplaced_by_key: HashMap<EndpointKey<'_>, usize> = desired
         .iter()
         .enumerate()
         .map(|(index, endpoint)| (endpoint_key(endpoint), index))
         .collect();
     for slice in existing {
-        let (members, changed) = retain_desired(slice, desired, &mut unplaced);
+        let Retained { members, changed } = retain_desired(slice, desired, &mut unplaced_by_key);
         let removed = slice.endpoints.len() - members.len();
         packed.updated += changed;
         packed.removed += removed;
@@ -60,46 +60,61 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
             packed.slices.push(PackedSlice { existing: Some(slice), members, needs_write });
         }
     }
-    packed.added = unplaced.len();
-    let mut unplaced: Vec<usize> = unplaced.into_values().collect();
+    packed.added = unplaced_by_key.len();
+    let mut unplaced: Vec<usize> = unplaced_by_key.into_values().collect();
     // The order is descending, because `fill` takes endpoints from the end.
     unplaced.sort_unstable_by_key(|index| Reverse(*index));
-    fill_changed_slices(&mut packed.slices, &mut unplaced, max);
-    fill_unchanged_or_new_slices(&mut packed.slices, &mut unplaced, max);
+    fill_changed_slices(&mut packed.slices, &mut unplaced, max_endpoints);
+    fill_unchanged_or_new_slices(&mut packed.slices, &mut unplaced, max_endpoints);
     packed
 }
 
 /// Identity of an endpoint: addresses, host name and pod. Upstream: `endpointsliceutil.EndpointSet`, `hashEndpoint`.
-type EndpointKey<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
+#[derive(PartialEq, Eq, Hash)]
+struct EndpointKey<'a> {
+    /// The addresses, sorted, separated by commas.
+    addresses: Cow<'a, str>,
+    hostname: &'a str,
+    pod_namespace: &'a str,
+    pod_name: &'a str,
+}
 
 fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
-    let address = match &*endpoint.addresses {
-        [one] => Cow::Borrowed(&**one),
-        several => {
-            let mut sorted = several.to_vec();
+    let addresses = match &*endpoint.addresses {
+        [address] => Cow::Borrowed(&**address),
+        addresses => {
+            let mut sorted = addresses.to_vec();
             sorted.sort_unstable();
             Cow::Owned(sorted.join(","))
         }
     };
-    let target = endpoint.target_ref.as_deref();
-    let (namespace, name) = target.map_or(("", ""), |target| (&target.namespace, &target.name));
-    (address, &endpoint.hostname, namespace, name)
+    let pod = endpoint.target_ref.as_deref();
+    let (pod_namespace, pod_name) = pod.map_or(("", ""), |pod| (&pod.namespace, &pod.name));
+    EndpointKey { addresses, hostname: &endpoint.hostname, pod_namespace, pod_name }
 }
 
-/// Step 1: removes the slice's desired endpoints from `unplaced`. Returns them, and the number of those that change.
+/// Desired endpoints that stay in their slice.
+struct Retained {
+    /// Indexes into the desired endpoints.
+    members: Vec<usize>,
+    /// Number of members that differ from the existing endpoint.
+    changed: usize,
+}
+
+/// Step 1: removes the slice's desired endpoints from `unplaced_by_key`, and returns them.
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
-    unplaced: &mut HashMap<EndpointKey<'a>, usize>,
-) -> (Vec<usize>, usize) {
-    let (mut members, mut changed) = (Vec::with_capacity(slice.endpoints.len()), 0);
+    unplaced_by_key: &mut HashMap<EndpointKey<'a>, usize>,
+) -> Retained {
+    let mut retained = Retained { members: Vec::with_capacity(slice.endpoints.len()), changed: 0 };
     for endpoint in &slice.endpoints {
-        if let Some(index) = unplaced.remove(&endpoint_key(endpoint)) {
-            changed += usize::from(!endpoints_equal_beyond_key(&desired[index], endpoint));
-            members.push(index);
+        if let Some(index) = unplaced_by_key.remove(&endpoint_key(endpoint)) {
+            retained.changed += usize::from(!endpoints_equal_beyond_key(&desired[index], endpoint));
+            retained.members.push(index);
         }
     }
-    (members, changed)
+    retained
 }
 
 /// Reports whether two endpoints with equal keys are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
@@ -111,18 +126,22 @@ fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
 }
 
 /// Step 2: adds new endpoints to slices that are written anyway, so that they need no further write.
-fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>, max: usize) {
-    let mut written: Vec<&mut PackedSlice<'_>> =
+fn fill_changed_slices(
+    slices: &mut [PackedSlice<'_>],
+    unplaced: &mut Vec<usize>,
+    max_endpoints: usize,
+) {
+    let mut changed: Vec<&mut PackedSlice<'_>> =
         slices.iter_mut().filter(|slice| slice.needs_write).collect();
-    written.sort_by_key(|slice| Reverse(slice.members.len()));
-    for slice in written {
-        fill(slice, unplaced, max);
+    changed.sort_by_key(|slice| Reverse(slice.members.len()));
+    for slice in changed {
+        fill(slice, unplaced, max_endpoints);
     }
 }
 
-/// Moves endpoints from the end of `unplaced` to the slice until it has `max` endpoints.
-fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
-    let room = max.saturating_sub(slice.members.len()).min(unplaced.len());
+/// Moves endpoints from the end of `unplaced` to the slice until it has `max_endpoints` endpoints.
+fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max_endpoints: usize) {
+    let room = max_endpoints.saturating_sub(slice.members.len()).min(unplaced.len());
     slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
@@ -131,29 +150,30 @@ fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
     unplaced: &mut Vec<usize>,
-    max: usize,
+    max_endpoints: usize,
 ) {
     while !unplaced.is_empty() {
         let unplaced_count = unplaced.len();
         let has_room_for_all = |slice: &&mut PackedSlice<'_>| {
-            !slice.needs_write && slice.members.len() + unplaced_count <= max
+            !slice.needs_write && slice.members.len() + unplaced_count <= max_endpoints
         };
-        // Of equally full slices, take the first by name. Upstream: `getSliceToFill`.
-        let best = slices
+        // A full new slice needs no room elsewhere. Of equally full slices, take the first by name. Upstream:
+        // `getSliceToFill`.
+        let fullest = slices
             .iter_mut()
             .filter(has_room_for_all)
-            .filter(|_| unplaced_count < max)
+            .filter(|_| unplaced_count < max_endpoints)
             .rev()
             .max_by_key(|slice| slice.members.len());
-        match best {
+        match fullest {
             Some(slice) => {
                 slice.needs_write = true;
-                fill(slice, unplaced, max);
+                fill(slice, unplaced, max_endpoints);
             }
             None => {
                 let mut slice =
                     PackedSlice { existing: None, members: Vec::new(), needs_write: true };
-                fill(&mut slice, unplaced, max);
+                fill(&mut slice, unplaced, max_endpoints);
                 slices.push(slice);
             }
         }

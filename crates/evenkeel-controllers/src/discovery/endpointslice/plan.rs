@@ -4,30 +4,33 @@
 //! |---|---|
 //! | `selector`, `ExternalName`: Services with slices | `selected::selects_pods` |
 //! | pods that are endpoints | `pod::belongs_in_endpoints` |
-//! | a pod on a node that does not exist | `desired::groups`, `desired::missing_nodes_error` |
+//! | a pod on a node that does not exist | `desired::group_by_ports`, `desired::missing_nodes_error` |
 //! | `ipFamilies`, `addressType`: slices for each family | `decide`, `address::families` |
 //! | `--max-endpoints-per-slice`, packing with few writes | `packing::reconcile_by_port_mapping` |
-//! | the empty slice of a Service without endpoints | `ensure_one` |
+//! | the empty slice of a Service without endpoints | `ensure_placeholder` |
 //! | `conditions`: `ready`, `serving`, `terminating`; `publishNotReadyAddresses` | `desired::endpoint` |
 //! | `targetRef`, `nodeName`, `zone`, `hostname` | `desired::endpoint` |
-//! | `ports`, `targetPort`, `appProtocol` | `desired::ports`, `pod::port` |
+//! | `ports`, `targetPort`, `appProtocol` | `desired::ports`, `pod::find_port` |
 //! | `hints`: `trafficDistribution` (`PreferClose`, `PreferSameZone`, `PreferSameNode`) | `hints::mode`, `hints::traffic_distribution_hint` |
 //! | `hints`: annotation `service.kubernetes.io/topology-mode` | `hints::mode`, `topology::allocate` |
 //! | labels: `kubernetes.io/service-name`, `endpointslice.kubernetes.io/managed-by`, `service.kubernetes.io/headless` | `labels` |
 //! | `ownerReferences`: slices of an earlier Service with the same name | `is_owned` |
-//! | annotation `endpoints.kubernetes.io/last-change-trigger-time` | `trigger::annotated` |
+//! | annotation `endpoints.kubernetes.io/last-change-trigger-time` | `trigger::with_trigger_time` |
 
 use super::{
-    desired::{self, Placed},
-    hints::{self, Hinted, HintsEvent, Layout, Mode},
+    desired::{self, PlacedPod},
+    hints::{self, HintsEvent, Layout, Mode, TopologyHints},
     packing::{self, PackedSlice},
     zones::Ratios,
 };
 use crate::{
     discovery::{
         address::{self, Family},
-        slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, ServiceCounts, Write, Writes},
-        trigger::{Times, annotated},
+        slice::{
+            self, Content, HEADLESS_LABEL, MANAGED_BY_LABEL, SERVICE_NAME_LABEL, ServiceCounts,
+            Write, Writes,
+        },
+        trigger::{TriggerTimes, with_trigger_time},
     },
     wire::{self, PreservedMetadata},
     words,
@@ -46,7 +49,7 @@ use std::{sync::Arc, time::Duration};
 /// Value of the label `managed-by` for this controller. Upstream: `ControllerName`.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Labels that the controller sets itself. It does not copy the Service's values of these labels.
-const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+const RESERVED_LABELS: [&str; 3] = [SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL];
 
 /// Observed state of a Service and its slices.
 #[derive(Debug)]
@@ -54,19 +57,19 @@ pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) service: Arc<Service>,
     /// The selected pods, with their nodes.
-    pub(super) pods: Vec<Placed>,
+    pub(super) pods: Vec<PlacedPod>,
     /// The Service's slices, except terminating ones.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Current trigger times, for the annotation.
-    pub(super) times: Arc<Times>,
-    /// Trigger times that the previous pass observed.
-    pub(super) before: Option<Arc<Times>>,
+    pub(super) trigger_times: Arc<TriggerTimes>,
+    /// Trigger times of the last successful pass.
+    pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
     /// CPU ratios of the zones, if they are known and needed.
     pub(super) ratios: Option<Arc<Ratios>>,
     /// State of the Service's topology hints.
-    pub(super) hinted: Hinted,
+    pub(super) topology_hints: TopologyHints,
     /// Maximum number of endpoints in a slice.
-    pub(super) max: usize,
+    pub(super) max_endpoints: usize,
 }
 
 /// Decision of a pass, with values for later passes and for metrics.
@@ -74,34 +77,45 @@ pub(super) struct Observed {
 pub(super) struct Decision {
     pub(super) writes: Writes,
     /// Whether some writes are left for the next pass.
-    more: bool,
-    pub(super) hinted: Hinted,
-    pub(super) share: ServiceCounts,
-    /// For each family: the number of endpoints added, of endpoints removed, and of slices written.
-    pub(super) counts: Vec<[usize; 3]>,
+    has_more_writes: bool,
+    pub(super) topology_hints: TopologyHints,
+    pub(super) service_counts: ServiceCounts,
+    pub(super) family_counts: Vec<FamilyCounts>,
     /// Whether a pod was omitted because its node does not exist.
-    pub(super) incomplete: bool,
+    pub(super) omits_pods: bool,
+}
+
+/// Numbers of one family in a pass.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FamilyCounts {
+    pub(super) added_endpoints: usize,
+    pub(super) removed_endpoints: usize,
+    /// Number of slices that are created, updated or deleted.
+    pub(super) changed_slices: usize,
 }
 
 /// Values that all slices of a Service have in common.
-struct Common<'a> {
+struct CommonFields<'a> {
     key: &'a Key,
     labels: StrMap,
     owner: OwnerReference,
-    about: Target,
-    trigger: Option<Timestamp>,
+    /// Object of the events.
+    service: Target,
+    trigger_time: Option<Timestamp>,
     deleting: bool,
 }
 
-impl<'a> Common<'a> {
+impl<'a> CommonFields<'a> {
     fn of(observed: &'a Observed) -> Self {
-        let about = wire::target(&*observed.service);
+        let service = wire::target(&*observed.service);
         Self {
             key: &observed.key,
             labels: labels(&observed.service),
-            owner: wire::controller_reference(&about),
-            about,
-            trigger: observed.times.trigger(observed.before.as_deref()),
+            owner: wire::controller_reference(&service),
+            service,
+            trigger_time: observed
+                .trigger_times
+                .trigger_time(observed.previous_trigger_times.as_deref()),
             deleting: observed.service.meta.deleting(),
         }
     }
@@ -110,13 +124,14 @@ impl<'a> Common<'a> {
 /// Reconciles the slices of each family of the Service, and deletes the slices of other families. A failed write
 /// skips only the remaining writes of its family. Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
-    let (common, families) = (Common::of(observed), address::families(&observed.service));
-    let mut decision = Decision { hinted: observed.hinted.clone(), ..Decision::default() };
+    let (common, families) = (CommonFields::of(observed), address::families(&observed.service));
+    let mut decision =
+        Decision { topology_hints: observed.topology_hints.clone(), ..Decision::default() };
     let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
     let slices = || observed.slices.iter().map(|slice| &**slice);
     for family in Family::BOTH.into_iter().filter(|family| !families.contains(family)) {
         if slices().any(|slice| is_of(&slice, family)) {
-            decision.hinted.remove(family);
+            decision.topology_hints.remove(family);
         }
     }
     for family in &families {
@@ -128,8 +143,8 @@ pub(super) fn decide(observed: &Observed) -> Decision {
         decision.add(slice::delete(slice), &common, OnError::Continue);
     }
     if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {
-        decision.incomplete = true;
-        decision.writes.events.push(failure(&common, &missing));
+        decision.omits_pods = true;
+        decision.writes.events.push(update_failed_event(&common, &missing).into());
     }
     decision
 }
@@ -137,32 +152,35 @@ pub(super) fn decide(observed: &Observed) -> Decision {
 /// Reconciles the slices of one family. Upstream: `reconcileByAddressType`.
 fn reconcile(
     observed: &Observed,
-    common: &Common<'_>,
+    common: &CommonFields<'_>,
     family: Family,
     existing: &[&EndpointSlice],
     decision: &mut Decision,
 ) {
-    let mut family = Slices::reconcile(observed, common, family, existing);
-    let mode = hints::mode(&observed.service);
-    let description = hints::apply(
-        mode,
-        &mut family.layout,
-        family.family,
+    let mut slices = FamilySlices::reconcile(observed, common, family, existing);
+    let hints_event = hints::apply(
+        hints::mode(&observed.service),
+        &mut slices.layout,
+        family,
         observed.ratios.as_deref(),
-        &mut decision.hinted,
+        &mut decision.topology_hints,
     );
-    decision.share += family.share(observed.max);
-    let mut writes = family.creates(common);
-    writes.extend(family.updates(common));
-    writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
-    decision.counts.push([family.added, family.removed, writes.len()]);
-    let on_error = OnError::SkipPart(family.family as u32);
+    decision.service_counts += slices.service_counts(observed.max_endpoints);
+    let mut writes = slices.creates(common);
+    writes.extend(slices.updates(common));
+    writes.extend(slices.deleted.iter().map(|slice| slice::delete(slice)));
+    decision.family_counts.push(FamilyCounts {
+        added_endpoints: slices.added,
+        removed_endpoints: slices.removed,
+        changed_slices: writes.len(),
+    });
+    let on_error = OnError::SkipPart(family as u32);
     writes.into_iter().for_each(|write| decision.add(write, common, on_error));
-    decision.writes.events.extend(description.map(|description| event(common, description)));
+    decision.writes.events.extend(hints_event.map(|event| to_action(common, event)));
 }
 
 /// Slices of one family while they are packed.
-struct Slices<'a> {
+struct FamilySlices<'a> {
     family: Family,
     layout: Layout<'a>,
     /// Ports of each slice in the layout.
@@ -170,63 +188,72 @@ struct Slices<'a> {
     /// For each slice in the layout: an existing slice that would be deleted, and becomes this new slice instead.
     recycled: Vec<Option<&'a EndpointSlice>>,
     deleted: Vec<&'a EndpointSlice>,
+    /// Number of added endpoints.
     added: usize,
+    /// Number of removed endpoints.
     removed: usize,
-    /// Number of endpoints of each set of ports.
-    sizes: Vec<usize>,
+    /// Number of desired endpoints of each set of ports.
+    group_sizes: Vec<usize>,
 }
 
-impl<'a> Slices<'a> {
+impl<'a> FamilySlices<'a> {
     fn reconcile(
         observed: &Observed,
-        common: &Common<'_>,
+        common: &CommonFields<'_>,
         family: Family,
         existing: &[&'a EndpointSlice],
     ) -> Self {
         let layout = Layout { desired: Vec::new(), slices: Vec::new() };
-        let mut all = Self {
+        let (owned, foreign): (Vec<&EndpointSlice>, Vec<_>) =
+            existing.iter().partition(|slice| is_owned(slice, &observed.service));
+        let mut slices = Self {
             family,
             layout,
             ports: Vec::new(),
             recycled: Vec::new(),
-            deleted: Vec::new(),
+            deleted: foreign,
             added: 0,
             removed: 0,
-            sizes: Vec::new(),
+            group_sizes: Vec::new(),
         };
-        let (own, foreign): (Vec<_>, Vec<_>) =
-            existing.iter().partition(|slice| is_owned(slice, &observed.service));
-        all.deleted = foreign;
-        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| sorted(&slice.ports)).collect();
-        let groups = desired::groups(&observed.service, &observed.pods, family);
+        let owned_ports: Vec<Vec<SlicePort>> =
+            owned.iter().map(|slice| sorted_ports(&slice.ports)).collect();
+        let groups = desired::group_by_ports(&observed.service, &observed.pods, family);
         let is_grouped = |ports: &Vec<SlicePort>| groups.iter().any(|group| group.ports == *ports);
-        let ungrouped = own.iter().zip(&keys).filter(|(_, ports)| !is_grouped(ports));
-        all.deleted.extend(ungrouped.map(|(slice, _)| *slice));
+        let ungrouped = owned.iter().zip(&owned_ports).filter(|(_, ports)| !is_grouped(ports));
+        slices.deleted.extend(ungrouped.map(|(slice, _)| *slice));
         for group in groups {
-            let with_ports = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
-            let with_ports: Vec<&EndpointSlice> = with_ports.map(|(slice, _)| *slice).collect();
-            all.add(group, &with_ports, observed.max, &common.labels);
+            let in_group =
+                owned.iter().zip(&owned_ports).filter(|(_, ports)| **ports == group.ports);
+            let in_group: Vec<&EndpointSlice> = in_group.map(|(slice, _)| *slice).collect();
+            slices.add_group(group, &in_group, observed.max_endpoints, &common.labels);
         }
-        all.ensure_one(&observed.service, &common.labels);
-        all.recycle(&observed.service);
-        all
+        slices.ensure_placeholder(&observed.service, &common.labels);
+        slices.recycle(&observed.service);
+        slices
     }
 
-    fn add(
+    /// Packs the endpoints of a group into its existing slices and new ones.
+    fn add_group(
         &mut self,
-        group: desired::Group,
+        group: desired::PortGroup,
         existing: &[&'a EndpointSlice],
-        max: usize,
+        max_endpoints: usize,
         labels: &StrMap,
     ) {
-        let relabel = |slice: &EndpointSlice| {
+        let needs_relabel = |slice: &EndpointSlice| {
             !without_reserved(&slice.meta.labels).eq(without_reserved(labels))
         };
-        let packed = packing::reconcile_by_port_mapping(existing, &group.endpoints, max, relabel);
+        let packed = packing::reconcile_by_port_mapping(
+            existing,
+            &group.endpoints,
+            max_endpoints,
+            needs_relabel,
+        );
         self.added += packed.added;
         self.removed += packed.removed;
         self.deleted.extend(packed.deleted);
-        self.sizes.push(group.endpoints.len());
+        self.group_sizes.push(group.endpoints.len());
         let offset = self.layout.desired.len();
         self.layout.desired.extend(group.endpoints);
         for mut slice in packed.slices {
@@ -238,22 +265,21 @@ impl<'a> Slices<'a> {
 
     /// Ensures that a Service without endpoints has one empty slice. Upstream: `newEndpointSlice`, for the placeholder
     /// slice.
-    fn ensure_one(&mut self, service: &Service, labels: &StrMap) {
+    fn ensure_placeholder(&mut self, service: &Service, labels: &StrMap) {
         if !self.layout.slices.is_empty() {
             return;
         }
-        let present = match &self.deleted[..] {
-            [one] if is_owned(one, service) && is_placeholder(one, labels) => Some(*one),
+        let placeholder = match &self.deleted[..] {
+            [slice] if is_owned(slice, service) && is_placeholder(slice, labels) => Some(*slice),
             _ => None,
         };
-        if present.is_some() {
+        if placeholder.is_some() {
             self.deleted.clear();
         }
-        let needs_write = present.is_none();
         self.layout.slices.push(PackedSlice {
-            existing: present,
+            existing: placeholder,
             members: Vec::new(),
-            needs_write,
+            needs_write: placeholder.is_none(),
         });
         self.ports.push(Vec::new());
     }
@@ -261,23 +287,22 @@ impl<'a> Slices<'a> {
     /// Turns slices that would be deleted into new slices. Upstream: `recycleSlices`.
     fn recycle(&mut self, service: &Service) {
         self.recycled = vec![None; self.layout.slices.len()];
-        let new = (0..self.layout.slices.len())
+        let new_slices = (0..self.layout.slices.len())
             .rev()
             .filter(|index| self.layout.slices[*index].existing.is_none());
-        let (mut usable, others): (Vec<_>, Vec<_>) =
+        let (usable, others): (Vec<&EndpointSlice>, Vec<_>) =
             self.deleted.iter().partition(|slice| is_owned(slice, service));
-        usable.reverse();
-        for index in new {
-            self.recycled[index] = usable.pop();
+        let mut usable = usable.into_iter();
+        for index in new_slices {
+            self.recycled[index] = usable.next();
         }
-        usable.reverse();
         self.deleted = others;
         self.deleted.extend(usable);
     }
 
-    fn share(&self, max: usize) -> ServiceCounts {
-        let ideal: usize = self.sizes.iter().map(|size| size.div_ceil(max)).sum();
-        let endpoints = self.sizes.iter().sum();
+    fn service_counts(&self, max_endpoints: usize) -> ServiceCounts {
+        let ideal: usize = self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints)).sum();
+        let endpoints = self.group_sizes.iter().sum();
         ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
 
@@ -301,11 +326,11 @@ impl<'a> Slices<'a> {
 
     /// Returns the creations of slices. A terminating Service gets no slices, because the garbage collector would
     /// delete them.
-    fn creates(&self, common: &Common<'_>) -> Vec<Write> {
+    fn creates(&self, common: &CommonFields<'_>) -> Vec<Write> {
         let slices = &self.layout.slices;
         let is_new =
             |index: &usize| slices[*index].existing.is_none() && self.recycled[*index].is_none();
-        let annotations = annotated(&StrMap::default(), common.trigger);
+        let annotations = with_trigger_time(&StrMap::default(), common.trigger_time);
         (0..slices.len())
             .filter(|index| is_new(index) && !common.deleting)
             .map(|index| {
@@ -316,19 +341,19 @@ impl<'a> Slices<'a> {
             .collect()
     }
 
-    fn updates(&self, common: &Common<'_>) -> Vec<Write> {
+    fn updates(&self, common: &CommonFields<'_>) -> Vec<Write> {
         let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
-        let written = slices.filter(|(_, (slice, _))| slice.needs_write);
-        written
+        let to_write = slices.filter(|(_, (slice, _))| slice.needs_write);
+        to_write
             .filter_map(|(index, (packed, recycled))| {
                 let slice = packed.existing.or(*recycled)?;
                 // A recycled slice does not keep its annotations.
-                let kept = if packed.existing.is_some() {
+                let kept_annotations = if packed.existing.is_some() {
                     &slice.meta.annotations
                 } else {
                     &StrMap::default()
                 };
-                let annotations = annotated(kept, common.trigger);
+                let annotations = with_trigger_time(kept_annotations, common.trigger_time);
                 let endpoints = self.endpoints(index);
                 let content = self.content(index, &endpoints, &common.labels);
                 let metadata = PreservedMetadata {
@@ -342,9 +367,9 @@ impl<'a> Slices<'a> {
 }
 
 impl Decision {
-    fn add(&mut self, write: Write, common: &Common<'_>, on_error: OnError) {
+    fn add(&mut self, write: Write, common: &CommonFields<'_>, on_error: OnError) {
         if self.writes.len() as u64 >= BURST_LIMIT {
-            self.more = true;
+            self.has_more_writes = true;
             return;
         }
         let action = with_events(write.action, common, on_error);
@@ -353,65 +378,63 @@ impl Decision {
 
     /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next pass makes the rest.
     pub(super) fn plan(&self) -> Plan {
-        let requeue = self.more.then_some(Duration::from_millis(1));
-        Plan { requeue, ..Plan::of(self.writes.all()) }
+        let requeue = self.has_more_writes.then_some(Duration::from_millis(1));
+        Plan { requeue, ..Plan::of(self.writes.events_and_writes()) }
     }
 }
 
-/// Adds an event that the action's failure records, and the effect of its failure on later actions.
-fn with_events(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
+/// Returns the action with an event that its failure records, and with this effect of its failure on later actions.
+fn with_events(action: Action, common: &CommonFields<'_>, on_error: OnError) -> Action {
     let key = common.key;
-    let note = |what: String| {
-        Some(failed(
+    let failure_event = |operation: String| {
+        Some(update_failed_event(
             common,
-            &format!("failed to {what} EndpointSlice for Service {key}: {{error}}"),
+            &format!("failed to {operation} EndpointSlice for Service {key}: {{error}}"),
         ))
     };
     match action {
         Action::Create(create) => {
-            Create { failed: note("create".to_owned()), on_error, ..create }.into()
+            let failed = failure_event("create".to_owned());
+            Create { failed, on_error, ..create }.into()
         }
         Action::Update(update) => {
-            let failed = note(format!("update {}", update.target.name));
+            let failed = failure_event(format!("update {}", update.target.name));
             Update { failed, on_error, ..update }.into()
         }
         Action::Delete(delete) => {
-            let failed = note(format!("delete {}", delete.target.name));
+            let failed = failure_event(format!("delete {}", delete.target.name));
             Delete { failed, on_error, ..delete }.into()
         }
         other => other,
     }
 }
 
-fn failed(common: &Common<'_>, why: &str) -> EventRecord {
+fn update_failed_event(common: &CommonFields<'_>, why: &str) -> EventRecord {
     let message = format!("Error updating Endpoint Slices for Service {}: {why}", common.key);
-    EventRecord::warning(common.about.clone(), "FailedToUpdateEndpointSlices", message)
+    EventRecord::warning(common.service.clone(), "FailedToUpdateEndpointSlices", message)
 }
 
-fn failure(common: &Common<'_>, why: &str) -> Action {
-    failed(common, why).into()
-}
-
-fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action {
-    EventRecord { regarding: common.about.clone(), warning, reason, message }.into()
+fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
+    let HintsEvent { warning, reason, message } = event;
+    EventRecord { regarding: common.service.clone(), warning, reason, message }.into()
 }
 
 /// Returns the labels of slices: the Service's labels and those that the controller sets. Upstream:
 /// `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
-    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
-    let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
-    without_reserved(&service.meta.labels).chain(headless).chain(own).collect()
+    let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
+    let managed = [(SERVICE_NAME_LABEL, &*service.meta.name), (MANAGED_BY_LABEL, MANAGER)];
+    without_reserved(&service.meta.labels).chain(headless).chain(managed).collect()
 }
 
 /// Returns the labels that are copied from the Service.
 fn without_reserved(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
-    labels.iter().filter(|(key, _)| !RESERVED.contains(key))
+    labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(key))
 }
 
-fn sorted(ports: &[SlicePort]) -> Vec<SlicePort> {
+fn sorted_ports(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut ports = ports.to_vec();
-    crate::discovery::order::slice_ports(&mut ports);
+    crate::discovery::order::sort_slice_ports(&mut ports);
     ports
 }
 
@@ -444,12 +467,12 @@ pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("selects", words::count(words::signed(observed.pods.len()), "pod"));
     for family in address::families(&observed.service) {
-        let groups = desired::groups(&observed.service, &observed.pods, family);
-        let all = || groups.iter().flat_map(|group| &group.endpoints);
-        let ready = all().filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
+        let groups = desired::group_by_ports(&observed.service, &observed.pods, family);
+        let endpoints = || groups.iter().flat_map(|group| &group.endpoints);
+        let ready = endpoints().filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
         description.fact(
             &format!("{} endpoints", family.name()),
-            format!("{}, {ready} ready", all().count()),
+            format!("{}, {ready} ready", endpoints().count()),
         );
     }
     if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {

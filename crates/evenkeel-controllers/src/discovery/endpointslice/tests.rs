@@ -1,12 +1,13 @@
 //! Table tests of plans. A property test checks that slices contain each pod once, with few writes.
 
 use super::{
-    hints::Hinted,
+    desired::PlacedPod,
+    hints::TopologyHints,
     plan::{Decision, Observed, decide},
     zones::Ratios,
 };
 use crate::{
-    discovery::trigger::{TRIGGER_TIME, Times},
+    discovery::trigger::{TRIGGER_TIME_ANNOTATION, TriggerTimes},
     fixtures::{T0, object},
 };
 use evenkeel_api::views::{Endpoint, EndpointSlice, Node, Pod, Service};
@@ -28,11 +29,11 @@ struct World {
     /// CPU shares of the zones, for topology hints.
     ratios: Option<Ratios>,
     /// Memory of the topology hints from the previous pass.
-    hinted: Hinted,
+    topology_hints: TopologyHints,
     /// Maximum number of endpoints in a slice.
-    max: usize,
+    max_endpoints: usize,
     /// Number of slices created so far.
-    made: usize,
+    created: usize,
 }
 
 /// Returns the Service `web`; the fields of `spec` override its own.
@@ -73,9 +74,9 @@ impl World {
             slices: BTreeMap::new(),
             nodes: [("n-a".to_owned(), "a".to_owned()), ("n-b".to_owned(), "b".to_owned())].into(),
             ratios: None,
-            hinted: Hinted::default(),
-            max: 10,
-            made: 0,
+            topology_hints: TopologyHints::default(),
+            max_endpoints: 10,
+            created: 0,
         }
     }
 
@@ -97,24 +98,24 @@ impl World {
             )))
         };
         let pods: Vec<Arc<Pod>> = self.pods.values().cloned().map(Arc::new).collect();
-        let times = Arc::new(Times::of(&self.service, &pods));
+        let trigger_times = Arc::new(TriggerTimes::of(&self.service, &pods));
         Observed {
             key: Key::new("ns", "web"),
             service: Arc::new(self.service.clone()),
-            pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
+            pods: pods.into_iter().map(|pod| PlacedPod { node: node(&pod), pod }).collect(),
             slices: self.slices.values().cloned().map(Arc::new).collect(),
-            before: Some(Arc::clone(&times)),
-            times,
+            previous_trigger_times: Some(Arc::clone(&trigger_times)),
+            trigger_times,
             ratios: self.ratios.clone().map(Arc::new),
-            hinted: self.hinted.clone(),
-            max: self.max,
+            topology_hints: self.topology_hints.clone(),
+            max_endpoints: self.max_endpoints,
         }
     }
 
     /// Executes one pass. Returns how many slices were created, updated and deleted, and the messages of events.
     fn pass(&mut self) -> ([usize; 3], Vec<String>) {
         let decision = decide(&self.observed());
-        self.hinted = decision.hinted.clone();
+        self.topology_hints = decision.topology_hints.clone();
         self.execute(&decision)
     }
 
@@ -124,16 +125,16 @@ impl World {
             match action {
                 Action::Create(create) => {
                     counts[0] += 1;
-                    self.made += 1;
-                    let mut slice = parsed(&create.body);
+                    self.created += 1;
+                    let mut slice = decode_slice(&create.body);
                     assert_eq!(&*slice.meta.generate_name, "web-");
-                    slice.meta.name = format!("web-{}", self.made).into();
+                    slice.meta.name = format!("web-{}", self.created).into();
                     slice.meta.uid = slice.meta.name.clone();
                     self.slices.insert(slice.meta.name.to_string(), slice);
                 }
                 Action::Update(update) => {
                     counts[1] += 1;
-                    let slice = parsed(&update.body);
+                    let slice = decode_slice(&update.body);
                     let old =
                         self.slices.insert(slice.meta.name.to_string(), slice.clone()).unwrap();
                     assert_eq!(old.address_type, slice.address_type, "a slice keeps its family");
@@ -175,7 +176,7 @@ impl World {
     }
 }
 
-fn parsed(body: &[u8]) -> EndpointSlice {
+fn decode_slice(body: &[u8]) -> EndpointSlice {
     let mut slice: EndpointSlice = object(&serde_json::from_slice(body).unwrap());
     slice.meta.resource_version = "1".into();
     slice
@@ -265,9 +266,9 @@ fn endpoint_conditions_follow_readiness_and_deletion() {
     ];
     for (publish, ready, terminating, want) in table {
         let mut world = World::new(&json!({"publishNotReadyAddresses": publish}));
-        let mut one = pod("p", "n-a", &["10.0.0.1".to_owned()], ready);
-        one.meta.deletion = terminating.then_some(T0);
-        world.pods.insert("p".into(), one);
+        let mut pod = pod("p", "n-a", &["10.0.0.1".to_owned()], ready);
+        pod.meta.deletion = terminating.then_some(T0);
+        world.pods.insert("p".into(), pod);
         world.pass();
         let conditions = world.endpoints()[0].conditions;
         let actual = [conditions.ready, conditions.serving, conditions.terminating];
@@ -311,10 +312,18 @@ fn trigger_time_is_written_and_removed() {
     let mut world = World::new(&json!({}));
     world.add(1);
     let mut observed = world.observed();
-    observed.before = None;
+    observed.previous_trigger_times = None;
     world.execute(&decide(&observed));
     let trigger_time = |world: &World| {
-        world.slices.values().next().unwrap().meta.annotations.get(TRIGGER_TIME).map(str::to_owned)
+        world
+            .slices
+            .values()
+            .next()
+            .unwrap()
+            .meta
+            .annotations
+            .get(TRIGGER_TIME_ANNOTATION)
+            .map(str::to_owned)
     };
     assert_eq!(trigger_time(&world).as_deref(), Some("2026-09-21T14:13:20Z"));
     world.pods.clear();
@@ -387,8 +396,8 @@ fn topology_hints_follow_the_annotation() {
 /// A change of the world. Numbers identify pods.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The pod is added; the flag chooses between two numbers of its port `http`.
-    Add(usize, bool),
+    /// The pod is added, with this number of its port `http`.
+    Add(usize, i32),
     Remove(usize),
     BecomeUnready(usize),
     /// The Service gets this `trafficDistribution`.
@@ -397,7 +406,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0usize..40, any::<bool>()).prop_map(|(n, named)| Step::Add(n, named)),
+        4 => (0usize..40, 1i32..=2).prop_map(|(n, port)| Step::Add(n, port)),
         3 => (0usize..40).prop_map(Step::Remove),
         2 => (0usize..40).prop_map(Step::BecomeUnready),
         1 => prop_oneof![Just(""), Just("PreferSameNode"), Just("PreferSameZone")].prop_map(Step::Mode),
@@ -409,21 +418,20 @@ proptest! {
     #[test]
     fn slices_contain_each_pod_once_with_few_writes(
         rounds in proptest::collection::vec(proptest::collection::vec(step(), 1..12), 1..8),
-        max in 1usize..12,
+        max_endpoints in 1usize..12,
     ) {
         let ports = json!([{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]);
         let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"], "ports": ports}));
-        world.max = max;
+        world.max_endpoints = max_endpoints;
         for steps in rounds {
             let before = world.slices.clone();
             let step_count = steps.len();
             let mut mode_changed = false;
             for step in steps {
                 match step {
-                    Step::Add(n, named) => {
+                    Step::Add(n, port) => {
                         world.add(n);
                         let pod = world.pods.get_mut(&format!("p{n:03}")).unwrap();
-                        let port = if named { 1 } else { 2 };
                         pod.spec.containers = object::<Pod>(&json!({"spec": {"containers": [
                             {"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]},
                         ]}})).spec.containers.clone();
@@ -438,8 +446,8 @@ proptest! {
                     }
                 }
             }
-            let ([made, changed, deleted], _) = world.pass();
-            prop_assert!(mode_changed || before.is_empty() || made + changed + deleted <= 4 * step_count + 4, "{made} {changed} {deleted} after {step_count}");
+            let ([created, changed, deleted], _) = world.pass();
+            prop_assert!(mode_changed || before.is_empty() || created + changed + deleted <= 4 * step_count + 4, "{created} {changed} {deleted} after {step_count}");
             prop_assert_eq!(world.pass(), ([0; 3], vec![]), "a second pass writes nothing");
             for family in ["IPv4", "IPv6"] {
                 let slices: Vec<&EndpointSlice> = world.slices.values().filter(|slice| &*slice.address_type == family).collect();
@@ -448,7 +456,7 @@ proptest! {
                 prop_assert_eq!(names.len(), world.pods.len());
                 let names: BTreeSet<&str> = names.into_iter().collect();
                 prop_assert!(names.into_iter().eq(world.pods.keys().map(|name| &**name)));
-                prop_assert!(slices.iter().all(|slice| slice.endpoints.len() <= max));
+                prop_assert!(slices.iter().all(|slice| slice.endpoints.len() <= max_endpoints));
                 prop_assert!(!slices.is_empty());
                 prop_assert!(slices.len() == 1 || slices.iter().all(|slice| !slice.endpoints.is_empty()));
             }

@@ -2,17 +2,17 @@
 //! `service.kubernetes.io/topology-mode` is set. Upstream: `endpointslice/topologycache`.
 
 use super::{
-    hints::{Layout, zone_hint},
+    hints::{EndpointPair, Layout, zone_hint},
     zones::Ratios,
 };
 use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
-/// Maximum overload of the endpoints in a zone, as a fraction of their share. Upstream: `overloadThreshold`.
-const OVERLOAD: f64 = 0.2;
+/// Fraction by which a zone's share of the CPU may exceed its share of the endpoints. Upstream: `overloadThreshold`.
+const OVERLOAD_THRESHOLD: f64 = 0.2;
 
 /// Number of endpoints allocated to each zone.
-pub(super) type Counts = BTreeMap<Text, usize>;
+pub(super) type ZoneCounts = BTreeMap<Text, usize>;
 
 /// Maximum and desired number of endpoints of a zone. Upstream: `allocation`.
 #[derive(Debug, Clone, Copy)]
@@ -27,42 +27,50 @@ struct Allocation {
 /// # Errors
 ///
 /// The reason why no hints can be set.
-pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
-    let allocations = allocations(layout.ready(), ratios)?;
-    let (mut given, wrong) = unchanged(layout, &allocations);
-    let others = wrong.iter().flat_map(|index| layout.slices[*index].members.iter().copied());
-    let members = layout.written().chain(others).filter(|index| layout.is_ready(*index));
-    let members: Vec<usize> = members.collect();
+pub(super) fn allocate(
+    layout: &mut Layout<'_>,
+    ratios: Option<&Ratios>,
+) -> Result<ZoneCounts, String> {
+    let allocations = allocations(layout.ready_count(), ratios)?;
+    let UnchangedSlices { mut allocated, invalid } = unchanged_slices(layout, &allocations);
+    let invalid_members =
+        invalid.iter().flat_map(|index| layout.slices[*index].members.iter().copied());
+    let members: Vec<usize> = layout
+        .members_to_write()
+        .chain(invalid_members)
+        .filter(|index| layout.is_ready(*index))
+        .collect();
     if members.iter().any(|index| layout.desired[*index].zone.is_empty()) {
         return Err("One or more endpoints do not have a zone specified".to_owned());
     }
-    if members.is_empty() && given.is_empty() {
+    if members.is_empty() && allocated.is_empty() {
         return Err("No hints allocated for zones".to_owned());
     }
-    for index in wrong {
+    for index in invalid {
         layout.slices[index].needs_write = true;
     }
     for index in &members {
         let zone = layout.desired[*index].zone.clone();
         layout.desired[*index].hints = zone_hint(&zone);
-        *given.entry(zone).or_default() += 1;
+        *allocated.entry(zone).or_default() += 1;
     }
-    let (mut giving, mut receiving) = exchange(&allocations, &given);
+    let (mut giving, mut receiving) = giving_and_receiving_zones(&allocations, &allocated);
     for index in members {
         let zone = layout.desired[index].zone.clone();
         let Some(remaining) = giving.get_mut(&zone).filter(|remaining| **remaining > 0) else {
             continue;
         };
-        let Some((receiver, wanted)) = receiving.iter_mut().find(|(_, wanted)| **wanted > 0) else {
+        let Some((receiver, missing)) = receiving.iter_mut().find(|(_, missing)| **missing > 0)
+        else {
             break;
         };
         layout.desired[index].hints = zone_hint(receiver);
         *remaining -= 1;
-        *wanted -= 1;
-        *given.entry(receiver.clone()).or_default() += 1;
-        given.entry(zone).and_modify(|n| *n -= 1);
+        *missing -= 1;
+        *allocated.entry(receiver.clone()).or_default() += 1;
+        allocated.entry(zone).and_modify(|n| *n -= 1);
     }
-    Ok(given)
+    Ok(allocated)
 }
 
 /// Returns the allocation of this number of endpoints to each zone. Upstream: `getAllocations`.
@@ -77,15 +85,17 @@ fn allocations(
     let ratios = ratios.ok_or(
         "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
     )?;
-    let counted = |words: &str| format!("{words} ({endpoints} endpoints, {} zones)", ratios.len());
+    let with_counts =
+        |words: &str| format!("{words} ({endpoints} endpoints, {} zones)", ratios.len());
     if ratios.len() > endpoints {
-        return Err(counted("Insufficient number of endpoints"));
+        return Err(with_counts("Insufficient number of endpoints"));
     }
-    let minimum =
-        |ratio: f64| (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD))).ceil() as usize;
+    let minimum = |ratio: f64| {
+        (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize
+    };
     let total: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
     let spare = endpoints.checked_sub(total).ok_or_else(|| {
-        counted("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
+        with_counts("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
     })?;
     let allocation = |ratio: f64| {
         let minimum = minimum(ratio);
@@ -95,70 +105,78 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
-/// Returns how many endpoints the unchanged slices allocate to each zone, and the indexes of slices whose hints are
-/// invalid.
-fn unchanged(
-    layout: &Layout<'_>,
-    allocations: &BTreeMap<Text, Allocation>,
-) -> (Counts, Vec<usize>) {
-    let (mut given, mut wrong) = (Counts::new(), Vec::new());
-    for index in (0..layout.slices.len()).filter(|index| !layout.slices[*index].needs_write) {
-        match hinted(layout, index, &given, allocations) {
-            Some(hints) => {
-                for (zone, n) in hints {
-                    *given.entry(zone).or_default() += n;
-                }
-            }
-            None => wrong.push(index),
-        }
-    }
-    (given, wrong)
+/// Hints of the slices that need no write otherwise.
+struct UnchangedSlices {
+    /// Number of endpoints that valid hints allocate to each zone.
+    allocated: ZoneCounts,
+    /// Indexes of the slices whose hints are invalid.
+    invalid: Vec<usize>,
 }
 
-/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid. They are if one is
-/// missing, or if they give a zone more than its maximum. Upstream: `getHintsByZone`.
-fn hinted(
+fn unchanged_slices(
+    layout: &Layout<'_>,
+    allocations: &BTreeMap<Text, Allocation>,
+) -> UnchangedSlices {
+    let (mut allocated, mut invalid) = (ZoneCounts::new(), Vec::new());
+    for index in (0..layout.slices.len()).filter(|index| !layout.slices[*index].needs_write) {
+        match hints_by_zone(layout, index, &allocated, allocations) {
+            Some(counts) => {
+                for (zone, count) in counts {
+                    *allocated.entry(zone).or_default() += count;
+                }
+            }
+            None => invalid.push(index),
+        }
+    }
+    UnchangedSlices { allocated, invalid }
+}
+
+/// Returns how many endpoints a slice allocates to each zone. Returns `None` if its hints are invalid: one is missing,
+/// or a zone would get more than its maximum. Upstream: `getHintsByZone`.
+fn hints_by_zone(
     layout: &Layout<'_>,
     index: usize,
-    given: &Counts,
+    allocated: &ZoneCounts,
     allocations: &BTreeMap<Text, Allocation>,
-) -> Option<Counts> {
-    let mut counts = Counts::new();
-    for (endpoint, present) in layout.present(index) {
-        if endpoint.conditions.ready != Some(true) {
+) -> Option<ZoneCounts> {
+    let mut counts = ZoneCounts::new();
+    for EndpointPair { desired, existing } in layout.pairs(index) {
+        if desired.conditions.ready != Some(true) {
             continue;
         }
-        let zones = present
-            .hints
-            .as_ref()
-            .map(|hints| &hints.for_zones)
-            .filter(|zones| !zones.is_empty())?;
+        let zones = &existing.hints.as_ref()?.for_zones;
+        if zones.is_empty() {
+            return None;
+        }
         for zone in zones {
             allocations.get(&zone.name)?;
             *counts.entry(zone.name.clone()).or_default() += 1;
         }
     }
-    let too_many = |zone: &str, n: usize| {
-        let already = given.get(zone).copied().unwrap_or_default();
-        allocations.get(zone).is_none_or(|allocation| n + already > allocation.maximum)
+    let fits = |zone: &str, count: usize| {
+        let other_slices = allocated.get(zone).copied().unwrap_or_default();
+        allocations.get(zone).is_some_and(|allocation| other_slices + count <= allocation.maximum)
     };
-    (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
+    counts.iter().all(|(zone, count)| fits(zone, *count)).then_some(counts)
 }
 
 /// Returns how many endpoints each zone gives and receives. Repeatedly, the zone with the largest surplus gives one
 /// to the zone with the largest deficit. Upstream: `getGivingAndReceivingZones`.
-fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
-    let surplus = |zone: &str, allocation: &Allocation| {
-        given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
-    };
-    let differences = |sign: f64| -> BTreeMap<&str, f64> {
-        let all = allocations
-            .iter()
-            .map(|(zone, allocation)| (&**zone, sign * surplus(zone, allocation)));
-        all.filter(|(_, n)| *n > 0.0).collect()
-    };
-    let (mut surpluses, mut deficits) = (differences(1.0), differences(-1.0));
-    let (mut giving, mut receiving) = (Counts::new(), Counts::new());
+fn giving_and_receiving_zones(
+    allocations: &BTreeMap<Text, Allocation>,
+    allocated: &ZoneCounts,
+) -> (ZoneCounts, ZoneCounts) {
+    let (mut surpluses, mut deficits) =
+        (BTreeMap::<&str, f64>::new(), BTreeMap::<&str, f64>::new());
+    for (zone, allocation) in allocations {
+        let surplus = allocated.get(zone).copied().unwrap_or_default() as f64 - allocation.desired;
+        if surplus > 0.0 {
+            surpluses.insert(zone, surplus);
+        } else if surplus < 0.0 {
+            deficits.insert(zone, -surplus);
+        }
+    }
+    let (mut giving, mut receiving) = (ZoneCounts::new(), ZoneCounts::new());
     while let (Some((giver, surplus)), Some((receiver, deficit))) =
         (largest(&surpluses), largest(&deficits))
     {
@@ -173,20 +191,21 @@ fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts
     (giving, receiving)
 }
 
+/// Returns the zone with the largest positive number, and the number.
 fn largest<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
-    let all = zones.iter().map(|(zone, n)| (*zone, *n));
-    all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
+    let numbers = zones.iter().map(|(zone, number)| (*zone, *number));
+    numbers.filter(|(_, number)| *number > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Reports whether a zone has too few of these endpoints for the current ratios.
-pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
-    let Some(ratios) = ratios else { return !given.is_empty() };
-    let total: usize = given.values().sum();
+/// Reports whether a zone has too few of the allocated endpoints for the current ratios, or the ratios are unknown.
+pub(super) fn is_overloaded(allocated: &ZoneCounts, ratios: Option<&Ratios>) -> bool {
+    let Some(ratios) = ratios else { return !allocated.is_empty() };
+    let total: usize = allocated.values().sum();
     let too_few = |zone: &str, ratio: f64| {
-        let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD))).ceil() as usize;
-        given.get(zone).is_none_or(|n| *n < minimum)
+        let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize;
+        allocated.get(zone).is_none_or(|n| *n < minimum)
     };
-    !given.is_empty() && ratios.iter().any(|(zone, ratio)| too_few(zone, *ratio))
+    !allocated.is_empty() && ratios.iter().any(|(zone, ratio)| too_few(zone, *ratio))
 }
 
 #[cfg(test)]
@@ -202,8 +221,8 @@ mod tests {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
         let maximum_and_desired =
             |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
-                let all = allocations(endpoints, ratios)?;
-                Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+                let zones = allocations(endpoints, ratios)?.into_values();
+                Ok(zones.map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
             };
         assert_eq!(maximum_and_desired(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
         assert_eq!(maximum_and_desired(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
@@ -226,7 +245,7 @@ mod tests {
     #[test]
     fn overloaded_zones_are_detected() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let endpoint_counts = |shares: &[(&str, usize)]| -> Counts {
+        let endpoint_counts = |shares: &[(&str, usize)]| -> ZoneCounts {
             shares.iter().map(|(zone, n)| ((*zone).into(), *n)).collect()
         };
         assert!(!is_overloaded(&endpoint_counts(&[("a", 5), ("b", 5)]), Some(&even)));
@@ -236,6 +255,6 @@ mod tests {
             "a zone without endpoints"
         );
         assert!(is_overloaded(&endpoint_counts(&[("a", 8)]), None), "no CPU ratios");
-        assert!(!is_overloaded(&Counts::new(), None));
+        assert!(!is_overloaded(&ZoneCounts::new(), None));
     }
 }

@@ -5,7 +5,7 @@ use evenkeel_runtime::cache::CacheEvent;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Labels of control plane nodes, whose CPU does not count. Upstream: `hasExcludedLabels`.
-const EXCLUDED: [&str; 2] =
+const EXCLUDED_LABELS: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
 /// Fraction of the cluster's CPU in each zone. The ratios are only known if there are several zones, and every node
@@ -15,12 +15,18 @@ pub(super) type Ratios = BTreeMap<Text, f64>;
 /// Sums of the nodes' CPU by zone.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    /// Allocatable CPU in millicores and number of nodes of each zone.
-    cpu: BTreeMap<Text, (i64, usize)>,
+    by_name: BTreeMap<Text, Zone>,
     /// Number of nodes without a zone or CPU. Unless it is 0, the ratios are unknown.
-    unknown: usize,
-    /// The computed ratios; `None` if they must be computed again.
-    ratios: Option<Option<Arc<Ratios>>>,
+    unknown_nodes: usize,
+    /// The computed ratios, which may be unknown; `None` if they must be computed again.
+    cached_ratios: Option<Option<Arc<Ratios>>>,
+}
+
+#[derive(Debug, Default)]
+struct Zone {
+    /// Allocatable CPU in millicores.
+    cpu: i64,
+    nodes: usize,
 }
 
 /// Contribution of one node to the sums.
@@ -30,17 +36,17 @@ enum NodeCpu<'a> {
     Nothing,
     /// The node has no zone or no CPU.
     Unknown,
-    /// The node's zone, and its allocatable CPU in millicores.
+    /// The name of the node's zone, and the node's allocatable CPU in millicores.
     Cpu(&'a str, i64),
 }
 
 fn node_cpu(node: &Node) -> NodeCpu<'_> {
     let labels = &node.meta.labels;
-    if EXCLUDED.iter().any(|label| labels.contains(label)) || !is_ready(node) {
+    if EXCLUDED_LABELS.iter().any(|label| labels.contains(label)) || !is_ready(node) {
         return NodeCpu::Nothing;
     }
     let cpu = node.status.allocatable.get("cpu").copied().map_or(0, Quantity::milli_value);
-    match labels.get(super::ZONE) {
+    match labels.get(super::ZONE_LABEL) {
         Some(zone) if !zone.is_empty() && cpu > 0 => NodeCpu::Cpu(zone, cpu),
         _ => NodeCpu::Unknown,
     }
@@ -63,18 +69,18 @@ impl Zones {
         }
         self.add(&new);
         self.subtract(&old);
-        self.ratios = None;
+        self.cached_ratios = None;
         true
     }
 
     fn add(&mut self, node_cpu: &NodeCpu<'_>) {
         match *node_cpu {
             NodeCpu::Nothing => {}
-            NodeCpu::Unknown => self.unknown += 1,
-            NodeCpu::Cpu(zone, cpu) => {
-                let (sum, nodes) = self.cpu.entry(zone.into()).or_default();
-                *sum += cpu;
-                *nodes += 1;
+            NodeCpu::Unknown => self.unknown_nodes += 1,
+            NodeCpu::Cpu(name, cpu) => {
+                let zone = self.by_name.entry(name.into()).or_default();
+                zone.cpu += cpu;
+                zone.nodes += 1;
             }
         }
     }
@@ -82,13 +88,13 @@ impl Zones {
     fn subtract(&mut self, node_cpu: &NodeCpu<'_>) {
         match *node_cpu {
             NodeCpu::Nothing => {}
-            NodeCpu::Unknown => self.unknown -= 1,
-            NodeCpu::Cpu(zone, cpu) => {
-                if let Some((sum, nodes)) = self.cpu.get_mut(zone) {
-                    *sum -= cpu;
-                    *nodes -= 1;
-                    if *nodes == 0 {
-                        self.cpu.remove(zone);
+            NodeCpu::Unknown => self.unknown_nodes -= 1,
+            NodeCpu::Cpu(name, cpu) => {
+                if let Some(zone) = self.by_name.get_mut(name) {
+                    zone.cpu -= cpu;
+                    zone.nodes -= 1;
+                    if zone.nodes == 0 {
+                        self.by_name.remove(name);
                     }
                 }
             }
@@ -97,16 +103,19 @@ impl Zones {
 
     /// Returns the ratios, or `None` if a node has no zone or CPU, or if there is only one zone.
     pub(super) fn ratios(&mut self) -> Option<Arc<Ratios>> {
-        if let Some(known) = &self.ratios {
-            return known.clone();
+        if let Some(cached) = &self.cached_ratios {
+            return cached.clone();
         }
-        let total: i64 = self.cpu.values().map(|(cpu, _)| cpu).sum();
-        let known = self.unknown == 0 && self.cpu.len() > 1;
-        let shares =
-            self.cpu.iter().map(|(zone, (cpu, _))| (zone.clone(), *cpu as f64 / total as f64));
-        let ratios = known.then(|| Arc::new(shares.collect()));
-        self.ratios = Some(ratios.clone());
+        let are_known = self.unknown_nodes == 0 && self.by_name.len() > 1;
+        let ratios = are_known.then(|| Arc::new(self.compute_ratios()));
+        self.cached_ratios = Some(ratios.clone());
         ratios
+    }
+
+    fn compute_ratios(&self) -> Ratios {
+        let total: i64 = self.by_name.values().map(|zone| zone.cpu).sum();
+        let ratio = |zone: &Zone| zone.cpu as f64 / total as f64;
+        self.by_name.iter().map(|(name, zone)| (name.clone(), ratio(zone))).collect()
     }
 }
 

@@ -66,7 +66,7 @@ impl Metrics {
     }
 
     /// Records the counts and the duration of a pass.
-    pub(super) fn passed(
+    pub(super) fn record_pass(
         &self,
         key: &Key,
         decision: &Decision,
@@ -82,6 +82,6 @@ impl Metrics {
         self.updated.observe(counts.updated as f64);
         self.removed.observe(counts.removed as f64);
         self.skipped.observe(counts.skipped as f64);
-        self.gauges.set(key, Some(counts.share));
+        self.gauges.set(key, Some(counts.service_counts));
     }
 }

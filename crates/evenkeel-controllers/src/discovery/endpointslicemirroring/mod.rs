@@ -9,7 +9,7 @@ mod tests;
 
 pub use options::Options;
 
-use super::{OwnWrites, endpoints::MAX_RETRIES, slice_index::ByService};
+use super::{OwnWrites, endpoints::MAX_RETRIES, slice_index::SlicesByService};
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     time::Timestamp,
@@ -48,20 +48,21 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let slices = caches.of::<EndpointSlice>();
     let shared = Arc::new(Shared {
         services: services.clone(),
-        slices: ByService::of(&slices, MANAGER),
-        own: OwnWrites::default(),
+        slices: SlicesByService::of(&slices, MANAGER),
+        own_writes: OwnWrites::default(),
     });
     let planner = Mirror {
         endpoints: endpoints.clone(),
         services: services.clone(),
         slices: shared.slices.clone(),
-        max: options.max_endpoints_per_subset,
+        max_addresses: options.max_endpoints_per_subset,
     };
-    let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
+    let handler =
+        PassRecorder { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let (for_endpoints, for_slices) = (Arc::clone(&shared), shared);
     let builder = context
         .builder_watching(&DESCRIPTOR, &endpoints, move |event, enqueue| {
-            if for_endpoints.is_relevant(event) {
+            if for_endpoints.needs_pass(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -75,7 +76,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in for_slices.slices.concerned(event, &for_slices.own) {
+            for key in for_slices.slices.affected_services(event, &for_slices.own_writes) {
                 enqueue.add_within(key, options.batch_period);
             }
         });
@@ -97,33 +98,36 @@ fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
 /// State that event handlers and passes share.
 struct Shared {
     services: Cache<Service>,
-    slices: ByService,
-    own: OwnWrites,
+    slices: SlicesByService,
+    own_writes: OwnWrites,
 }
 
 impl Shared {
     /// Reports whether an event of Endpoints needs a pass. Most Endpoints belong to a Service with a selector. They
     /// need a pass only while a slice mirrors them.
-    fn is_relevant(&self, event: &CacheEvent<Endpoints>) -> bool {
+    fn needs_pass(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
-        let mirrored = match event {
+        let may_be_mirrored = match event {
             CacheEvent::Updated { old, new } => {
                 plan::may_be_mirrored(old) || plan::may_be_mirrored(new)
             }
             _ => plan::may_be_mirrored(endpoints),
         };
+        if !may_be_mirrored {
+            return false;
+        }
         let key = Key::of(&endpoints.meta);
-        let service = || self.services.get(&key.namespace, &key.name);
-        let selects = || service().is_some_and(|service| !service.spec.selector.is_empty());
-        mirrored && !(selects() && self.slices.get(&key).is_empty())
+        let service = self.services.get(&key.namespace, &key.name);
+        let has_selector = service.is_some_and(|service| !service.spec.selector.is_empty());
+        !has_selector || !self.slices.get(&key).is_empty()
     }
 }
 
 struct Mirror {
     endpoints: Cache<Endpoints>,
     services: Cache<Service>,
-    slices: ByService,
-    max: usize,
+    slices: SlicesByService,
+    max_addresses: usize,
 }
 
 /// Decision of the current pass.
@@ -131,23 +135,23 @@ type Memory = Option<Arc<Decision>>;
 
 /// Pass handler. Records the writes of a plan, so that their events are recognized. Updates the metrics after each
 /// pass.
-struct Passes {
+struct PassRecorder {
     shared: Arc<Shared>,
     metrics: Metrics,
 }
 
-impl PassHandler<Mirror> for Passes {
+impl PassHandler<Mirror> for PassRecorder {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
         let Some(decision) = planned.memory else { return };
         match decision.counts {
-            Some(_) => self.shared.own.expect(&observed.key, &decision.writes.marks),
-            None => self.shared.own.forget(&observed.key),
+            Some(_) => self.shared.own_writes.record(&observed.key, &decision.writes.hashes),
+            None => self.shared.own_writes.forget(&observed.key),
         }
     }
 
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
         if let Some(decision) = pass.memory {
-            self.metrics.passed(&observed.key, decision, pass.outcomes, pass.took);
+            self.metrics.record_pass(&observed.key, decision, pass.outcomes, pass.took);
         }
     }
 }
@@ -162,7 +166,7 @@ impl Planner for Mirror {
             endpoints: self.endpoints.get(&key.namespace, &key.name),
             service: self.services.get(&key.namespace, &key.name),
             slices: self.slices.get(key),
-            max: self.max,
+            max_addresses: self.max_addresses,
         })
     }
 

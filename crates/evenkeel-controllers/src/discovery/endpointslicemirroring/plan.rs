@@ -7,8 +7,10 @@ use crate::{
         canonical, endpoints,
         endpointslice::packing,
         order,
-        slice::{self, Content, MANAGED_BY, SERVICE_NAME, ServiceCounts, Write, Writes},
-        trigger::TRIGGER_TIME,
+        slice::{
+            self, Content, MANAGED_BY_LABEL, SERVICE_NAME_LABEL, ServiceCounts, Write, Writes,
+        },
+        trigger::TRIGGER_TIME_ANNOTATION,
     },
     wire::{self, PreservedMetadata},
 };
@@ -25,9 +27,9 @@ use std::sync::Arc;
 /// Value of the label `managed-by` for this controller. Upstream: `controllerName`.
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Label that excludes Endpoints from mirroring. Upstream: `LabelSkipMirror`.
-const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Annotation of `kubectl apply`, which is not copied to slices.
-const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Observed state of Endpoints, their Service and their slices.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub(super) struct Observed {
     /// Slices that mirror the Endpoints.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Maximum number of addresses that are mirrored for each subset.
-    pub(super) max: usize,
+    pub(super) max_addresses: usize,
 }
 
 /// Decision of a pass, with values for later passes and for metrics.
@@ -56,20 +58,20 @@ pub(super) struct Counts {
     pub(super) updated: usize,
     pub(super) removed: usize,
     pub(super) skipped: usize,
-    pub(super) share: ServiceCounts,
+    pub(super) service_counts: ServiceCounts,
 }
 
 impl Decision {
     /// Returns the events and writes.
     pub(super) fn plan(&self) -> Plan {
-        Plan::of(self.writes.all())
+        Plan::of(self.writes.events_and_writes())
     }
 }
 
-/// Reports whether the Endpoints may be mirrored. They may unless they are a leader election lock, or a label
-/// excludes them. Upstream: `skipMirror`.
+/// Reports whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
+/// Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
-    endpoints.meta.labels.get(SKIP) != Some("true")
+    endpoints.meta.labels.get(SKIP_MIRROR_LABEL) != Some("true")
         && !endpoints::is_leader_election_lock(endpoints)
 }
 
@@ -80,20 +82,20 @@ pub(super) fn decide(observed: &Observed) -> Decision {
         observed.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
     match endpoints.filter(|_| lacks_selector) {
         Some(endpoints) => mirror(observed, endpoints),
-        None => clear(observed),
+        None => delete_slices(observed),
     }
 }
 
-fn clear(observed: &Observed) -> Decision {
+fn delete_slices(observed: &Observed) -> Decision {
     let mut decision = Decision::default();
     for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
-        let Write { operation, action, mark } = slice::delete(slice);
+        let Write { operation, action, hash } = slice::delete(slice);
         let action = match action {
             // A failed deletion does not stop the others.
             Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
             other => other,
         };
-        decision.writes.push(Write { operation, action, mark });
+        decision.writes.push(Write { operation, action, hash });
     }
     decision
 }
@@ -108,10 +110,11 @@ struct Group {
 
 fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     let mut decision = Decision::default();
-    let (groups, invalid, skipped) = groups(&endpoints.subsets, observed.max);
-    let about = wire::target(endpoints);
+    let Grouping { groups, invalid, skipped } =
+        group_addresses(&endpoints.subsets, observed.max_addresses);
+    let regarding = wire::target(endpoints);
     let event =
-        |reason, message| Action::from(EventRecord::warning(about.clone(), reason, message));
+        |reason, message| Action::from(EventRecord::warning(regarding.clone(), reason, message));
     if invalid > 0 {
         let message =
             format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
@@ -120,73 +123,76 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     if skipped > invalid {
         let message = format!(
             "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
-            observed.max
+            observed.max_addresses
         );
         decision.writes.events.push(event("TooManyAddressesToMirror", message));
     }
     let mut counts = Counts { skipped, ..Counts::default() };
-    let common = Common::of(&observed.key, endpoints);
-    let (mut created, mut updated, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
-    let mut rest: Vec<&EndpointSlice> = observed.slices.iter().map(|slice| &**slice).collect();
+    let common = CommonFields::of(&observed.key, endpoints);
+    let (mut to_create, mut to_update, mut to_delete) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unmatched: Vec<&EndpointSlice> = observed.slices.iter().map(|slice| &**slice).collect();
     for group in &groups {
-        let existing = take(&mut rest, group);
-        let (first, others) = existing
-            .split_first()
-            .map_or((None, &[][..]), |(first, others)| (Some(*first), others));
-        counts.share += ServiceCounts {
+        let existing = take_slices(&mut unmatched, group);
+        counts.service_counts += ServiceCounts {
             endpoints: group.endpoints.len(),
             slices: usize::from(!group.endpoints.is_empty()),
-            ideal: group.endpoints.len().div_ceil(observed.max.max(1)),
+            ideal: group.endpoints.len().div_ceil(observed.max_addresses.max(1)),
         };
         if group.endpoints.is_empty() {
             counts.removed += existing.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
-            deleted.extend(existing);
+            to_delete.extend(existing);
             continue;
         }
-        deleted.extend(others);
-        match first {
-            None => {
-                counts.added += group.endpoints.len();
-                created.push(group);
-            }
-            Some(slice) => {
-                let same = compare(slice, &group.endpoints, &mut counts);
-                if !(same && common.are_on(slice)) {
-                    updated.push((slice, group));
-                }
-            }
+        let Some((first, others)) = existing.split_first() else {
+            counts.added += group.endpoints.len();
+            to_create.push(group);
+            continue;
+        };
+        to_delete.extend(others);
+        let is_equal = compare_and_count(first, &group.endpoints, &mut counts);
+        if !is_equal || !common.match_slice(first) {
+            to_update.push((*first, group));
         }
     }
-    deleted.append(&mut rest);
-    recycle(&mut created, &mut updated, &mut deleted);
+    to_delete.append(&mut unmatched);
+    recycle(&mut to_create, &mut to_update, &mut to_delete);
     if !endpoints.meta.deleting() {
-        created.into_iter().for_each(|group| decision.writes.push(common.create(group)));
+        to_create.into_iter().for_each(|group| decision.writes.push(common.create(group)));
     }
-    updated
-        .into_iter()
-        .for_each(|(slice, group)| decision.writes.push(common.update(slice, group)));
-    deleted.into_iter().for_each(|slice| decision.writes.push(slice::delete(slice)));
-    counts.share.ideal = counts.share.ideal.max(1);
+    for (slice, group) in to_update {
+        decision.writes.push(common.update(slice, group));
+    }
+    to_delete.into_iter().for_each(|slice| decision.writes.push(slice::delete(slice)));
+    counts.service_counts.ideal = counts.service_counts.ideal.max(1);
     decision.counts = Some(counts);
     decision
 }
 
-/// Returns the endpoints of all subsets in canonical form, the number of invalid addresses, and the number of skipped
-/// addresses, which includes the invalid ones. At most `max` addresses of each subset are mirrored, ready ones first.
-fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) {
+/// The addresses of Endpoints, grouped for slices.
+struct Grouping {
+    groups: Vec<Group>,
+    /// Number of invalid addresses.
+    invalid: usize,
+    /// Number of addresses that are not mirrored, including the invalid ones.
+    skipped: usize,
+}
+
+/// Groups the addresses of all subsets. Mirrors at most `max_addresses` of each canonical subset, ready ones first.
+fn group_addresses(subsets: &[EndpointSubset], max_addresses: usize) -> Grouping {
     let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
-    for subset in &canonical::repack(subsets) {
+    for subset in &canonical::repack_subsets(subsets) {
         let ports = ports(subset);
+        // The groups of both families are adjacent; this is the index of the first.
         let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             let group = |family| Group { ports: ports.clone(), family, endpoints: Vec::new() };
             groups.extend(Family::BOTH.map(group));
             groups.len() - 2
         });
         let ready = subset.addresses.iter().map(|address| (address, true));
-        let all = ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false)));
+        let unready = subset.not_ready_addresses.iter().map(|address| (address, false));
         let mut added = 0;
-        for (address, ready) in all {
-            if added >= max {
+        for (address, ready) in ready.chain(unready) {
+            if added >= max_addresses {
                 break;
             }
             match address::parse(&address.ip) {
@@ -204,7 +210,7 @@ fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) 
         }
         skipped += subset.addresses.len() + subset.not_ready_addresses.len() - added;
     }
-    (groups, invalid, skipped)
+    Grouping { groups, invalid, skipped }
 }
 
 fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
@@ -215,7 +221,7 @@ fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
         app_protocol: port.app_protocol.clone(),
     };
     let mut ports: Vec<SlicePort> = subset.ports.iter().map(slice_port).collect();
-    order::slice_ports(&mut ports);
+    order::sort_slice_ports(&mut ports);
     ports
 }
 
@@ -233,19 +239,20 @@ fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
 }
 
 /// Removes the slices of a group from `slices` and returns them.
-fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a EndpointSlice> {
-    let is_of = |slice: &EndpointSlice| {
+fn take_slices<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a EndpointSlice> {
+    let is_in_group = |slice: &EndpointSlice| {
         let mut ports = slice.ports.to_vec();
-        order::slice_ports(&mut ports);
+        order::sort_slice_ports(&mut ports);
         *slice.address_type == *group.family.name() && ports == group.ports
     };
-    let (taken, rest) = slices.iter().partition(|slice| is_of(slice));
-    *slices = rest;
+    let (taken, others) = slices.iter().partition(|slice| is_in_group(slice));
+    *slices = others;
     taken
 }
 
-/// Reports whether a slice has exactly these endpoints, and counts the differences.
-fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
+/// Adds the differences between a slice and its desired endpoints to `counts`. Returns whether there are none.
+fn compare_and_count(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
+    // Labels are compared separately, so no slice needs a relabel here.
     let packed = packing::reconcile_by_port_mapping(&[slice], desired, usize::MAX, |_| false);
     let is_equal =
         packed.slices.iter().all(|slice| !slice.needs_write) && packed.deleted.is_empty();
@@ -257,48 +264,52 @@ fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> 
 
 /// Turns slices that would be deleted into new slices of the same family. Upstream: `recycleSlices`.
 fn recycle<'a, 'b>(
-    created: &mut Vec<&'b Group>,
-    updated: &mut Vec<(&'a EndpointSlice, &'b Group)>,
-    deleted: &mut Vec<&'a EndpointSlice>,
+    to_create: &mut Vec<&'b Group>,
+    to_update: &mut Vec<(&'a EndpointSlice, &'b Group)>,
+    to_delete: &mut Vec<&'a EndpointSlice>,
 ) {
-    created.retain(|group| {
-        let usable = deleted.iter().position(|slice| *slice.address_type == *group.family.name());
-        usable.map(|index| updated.push((deleted.remove(index), group))).is_none()
+    to_create.retain(|group| {
+        let is_usable = |slice: &&EndpointSlice| *slice.address_type == *group.family.name();
+        let Some(index) = to_delete.iter().position(is_usable) else { return true };
+        to_update.push((to_delete.remove(index), group));
+        false
     });
 }
 
 /// Values that all slices of the Endpoints have in common.
-struct Common<'a> {
+struct CommonFields<'a> {
     key: &'a Key,
     labels: StrMap,
     annotations: StrMap,
     owner: OwnerReference,
 }
 
-impl<'a> Common<'a> {
+impl<'a> CommonFields<'a> {
     /// Copies the labels and annotations of the Endpoints, except those that concern only the Endpoints. Upstream:
     /// `cloneAndRemoveKeys`.
     fn of(key: &'a Key, endpoints: &Endpoints) -> Self {
-        let own = [(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)];
+        let managed = [(SERVICE_NAME_LABEL, &*key.name), (MANAGED_BY_LABEL, MANAGER)];
         let labels = endpoints
             .meta
             .labels
             .iter()
-            .filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY].contains(key));
+            .filter(|(key, _)| ![SERVICE_NAME_LABEL, MANAGED_BY_LABEL].contains(key));
         let annotations = endpoints.meta.annotations.iter();
         Self {
             key,
-            labels: labels.chain(own).collect(),
+            labels: labels.chain(managed).collect(),
             annotations: annotations
-                .filter(|(key, _)| ![TRIGGER_TIME, APPLIED].contains(key))
+                .filter(|(key, _)| {
+                    ![TRIGGER_TIME_ANNOTATION, LAST_APPLIED_ANNOTATION].contains(key)
+                })
                 .collect(),
             owner: wire::controller_reference(&wire::target(endpoints)),
         }
     }
 
-    /// Reports whether the slice has these labels and annotations, and no owner that is an earlier Endpoints object
-    /// with the same name.
-    fn are_on(&self, slice: &EndpointSlice) -> bool {
+    /// Reports whether the slice has these labels and annotations, and is not owned by an earlier Endpoints object with
+    /// the same name.
+    fn match_slice(&self, slice: &EndpointSlice) -> bool {
         let meta = &slice.meta;
         let is_earlier_owner = |owner: &OwnerReference| {
             &*owner.kind == "Endpoints"

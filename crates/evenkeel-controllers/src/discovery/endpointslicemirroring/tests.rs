@@ -14,9 +14,9 @@ struct World {
     service: Option<Service>,
     slices: BTreeMap<String, EndpointSlice>,
     /// Maximum number of mirrored addresses of a subset.
-    max: usize,
+    max_addresses: usize,
     /// Number of slices created so far.
-    made: usize,
+    created: usize,
 }
 
 /// Returns the Endpoints `web` with these subsets.
@@ -47,8 +47,8 @@ impl World {
             endpoints,
             service: service(&json!({})),
             slices: BTreeMap::new(),
-            max: 1000,
-            made: 0,
+            max_addresses: 1000,
+            created: 0,
         }
     }
 
@@ -60,17 +60,17 @@ impl World {
             endpoints: self.endpoints.clone().map(Arc::new),
             service: self.service.clone().map(Arc::new),
             slices: self.slices.values().cloned().map(Arc::new).collect(),
-            max: self.max,
+            max_addresses: self.max_addresses,
         });
         let (mut counts, mut events) = ([0; 3], Vec::new());
         for action in decision.plan().actions {
             match action {
                 Action::Create(create) => {
                     counts[0] += 1;
-                    self.made += 1;
+                    self.created += 1;
                     let mut slice: EndpointSlice =
                         object(&serde_json::from_slice(&create.body).unwrap());
-                    slice.meta.name = format!("web-{}", self.made).into();
+                    slice.meta.name = format!("web-{}", self.created).into();
                     self.slices.insert(slice.meta.name.to_string(), slice);
                 }
                 Action::Update(update) => {
@@ -94,16 +94,16 @@ impl World {
 
     /// Returns each slice as `family ports addresses`.
     fn formatted(&self) -> Vec<String> {
-        let one = |slice: &EndpointSlice| {
+        let format = |slice: &EndpointSlice| {
             let ports: Vec<String> =
                 slice.ports.iter().filter_map(|port| Some(port.port?.to_string())).collect();
             let ips: Vec<&str> =
                 slice.endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
             format!("{} {} {}", slice.address_type, ports.join(","), ips.join(","))
         };
-        let mut all: Vec<String> = self.slices.values().map(one).collect();
-        all.sort_unstable();
-        all
+        let mut formatted: Vec<String> = self.slices.values().map(format).collect();
+        formatted.sort_unstable();
+        formatted
     }
 }
 
@@ -186,7 +186,7 @@ fn too_many_and_invalid_addresses_are_reported() {
     let mut world = World::new(
         &json!([{"addresses": ips[..2], "notReadyAddresses": ips[2..], "ports": [{"port": 80}]}]),
     );
-    world.max = 3;
+    world.max_addresses = 3;
     let (counts, events, metrics) = world.pass();
     assert_eq!(counts, [1, 0, 0]);
     assert_eq!(
@@ -207,12 +207,12 @@ fn too_many_and_invalid_addresses_are_reported() {
 /// Strategy for up to 3 subsets with IPv4 and IPv6 addresses, each with one of three ports.
 fn subsets() -> impl Strategy<Value = Value> {
     let few = || proptest::collection::vec(0u8..6, 0..4);
-    let one = (few(), few(), 80u16..83).prop_map(|(ready, unready, port)| {
+    let subset = (few(), few(), 80u16..83).prop_map(|(ready, unready, port)| {
         let ip = |n: &u8| if n.is_multiple_of(3) { format!("fd00::{n}") } else { format!("10.0.0.{n}") };
-        let all = |some: &[u8]| some.iter().map(|n| json!({"ip": ip(n)})).collect::<Vec<_>>();
-        json!({"addresses": all(&ready), "notReadyAddresses": all(&unready), "ports": [{"port": port, "protocol": "TCP"}]})
+        let addresses = |octets: &[u8]| octets.iter().map(|n| json!({"ip": ip(n)})).collect::<Vec<_>>();
+        json!({"addresses": addresses(&ready), "notReadyAddresses": addresses(&unready), "ports": [{"port": port, "protocol": "TCP"}]})
     });
-    proptest::collection::vec(one, 0..4).prop_map(Value::from)
+    proptest::collection::vec(subset, 0..4).prop_map(Value::from)
 }
 
 proptest! {

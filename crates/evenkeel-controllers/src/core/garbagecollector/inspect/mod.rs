@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     introspect::{ControllerReport, Description, Inspect, ObjectReport, QueueState, Subject},
     queue::Queue,
 };
-pub(super) use report::{is_at, report};
+pub(super) use report::{matches_subject, report};
 use std::time::Duration;
 
 impl Inspect for GarbageCollector {
@@ -18,24 +18,27 @@ impl Inspect for GarbageCollector {
     }
 
     fn report(&self) -> ControllerReport {
-        let (delete, orphan) =
+        // The counts of each queue, without keys.
+        let (delete_queue, orphan_queue) =
             (self.0.attempt_to_delete.snapshot(0), self.0.attempt_to_orphan.snapshot(0));
         let mut description = Description::new();
         {
             let graph = self.graph();
-            let (known, only_named) = graph.counts();
-            description.fact("objects", known);
-            description.fact("owners known from references only", only_named);
+            description.fact("objects", graph.node_count());
+            description.fact("owners known from references only", graph.virtual_node_count());
         }
-        description.fact("to be orphaned", orphan.ready + orphan.running + orphan.delayed);
+        description.fact(
+            "to be orphaned",
+            orphan_queue.ready + orphan_queue.running + orphan_queue.delayed,
+        );
         ControllerReport {
             name: DESCRIPTOR.name.to_owned(),
             workers: self.0.workers,
             queue: QueueState {
-                ready: delete.ready + orphan.ready,
-                in_flight: delete.running + orphan.running,
-                delayed: delete.delayed + orphan.delayed,
-                backing_off: delete.failing + orphan.failing,
+                ready: delete_queue.ready + orphan_queue.ready,
+                in_flight: delete_queue.running + orphan_queue.running,
+                delayed: delete_queue.delayed + orphan_queue.delayed,
+                backing_off: delete_queue.failing + orphan_queue.failing,
                 ..QueueState::default()
             },
             errors: self.0.history.errors(),
@@ -46,11 +49,11 @@ impl Inspect for GarbageCollector {
 
     fn object(&self, subject: &Subject) -> Option<ObjectReport> {
         let (uid, mut description) = report(&self.graph(), subject, self.0.env.clock.now())?;
-        for (queue, what) in
+        for (queue, purpose) in
             [(&self.0.attempt_to_delete, "deleted"), (&self.0.attempt_to_orphan, "orphaned")]
         {
-            if let Some(why) = queued(queue, &uid, &self.0.env.clock) {
-                description.waits.push(format!("{why} to see whether it has to be {what}"));
+            if let Some(position) = queue_position(queue, &uid, &self.0.env.clock) {
+                description.waits.push(format!("{position} to see whether it has to be {purpose}"));
             }
         }
         description.last = self.0.history.last(&subject.key());
@@ -59,16 +62,15 @@ impl Inspect for GarbageCollector {
 }
 
 /// Describes the object's position in a queue, if it is queued.
-fn queued(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
-    let position = queue.key_status(uid);
+fn queue_position(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
+    let status = queue.key_status(uid);
     let failures = queue.num_requeues(uid);
-    let now = clock.instant();
-    if position.running.is_some() {
+    if status.running.is_some() {
         Some("is being looked at".to_owned())
-    } else if position.ready.is_some() {
+    } else if status.ready.is_some() {
         Some("is to be looked at".to_owned())
     } else {
-        let remaining: Duration = position.due?.saturating_duration_since(now);
+        let remaining: Duration = status.due?.saturating_duration_since(clock.instant());
         let remaining = words::time(remaining);
         Some(format!("back-off: is looked at again in {remaining}, after {failures} failures,"))
     }

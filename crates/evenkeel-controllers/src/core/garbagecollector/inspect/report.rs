@@ -3,7 +3,7 @@
 use super::super::{
     DESCRIPTOR,
     graph::{Coordinates, FOREGROUND, Graph, Node, ORPHAN, Uid},
-    plan::{OwnerClass, Step, plan},
+    plan::{Decision, OwnerClass, plan},
 };
 use crate::words;
 use evenkeel_api::{Meta, OwnerReference, time::Timestamp};
@@ -18,14 +18,14 @@ pub(in super::super) fn report(
     subject: &Subject,
     now: Timestamp,
 ) -> Option<(Uid, ObjectReport)> {
-    let (uid, node) = graph.find(|coordinates| is_at(coordinates, subject))?;
+    let (uid, node) = graph.find(|coordinates| matches_subject(coordinates, subject))?;
     let description = describe(graph, uid, node);
     let report = ObjectReport {
         controller: DESCRIPTOR.name.to_owned(),
         object: subject_of(&node.coordinates),
         exists: !node.is_virtual,
         sees: description.facts,
-        would: next(graph, uid, node, now),
+        would: next_actions(graph, uid, node, now),
         waits: description.waits,
         children: description.children,
         ..ObjectReport::default()
@@ -37,11 +37,13 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether these are the coordinates of `subject`.
-pub(in super::super) fn is_at(coordinates: &Coordinates, subject: &Subject) -> bool {
-    let kind = subject.kind.is_empty()
+/// Whether these are the coordinates of `subject`. A subject without a kind stands for objects of any kind.
+pub(in super::super) fn matches_subject(coordinates: &Coordinates, subject: &Subject) -> bool {
+    let kind_matches = subject.kind.is_empty()
         || (*coordinates.kind == *subject.kind && group(&coordinates.api_version) == subject.group);
-    kind && *coordinates.namespace == *subject.namespace && *coordinates.name == *subject.name
+    kind_matches
+        && *coordinates.namespace == *subject.namespace
+        && *coordinates.name == *subject.name
 }
 
 fn subject_of(coordinates: &Coordinates) -> Subject {
@@ -74,8 +76,8 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
         description.children.push(subject_of(&dependent.coordinates));
     }
     if node.deleting_dependents {
-        let blocking = graph.blocking_dependents(uid).count();
-        let blocking = words::count(words::signed(blocking), "dependent");
+        let blocking_count = graph.blocking_dependents(uid).count();
+        let blocking = words::count(words::signed(blocking_count), "dependent");
         description.waits(format!("its deletion waits for {blocking} (foreground)"));
     } else if node.orphaning {
         description.waits("its deletion waits until its dependents are orphans (orphan)");
@@ -86,42 +88,44 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
 }
 
 /// Returns the next actions, assuming that live reads agree with the graph.
-fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
-    let state = |owner: &OwnerReference| match graph.node(&owner.uid) {
+fn next_actions(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
+    // `None`: only a live read can classify the owner.
+    let class = |owner: &OwnerReference| match graph.node(&owner.uid) {
         Some(owner) if owner.is_virtual => None,
         Some(owner) if owner.deleting_dependents => Some(OwnerClass::WaitingForDependents),
         Some(_) => Some(OwnerClass::Solid),
         None => Some(OwnerClass::Dangling),
     };
     let owners: Option<Vec<_>> =
-        node.owners.iter().map(|owner| Some((owner.clone(), state(owner)?))).collect();
+        node.owners.iter().map(|owner| Some((owner.clone(), class(owner)?))).collect();
     let Some(owners) = owners else {
         return vec!["read live whether the owners exist that no watch has shown".to_owned()];
     };
-    let finalizer = |on: bool, name: &str| on.then(|| name.into());
-    let finalizers =
-        [finalizer(node.deleting_dependents, FOREGROUND), finalizer(node.orphaning, ORPHAN)];
-    let live = Meta {
+    let finalizers = [
+        node.deleting_dependents.then(|| FOREGROUND.into()),
+        node.orphaning.then(|| ORPHAN.into()),
+    ];
+    let presumed_live = Meta {
         deletion: node.deleting.then_some(now),
         finalizers: finalizers.into_iter().flatten().collect(),
         owners: node.owners.clone(),
         ..Meta::default()
     };
     let Coordinates { kind, name, .. } = &node.coordinates;
-    match plan(graph, uid, &live, &owners) {
-        Step::Nothing => Vec::new(),
-        Step::AttemptToDelete(first) => {
-            let objects = words::count(words::signed(first.len()), "dependent");
-            vec![format!("look at {objects} of {kind} {name} first")]
+    match plan(graph, uid, &presumed_live, &owners) {
+        Decision::Nothing => Vec::new(),
+        Decision::AttemptToDelete(dependents) => {
+            let dependents = words::count(words::signed(dependents.len()), "dependent");
+            vec![format!("look at {dependents} of {kind} {name} first")]
         }
-        Step::RemoveForegroundFinalizer => {
+        Decision::RemoveForegroundFinalizer => {
             vec![format!("remove the finalizer {FOREGROUND} from {kind} {name}")]
         }
-        Step::RemoveOwnerReferences(deleted) => {
+        Decision::RemoveOwnerReferences(deleted) => {
             let references = words::count(words::signed(deleted.len()), "reference");
             vec![format!("take {references} to owners that do not exist off {kind} {name}")]
         }
-        Step::Delete { .. } => {
+        Decision::Delete { .. } => {
             vec![format!("delete {kind} {name}: none of its owners exists (after live reads)")]
         }
     }

@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     discovery::Resource,
 };
 use futures::future::BoxFuture;
-use resources::concerns_owners;
+use resources::can_change_graph;
 pub(super) use resources::is_deletable;
 
 impl Follower for GarbageCollector {
@@ -32,7 +32,7 @@ impl Follower for GarbageCollector {
     }
 }
 
-/// Subscribes the collector to a cache.
+/// Action that subscribes the collector to a cache.
 struct Attach(GarbageCollector);
 
 impl WithCache for Attach {
@@ -42,12 +42,14 @@ impl WithCache for Attach {
         let (this, kind) = (self.0, cache.kind().clone());
         cache.subscribe(move |event| {
             let work = match event {
-                CacheEvent::Added { object, .. } => this.graph_mut().observed(&kind, object.meta()),
-                CacheEvent::Updated { old, new } if concerns_owners(old.meta(), new.meta()) => {
-                    this.graph_mut().observed(&kind, new.meta())
+                CacheEvent::Added { object, .. } => {
+                    this.graph_mut().process_update(&kind, object.meta())
+                }
+                CacheEvent::Updated { old, new } if can_change_graph(old.meta(), new.meta()) => {
+                    this.graph_mut().process_update(&kind, new.meta())
                 }
                 CacheEvent::Updated { .. } => return,
-                CacheEvent::Deleted(object) => this.graph_mut().deleted(&object.meta().uid),
+                CacheEvent::Deleted(object) => this.graph_mut().process_delete(&object.meta().uid),
             };
             this.enqueue(work);
         });

@@ -1,4 +1,4 @@
-//! Resources that are collected, and changes that concern the graph. Pure.
+//! Rules for resources that are collected, and for updates that can change the graph. Pure.
 
 use evenkeel_api::Meta;
 use evenkeel_runtime::discovery::Resource;
@@ -15,7 +15,7 @@ pub(in super::super) fn is_deletable(resource: &Resource) -> bool {
 }
 
 /// Whether an update can change the graph. Most updates change only the status and cannot.
-pub(super) fn concerns_owners(old: &Meta, new: &Meta) -> bool {
+pub(super) fn can_change_graph(old: &Meta, new: &Meta) -> bool {
     old.uid != new.uid
         || old.owners != new.owners
         || old.deletion != new.deletion

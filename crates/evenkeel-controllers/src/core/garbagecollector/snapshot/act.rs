@@ -5,7 +5,7 @@ use super::{
         graph::{Coordinates, Graph},
         inspect,
     },
-    is_complete, resources_to_list, virtual_owners,
+    is_observed, resources_to_list, virtual_owners,
 };
 use evenkeel_api::{Kind, time::Timestamp, views::Metadata};
 use evenkeel_runtime::{
@@ -32,16 +32,16 @@ impl Snapshot {
     pub async fn read(client: Client, resources: Arc<ServerResources>, namespace: &str) -> Self {
         let mut graph = Graph::default();
         let kinds = resources_to_list(&resources, namespace);
-        let all = ListOptions::default();
+        let options = ListOptions::default();
         let list = |kind: Kind| async {
-            let list = client.list_metadata(&kind, namespace, &all).await;
+            let list = client.list_metadata(&kind, namespace, &options).await;
             (kind, list)
         };
         let mut lists = stream::iter(kinds).map(list).buffer_unordered(MAX_CONCURRENT_LISTS);
         while let Some((kind, list)) = lists.next().await {
             match list {
                 Ok(list) => list.items.iter().for_each(|item| {
-                    graph.observed(&kind, &item.meta);
+                    graph.process_update(&kind, &item.meta);
                 }),
                 Err(error) => {
                     tracing::debug!(resource = &*kind.plural, %error, "Failed to list the resource; leaving it out");
@@ -63,7 +63,7 @@ impl Snapshot {
         subject: &Subject,
         now: Timestamp,
     ) -> Result<Option<ObjectReport>, ApiError> {
-        if !is_complete(&self.graph, subject) {
+        if !is_observed(&self.graph, subject) {
             let resource = self.resources.preferred().find(|resource| subject.is_a(&resource.kind));
             let Some(resource) = resource else { return Ok(None) };
             let kind = resource.kind.clone();
@@ -79,7 +79,7 @@ impl Snapshot {
             self.read_into_graph(&kind, namespace, &owner.name).await?;
             // The node is still virtual, so the read did not find the owner.
             if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
-                self.graph.virtual_deleted(&owner.uid, &coordinates);
+                self.graph.process_virtual_delete(&owner.uid, &coordinates);
             }
         }
         Ok(inspect::report(&self.graph, subject, now).map(|(_, report)| report))
@@ -94,7 +94,7 @@ impl Snapshot {
     ) -> Result<bool, ApiError> {
         match self.client.get_metadata(kind, namespace, name).await {
             Ok(Metadata { meta, .. }) => {
-                self.graph.observed(kind, &meta);
+                self.graph.process_update(kind, &meta);
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),

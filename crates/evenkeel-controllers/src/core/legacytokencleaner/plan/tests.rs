@@ -104,6 +104,6 @@ fn unknown_tracking_date_or_pods_end_the_pass() {
     let since = || tracking("2020-01-01");
     assert_eq!(after(&observed, &[since(), failed(404)]), Some(Plan::failure("down")));
     assert!(after(&observed, &[since(), replied(&json!([]))]).is_some());
-    let none = Observed { tokens: vec![], ..observed };
-    assert_eq!(after(&none, &[since()]), Some(Plan::nothing()));
+    let without_tokens = Observed { tokens: vec![], ..observed };
+    assert_eq!(after(&without_tokens, &[since()]), Some(Plan::nothing()));
 }

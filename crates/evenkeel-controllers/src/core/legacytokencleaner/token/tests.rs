@@ -5,8 +5,8 @@ use serde_json::json;
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn age() -> Age {
-    Age::new(NOW, YEAR, "2020-01-01").expect("a day").expect("long enough")
+fn cutoff() -> Cutoff {
+    Cutoff::new(NOW, YEAR, "2020-01-01").expect("a day").expect("long enough")
 }
 
 fn secret(made: &str, labels: &Value) -> Full<Secret> {
@@ -30,12 +30,12 @@ fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
 
 #[test]
 fn cleanup_needs_tracking_for_the_whole_period() {
-    let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
-    assert_eq!(known("2024-12-30"), Ok(true));
+    let cleans = |since| Cutoff::new(NOW, YEAR, since).map(|cutoff| cutoff.is_some());
+    assert_eq!(cleans("2024-12-30"), Ok(true));
     // The date has no time of day: tracking may have begun at the end of 2024-12-31.
-    assert_eq!(known("2024-12-31"), Ok(true));
-    assert_eq!(known("2025-01-01"), Ok(false));
-    assert!(known("yesterday").is_err());
+    assert_eq!(cleans("2024-12-31"), Ok(true));
+    assert_eq!(cleans("2025-01-01"), Ok(false));
+    assert!(cleans("yesterday").is_err());
 }
 
 #[test]
@@ -52,14 +52,14 @@ fn candidates_are_old_unused_auto_generated_tokens() {
     ];
     for (creation, labels, account, wanted) in table {
         let secret = secret(creation, &labels);
-        assert_eq!(is_candidate(&secret, Some(&account), &age()), wanted, "{creation} {labels}");
-        assert!(!is_candidate(&secret, None, &age()));
+        assert_eq!(is_candidate(&secret, Some(&account), &cutoff()), wanted, "{creation} {labels}");
+        assert!(!is_candidate(&secret, None, &cutoff()));
     }
 }
 
 #[test]
 fn unused_token_is_marked_and_a_period_later_deleted() {
-    let after = |labels: &Value| verdict(&secret("2024-01-01T00:00:00Z", labels), &age());
+    let after = |labels: &Value| verdict(&secret("2024-01-01T00:00:00Z", labels), &cutoff());
     let today = Date::constant(2026, 1, 1);
     assert_eq!(after(&json!({})), Some(Verdict::Mark(today)));
     assert_eq!(after(&json!({INVALID_SINCE: "soon"})), Some(Verdict::Mark(today)));
@@ -84,7 +84,7 @@ fn pod_refers_to_secrets_in_volumes_environment_and_image_pulls() {
         ],
     }});
     let mut found = Vec::new();
-    secrets_of(&pod, &mut |name| found.push(name.to_owned()));
+    visit_secret_names(&pod, &mut |name| found.push(name.to_owned()));
     found.sort_unstable();
     assert_eq!(found, ["all", "azure", "csi", "one", "plain", "projected", "pull"]);
 }

@@ -55,18 +55,18 @@ fn failed(code: u16) -> Outcome {
 }
 
 /// A server whose namespace `n` holds these pods and keys after each deletion.
-struct World {
+struct ScriptedServer {
     pods: Value,
     keys: Value,
 }
 
 /// Returns a list of objects with these names and finalizers.
 fn items(names: &[(&str, &[&str])]) -> Value {
-    let one = |(name, finalizers): &(&str, &[&str])| json!({"metadata": {"name": name, "finalizers": finalizers}});
-    json!({"items": names.iter().map(one).collect::<Vec<_>>()})
+    let item = |(name, finalizers): &(&str, &[&str])| json!({"metadata": {"name": name, "finalizers": finalizers}});
+    json!({"items": names.iter().map(item).collect::<Vec<_>>()})
 }
 
-impl World {
+impl ScriptedServer {
     fn empty() -> Self {
         Self { pods: items(&[]), keys: items(&[]) }
     }
@@ -92,12 +92,12 @@ impl World {
 }
 
 /// Executes the steps at 10 s after the deletion. Returns summaries of their actions, and the result.
-fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, Deleted) {
+fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, SyncResult) {
     let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
     loop {
         let steps = &mut Steps::of(&outcomes);
         let step = match sync_namespace(&terminating(), PERIOD, at(10), steps) {
-            Ok(deleted) => return (summaries, deleted),
+            Ok(result) => return (summaries, result),
             Err(step) => step,
         };
         for action in &step.actions {
@@ -128,8 +128,8 @@ const DISCOVER: &str = "discover the API's resources";
 
 #[test]
 fn pods_are_deleted_first_and_the_finalizer_removed_last() {
-    let world = World::empty();
-    let (summaries, deleted) = run(|action| world.answer(action));
+    let server = ScriptedServer::empty();
+    let (summaries, result) = run(|action| server.answer(action));
     let want = [
         NAMESPACE,
         "status 1",
@@ -145,60 +145,62 @@ fn pods_are_deleted_first_and_the_finalizer_removed_last() {
         "finalize 9",
     ];
     assert_eq!(summaries, want);
-    assert_eq!(deleted, Deleted::default());
+    assert_eq!(result, SyncResult::default());
 }
 
 #[test]
 fn remaining_pods_block_other_resources() {
     let mut pods = items(&[("p", &[])]);
     pods["items"][0]["spec"]["terminationGracePeriodSeconds"] = 30.into();
-    let world = World { pods, ..World::empty() };
-    let (summaries, deleted) = run(|action| world.answer(action));
+    let server = ScriptedServer { pods, ..ScriptedServer::empty() };
+    let (summaries, result) = run(|action| server.answer(action));
     assert_eq!(summaries[3..], [PODS, "delete all pods in n", PODS, "status conditions 9"]);
-    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(16)), "half of the grace period");
+    assert_eq!(result.plan.requeue, Some(Duration::from_secs(16)), "half of the grace period");
 }
 
 #[test]
 fn resources_without_deletecollection_are_deleted_one_by_one() {
-    let world = World { keys: items(&[("a", &[]), ("b", &["x/y"])]), ..World::empty() };
-    let (summaries, deleted) = run(|action| world.answer(action));
-    let each = "delete Key n/a, then its dependents";
-    assert_eq!(summaries[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
-    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "the wait for a finalizer");
+    let server =
+        ScriptedServer { keys: items(&[("a", &[]), ("b", &["x/y"])]), ..ScriptedServer::empty() };
+    let (summaries, result) = run(|action| server.answer(action));
+    let (delete_a, delete_b) =
+        ("delete Key n/a, then its dependents", "delete Key n/b, then its dependents");
+    assert_eq!(summaries[8..11], [KEYS, delete_a, delete_b]);
+    assert_eq!(result.plan.requeue, Some(Duration::from_secs(8)), "the wait for a finalizer");
     // The server does not support the verb, although discovery reports it.
     let (summaries, _) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "pods" => failed(405),
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries[4..7], ["delete all pods in n", PODS, PODS]);
 }
 
 #[test]
 fn failed_resource_does_not_block_the_others() {
-    let world = World::empty();
-    let (summaries, deleted) = run(|action| match action {
+    let server = ScriptedServer::empty();
+    let (summaries, result) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "secrets" => failed(500),
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries[6..], ["delete all secrets in n", KEYS, KEYS, "status conditions 9"]);
-    assert_eq!(deleted.plan, Plan::failure("no"));
+    assert_eq!(result.plan, Plan::failure("no"));
 }
 
 #[test]
 fn conflicts_are_retried_for_the_same_uid() {
-    let world = World::empty();
-    let mut puts = 0;
-    let (summaries, deleted) = run(|action| match action {
-        Action::Update(_) if puts == 0 => {
-            puts += 1;
+    let server = ScriptedServer::empty();
+    let mut updates = 0;
+    let (summaries, result) = run(|action| match action {
+        Action::Update(_) if updates == 0 => {
+            updates += 1;
             failed(409)
         }
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries[1..4], ["status 1", NAMESPACE, "status 1"]);
-    assert_eq!(deleted, Deleted::default());
+    assert_eq!(result, SyncResult::default());
     let mut reads = 0;
-    let (summaries, deleted) = run(|action| match action {
+    let (summaries, result) = run(|action| match action {
         Action::Update(_) => failed(409),
         Action::Read(read) if read.path() == "/api/v1/namespaces/n" && reads > 0 => {
             let mut another = live_namespace("Active", "5");
@@ -207,40 +209,40 @@ fn conflicts_are_retried_for_the_same_uid() {
         }
         other => {
             reads += 1;
-            world.answer(other)
+            server.answer(other)
         }
     });
-    assert_eq!((summaries.len(), deleted), (3, Deleted::default()));
+    assert_eq!((summaries.len(), result), (3, SyncResult::default()));
     let mut conflicts = 0..30;
-    let (summaries, deleted) = run(|action| match action {
+    let (summaries, result) = run(|action| match action {
         Action::Update(_) if conflicts.next().is_some() => failed(409),
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries[61..63], ["status 1", DISCOVER]);
-    assert_eq!(deleted, Deleted::default(), "retries have no limit");
+    assert_eq!(result, SyncResult::default(), "retries have no limit");
 }
 
 #[test]
 fn failed_condition_update_does_not_block_finalization() {
-    let (world, mut puts) = (World::empty(), 0);
-    let (summaries, deleted) = run(|action| match action {
+    let (server, mut updates) = (ScriptedServer::empty(), 0);
+    let (summaries, result) = run(|action| match action {
         Action::Update(update) if update.subresource == "status" => {
-            puts += 1;
-            if puts == 2 { failed(500) } else { world.answer(action) }
+            updates += 1;
+            if updates == 2 { failed(500) } else { server.answer(action) }
         }
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries.last().map(String::as_str), Some("finalize 9"));
-    assert_eq!(deleted.unwritten_conditions.as_deref(), Some("no"));
-    assert_eq!(deleted.plan, Plan::nothing());
+    assert_eq!(result.unwritten_conditions.as_deref(), Some("no"));
+    assert_eq!(result.plan, Plan::nothing());
 }
 
 #[test]
 fn missing_namespace_or_failed_discovery_is_not_finalized() {
-    assert_eq!(run(|_| failed(404)), (vec![NAMESPACE.to_owned()], Deleted::default()));
-    let (_, deleted) = run(|_| failed(500));
-    assert_eq!(deleted.plan, Plan::failure("no"));
-    let world = World::empty();
+    assert_eq!(run(|_| failed(404)), (vec![NAMESPACE.to_owned()], SyncResult::default()));
+    let (_, result) = run(|_| failed(500));
+    assert_eq!(result.plan, Plan::failure("no"));
+    let server = ScriptedServer::empty();
     let (summaries, _) = run(|action| match action {
         Action::Read(read) if read.is_discovery() => {
             let (group, version, reason) = ("x.io".into(), "v1".into(), "stale".into());
@@ -248,7 +250,7 @@ fn missing_namespace_or_failed_discovery_is_not_finalized() {
             let all = ServerResources { failed, ..discovered() };
             Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
         }
-        other => world.answer(other),
+        other => server.answer(other),
     });
     assert_eq!(summaries.last().map(String::as_str), Some("status conditions 9"), "not finalized");
 }
@@ -257,11 +259,11 @@ fn missing_namespace_or_failed_discovery_is_not_finalized() {
 fn deletion_of_content_waits_for_the_grace_period() {
     let next = |namespace: &Namespace, now| {
         sync_namespace(namespace, PERIOD, now, &mut Steps::of(&Outcomes::default()))
-            .map(|deleted| deleted.plan.requeue)
+            .map(|result| result.plan.requeue)
             .map_err(|step| step.actions.len())
     };
     assert_eq!(next(&terminating(), at(3)), Ok(Some(Duration::from_secs(2))));
-    assert_eq!(next(&terminating(), at(-3)), Ok(Some(GRACE)));
+    assert_eq!(next(&terminating(), at(-3)), Ok(Some(GRACE_PERIOD)));
     assert_eq!(next(&terminating(), at(5)), Err(1));
     assert_eq!(next(&Namespace::default(), at(5)), Ok(None), "not terminating");
 }

@@ -2,7 +2,7 @@
 
 use super::{
     config::Config,
-    set::{Problem, Set},
+    set::{CidrSet, CidrSetError},
 };
 use evenkeel_api::{Text, cidr::Cidr, views::Node};
 use std::collections::BTreeMap;
@@ -10,31 +10,38 @@ use std::collections::BTreeMap;
 /// The CIDR sets, and the allocations by node.
 #[derive(Debug)]
 pub(crate) struct Allocator {
-    pub(crate) sets: Vec<Set>,
-    /// Allocated CIDRs by node, whether the write has succeeded or not: a write without a response is repeated with
-    /// the same CIDRs.
-    held: BTreeMap<Text, Vec<Cidr>>,
+    pub(crate) sets: Vec<CidrSet>,
+    /// Allocated CIDRs by node, from the decision on, so that a write without a response is repeated with the same
+    /// CIDRs.
+    allocated: BTreeMap<Text, Vec<Cidr>>,
 }
 
 /// Decision about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The node has its CIDRs.
+    /// The node has its CIDRs, or is being deleted.
     Settled,
-    /// The node gets these CIDRs. For new allocations, the numbers count the candidates tried for each CIDR.
-    Give(Vec<Cidr>, Option<Vec<usize>>),
-    /// The CIDR set has no free CIDR.
+    /// The node gets these free CIDRs.
+    Allocate {
+        /// One CIDR of each set.
+        cidrs: Vec<Cidr>,
+        /// Number of parts of each set that were tried in vain.
+        tries_per_set: Vec<usize>,
+    },
+    /// The node gets the CIDRs that an earlier pass allocated, because it does not have them yet.
+    Repeat(Vec<Cidr>),
+    /// The CIDR set of this range has no free CIDR.
     Exhausted(Cidr),
-    /// The node has a CIDR outside the cluster CIDR.
-    Foreign(String),
+    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR; the problem.
+    Invalid(String),
 }
 
 impl Allocator {
     /// Builds an allocator without allocations for nodes; the Services' CIDRs are occupied.
-    pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
-        let sets: Result<Vec<Set>, Problem> =
-            config.families.iter().map(|family| Set::new(*family)).collect();
-        let mut allocator = Self { sets: sets?, held: BTreeMap::new() };
+    pub(crate) fn new(config: &Config) -> Result<Self, CidrSetError> {
+        let sets: Result<Vec<CidrSet>, CidrSetError> =
+            config.families.iter().map(|family| CidrSet::new(*family)).collect();
+        let mut allocator = Self { sets: sets?, allocated: BTreeMap::new() };
         for set in &mut allocator.sets {
             let range = set.range();
             for services in config.services.iter().filter(|services| range.overlaps(services)) {
@@ -47,62 +54,66 @@ impl Allocator {
     /// Decides about a node. Upstream: `AllocateOrOccupyCIDR`.
     pub(crate) fn verdict(&self, name: &str, node: &Node) -> Verdict {
         if !node.spec.pod_cidrs.is_empty() {
-            let problem = self.check(name, &node.spec.pod_cidrs).err();
-            return problem.map_or(Verdict::Settled, Verdict::Foreign);
+            let problem = self.check_cidrs(name, &node.spec.pod_cidrs).err();
+            return problem.map_or(Verdict::Settled, Verdict::Invalid);
         }
         if node.meta.deleting() {
             return Verdict::Settled;
         }
-        if let Some(held) = self.held.get(name) {
-            return Verdict::Give(held.clone(), None);
+        if let Some(cidrs) = self.allocated.get(name) {
+            return Verdict::Repeat(cidrs.clone());
         }
-        let (mut ranges, mut tries_per_set) = (Vec::new(), Vec::new());
+        let (mut cidrs, mut tries_per_set) = (Vec::new(), Vec::new());
         for set in &self.sets {
-            let Some((range, tries)) = set.next_free() else {
+            let Some(part) = set.next_free() else {
                 return Verdict::Exhausted(set.range());
             };
-            ranges.push(range);
-            tries_per_set.push(tries);
+            cidrs.push(part.cidr);
+            tries_per_set.push(part.tries);
         }
-        Verdict::Give(ranges, Some(tries_per_set))
+        Verdict::Allocate { cidrs, tries_per_set }
     }
 
-    /// Records a node, or its deletion if `node` is `None`, and returns the verdict about it.
-    pub(crate) fn record_node(&mut self, name: &str, node: Option<&Node>) -> Verdict {
-        let Some(node) = node else {
-            self.release(name);
-            return Verdict::Settled;
-        };
+    /// Decides about a node, and records the verdict.
+    pub(crate) fn decide_and_record(&mut self, name: &str, node: &Node) -> Verdict {
         let verdict = self.verdict(name, node);
-        self.record(name, node, &verdict);
+        self.record_verdict(name, node, &verdict);
         verdict
     }
 
     /// Records the CIDRs that a node has, or those that the verdict allocates to it.
-    pub(crate) fn record(&mut self, name: &str, node: &Node, verdict: &Verdict) {
+    pub(crate) fn record_verdict(&mut self, name: &str, node: &Node, verdict: &Verdict) {
         if !node.spec.pod_cidrs.is_empty() {
-            self.occupy(name, &node.spec.pod_cidrs);
-        } else if let Verdict::Give(ranges, Some(_)) = verdict {
-            self.sets.iter_mut().zip(ranges).for_each(|(set, range)| set.take(range));
-            self.held.insert(name.into(), ranges.clone());
+            self.occupy_cidrs(name, &node.spec.pod_cidrs);
+        } else if let Verdict::Allocate { cidrs, .. } = verdict {
+            self.sets.iter_mut().zip(cidrs).for_each(|(set, cidr)| set.allocate(cidr));
+            self.allocated.insert(name.into(), cidrs.clone());
         } else if matches!(verdict, Verdict::Exhausted(_)) {
-            // As upstream, allocate and release: the metrics count both.
-            let next = self.sets.iter_mut().map_while(|set| Some(set.take_next()?.0));
-            let taken: Vec<Cidr> = next.collect();
-            self.release_ranges(&taken);
+            self.count_vain_allocation();
         }
+    }
+
+    /// Allocates from the sets before the exhausted one, and releases the CIDRs at once, as upstream, whose metrics
+    /// count both.
+    fn count_vain_allocation(&mut self) {
+        let mut allocated = Vec::new();
+        for set in &mut self.sets {
+            let Some(part) = set.allocate_next() else { break };
+            allocated.push(part.cidr);
+        }
+        self.release_ranges(&allocated);
     }
 
     /// Releases the CIDRs of a node that was deleted or did not get them. Upstream: `ReleaseCIDR`.
     pub(crate) fn release(&mut self, name: &str) {
-        if let Some(ranges) = self.held.remove(name) {
+        if let Some(ranges) = self.allocated.remove(name) {
             self.release_ranges(&ranges);
         }
     }
 
     /// Checks the CIDRs that a node has.
-    fn check(&self, name: &str, cidrs: &[Text]) -> Result<(), String> {
-        let Some(ranges) = parse(cidrs) else {
+    fn check_cidrs(&self, name: &str, cidrs: &[Text]) -> Result<(), String> {
+        let Some(ranges) = parse_cidrs(cidrs) else {
             return Err(format!("failed to parse node {name}, CIDR {}", cidrs.join(",")));
         };
         let index = self.sets.len();
@@ -112,16 +123,16 @@ impl Allocator {
             ));
         }
         for (range, set) in ranges.iter().zip(&self.sets) {
-            set.check(range)
+            set.check_overlap(range)
                 .map_err(|problem| format!("range {range} of node {name}: {problem}"))?;
         }
         Ok(())
     }
 
-    /// Records the CIDRs that a node has, up to the first outside the cluster CIDR.
-    fn occupy(&mut self, name: &str, cidrs: &[Text]) {
-        let Some(ranges) = parse(cidrs) else { return };
-        if self.held.get(name) == Some(&ranges) {
+    /// Records the CIDRs that a node has. Stops at the first one outside the cluster CIDR; earlier ones stay occupied.
+    fn occupy_cidrs(&mut self, name: &str, cidrs: &[Text]) {
+        let Some(ranges) = parse_cidrs(cidrs) else { return };
+        if self.allocated.get(name) == Some(&ranges) {
             return;
         }
         self.release(name);
@@ -133,7 +144,7 @@ impl Allocator {
                 return;
             }
         }
-        self.held.insert(name.into(), ranges);
+        self.allocated.insert(name.into(), ranges);
     }
 
     fn release_ranges(&mut self, ranges: &[Cidr]) {
@@ -142,8 +153,8 @@ impl Allocator {
             let _ = set.release(range);
         }
         // Another node may have the same CIDR, set by a user: such a CIDR stays occupied.
-        for held in self.held.values() {
-            for (index, range) in held.iter().enumerate() {
+        for cidrs in self.allocated.values() {
+            for (index, range) in cidrs.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
                     let _ = self.sets[index].occupy(range);
                 }
@@ -152,7 +163,7 @@ impl Allocator {
     }
 }
 
-fn parse(cidrs: &[Text]) -> Option<Vec<Cidr>> {
+fn parse_cidrs(cidrs: &[Text]) -> Option<Vec<Cidr>> {
     cidrs.iter().map(|text| Cidr::parse(text)).collect()
 }
 
@@ -162,7 +173,7 @@ mod tests {
     use crate::{core::nodeipam::Options, fixtures::meta};
     use evenkeel_api::views::NodeSpec;
 
-    /// Returns an allocator of these cluster CIDRs without the service CIDRs. The node mask size 0 is the default.
+    /// Returns an allocator of these cluster CIDRs without the service CIDRs. The mask 0 selects the default.
     fn allocator(cluster: &str, services: &str, mask: i64) -> Allocator {
         let options = Options {
             cluster: cluster.to_owned(),
@@ -185,8 +196,10 @@ mod tests {
 
     /// Returns the allocated CIDRs, separated by commas.
     fn allocated(verdict: &Verdict) -> String {
-        let Verdict::Give(ranges, _) = verdict else { panic!("{verdict:?}") };
-        ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        let (Verdict::Allocate { cidrs, .. } | Verdict::Repeat(cidrs)) = verdict else {
+            panic!("{verdict:?}")
+        };
+        cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     #[test]
@@ -194,23 +207,23 @@ mod tests {
         let mut allocator =
             allocator("10.96.0.0/14,fd00:10:244::/56", "10.96.0.0/16,fd00:10:96::/112", 0);
         assert_eq!(
-            allocated(&allocator.record_node("a", Some(&node(&[])))),
+            allocated(&allocator.decide_and_record("a", &node(&[]))),
             "10.97.0.0/24,fd00:10:244::/64"
         );
         assert_eq!(
-            allocated(&allocator.record_node("b", Some(&node(&[])))),
+            allocated(&allocator.decide_and_record("b", &node(&[]))),
             "10.97.1.0/24,fd00:10:244:1::/64"
         );
         // Until the write is visible, a second request gets the same CIDRs.
         assert_eq!(
-            allocated(&allocator.record_node("a", Some(&node(&[])))),
+            allocated(&allocator.decide_and_record("a", &node(&[]))),
             "10.97.0.0/24,fd00:10:244::/64"
         );
-        let has = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
-        assert_eq!(allocator.record_node("a", Some(&has)), Verdict::Settled);
-        assert_eq!(allocator.record_node("a", None), Verdict::Settled);
+        let with_cidrs = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
+        assert_eq!(allocator.decide_and_record("a", &with_cidrs), Verdict::Settled);
+        allocator.release("a");
         assert_eq!(
-            allocated(&allocator.record_node("c", Some(&node(&[])))),
+            allocated(&allocator.decide_and_record("c", &node(&[]))),
             "10.97.2.0/24,fd00:10:244:2::/64"
         );
     }
@@ -218,17 +231,17 @@ mod tests {
     #[test]
     fn verdict_alone_allocates_nothing() {
         let mut allocator = allocator("10.0.0.0/23", "", 24);
-        let a = node(&[]);
-        assert_eq!(allocated(&allocator.verdict("a", &a)), "10.0.0.0/24");
-        assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.0.0/24");
+        let node = node(&[]);
+        assert_eq!(allocated(&allocator.verdict("a", &node)), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.verdict("b", &node)), "10.0.0.0/24");
         assert_eq!(
-            allocator.record_node("a", Some(&a)),
-            Verdict::Give(vec![cidr("10.0.0.0/24")], Some(vec![0]))
+            allocator.decide_and_record("a", &node),
+            Verdict::Allocate { cidrs: vec![cidr("10.0.0.0/24")], tries_per_set: vec![0] }
         );
-        assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.1.0/24");
-        assert_eq!(allocator.sets[0].taken(), 1);
-        allocator.record_node("b", Some(&a));
-        assert!(matches!(allocator.verdict("c", &a), Verdict::Exhausted(_)));
+        assert_eq!(allocated(&allocator.verdict("b", &node)), "10.0.1.0/24");
+        assert_eq!(allocator.sets[0].allocated_parts(), 1);
+        allocator.decide_and_record("b", &node);
+        assert!(matches!(allocator.verdict("c", &node), Verdict::Exhausted(_)));
     }
 
     fn cidr(text: &str) -> Cidr {
@@ -238,36 +251,36 @@ mod tests {
     #[test]
     fn existing_pod_cidrs_are_allocated() {
         let mut allocator = allocator("10.0.0.0/23", "", 24);
-        assert_eq!(allocated(&allocator.record_node("a", Some(&node(&[])))), "10.0.0.0/24");
-        assert_eq!(allocator.record_node("a", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
-        assert_eq!(allocator.record_node("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
-        assert_eq!(allocated(&allocator.record_node("c", Some(&node(&[])))), "10.0.0.0/24");
-        assert!(matches!(allocator.record_node("d", Some(&node(&[]))), Verdict::Exhausted(_)));
+        assert_eq!(allocated(&allocator.decide_and_record("a", &node(&[]))), "10.0.0.0/24");
+        assert_eq!(allocator.decide_and_record("a", &node(&["10.0.1.0/24"])), Verdict::Settled);
+        assert_eq!(allocator.decide_and_record("b", &node(&["10.0.1.0/24"])), Verdict::Settled);
+        assert_eq!(allocated(&allocator.decide_and_record("c", &node(&[]))), "10.0.0.0/24");
+        assert!(matches!(allocator.decide_and_record("d", &node(&[])), Verdict::Exhausted(_)));
         // One of the two nodes is deleted; the other still has the CIDR.
-        allocator.record_node("a", None);
-        assert!(matches!(allocator.record_node("d", Some(&node(&[]))), Verdict::Exhausted(_)));
-        allocator.record_node("b", None);
-        assert_eq!(allocated(&allocator.record_node("d", Some(&node(&[])))), "10.0.1.0/24");
+        allocator.release("a");
+        assert!(matches!(allocator.decide_and_record("d", &node(&[])), Verdict::Exhausted(_)));
+        allocator.release("b");
+        assert_eq!(allocated(&allocator.decide_and_record("d", &node(&[]))), "10.0.1.0/24");
     }
 
     #[test]
     fn released_cidr_is_allocated_again() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
-        allocator.record_node("a", Some(&node(&[])));
+        allocator.decide_and_record("a", &node(&[]));
         allocator.release("a");
-        assert_eq!(allocated(&allocator.record_node("b", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.decide_and_record("b", &node(&[]))), "10.0.0.0/24");
     }
 
     #[test]
     fn foreign_pod_cidrs_allocate_nothing() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
         for ranges in [&["x"][..], &["11.0.0.0/24"], &["10.0.0.0/24", "fd00::/64"]] {
-            let verdict = allocator.record_node("a", Some(&node(ranges)));
-            assert!(matches!(verdict, Verdict::Foreign(_)), "{ranges:?}: {verdict:?}");
+            let verdict = allocator.decide_and_record("a", &node(ranges));
+            assert!(matches!(verdict, Verdict::Invalid(_)), "{ranges:?}: {verdict:?}");
         }
-        assert_eq!(allocated(&allocator.record_node("b", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.decide_and_record("b", &node(&[]))), "10.0.0.0/24");
         let mut terminating = node(&[]);
         terminating.meta.deletion = Some(crate::fixtures::T0);
-        assert_eq!(allocator.record_node("c", Some(&terminating)), Verdict::Settled);
+        assert_eq!(allocator.decide_and_record("c", &terminating), Verdict::Settled);
     }
 }

@@ -12,11 +12,11 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-/// Attempts of a write. Upstream: `cidrUpdateRetries`.
+/// Maximum number of attempts to write a node's CIDRs. Upstream: `cidrUpdateRetries`.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Delay of a node's retry while another pass lists all nodes.
-const WAIT: Duration = Duration::from_millis(10);
+const LIST_WAIT: Duration = Duration::from_millis(10);
 
 /// A node, and the allocator's verdict about it.
 pub(crate) struct Observed {
@@ -39,26 +39,28 @@ pub(crate) enum Allocations {
 
 /// Lists all nodes, or writes the node's CIDRs. Upstream: `syncNode`.
 pub(crate) fn sync_node(observed: &Observed, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
-    let again = |after| Plan { requeue: Some(after), ..Plan::nothing() };
+    let requeue_after = |after| Plan { requeue: Some(after), ..Plan::nothing() };
     let verdict = match &observed.allocations {
-        Allocations::Listing => return Ok(again(WAIT)),
+        Allocations::Listing => return Ok(requeue_after(LIST_WAIT)),
         Allocations::Unlisted => {
             return Ok(match list_nodes(steps)? {
-                Ok(_) => again(Duration::ZERO),
+                Ok(_) => requeue_after(Duration::ZERO),
                 Err(error) => Plan::failure(error.message),
             });
         }
         Allocations::Recorded(verdict) => verdict,
     };
     match (verdict, &observed.node) {
-        (Verdict::Give(ranges, _), Some(node)) => update_cidrs_allocation(node, ranges, steps),
+        (Verdict::Allocate { cidrs, .. } | Verdict::Repeat(cidrs), Some(node)) => {
+            update_cidrs_allocation(node, cidrs, steps)
+        }
         (Verdict::Exhausted(range), Some(node)) => Ok(Plan {
             error: Some(PlanError::new(format!(
                 "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range {range}"
             ))),
             ..Plan::one(status_event(node, "CIDRNotAvailable"))
         }),
-        (Verdict::Foreign(problem), _) => {
+        (Verdict::Invalid(problem), _) => {
             Ok(Plan { error: Some(PlanError::terminal(&**problem)), ..Plan::nothing() })
         }
         _ => Ok(Plan::nothing()),
@@ -80,31 +82,34 @@ pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Fail
 /// Upstream: `updateCIDRsAllocation`.
 fn update_cidrs_allocation(
     node: &Node,
-    ranges: &[Cidr],
+    cidrs: &[Cidr],
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
-    let all: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-    let spec = json!({"podCIDR": all.first(), "podCIDRs": all});
+    let cidrs: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
+    let spec = json!({"podCIDR": cidrs.first(), "podCIDRs": cidrs});
     let body = json!({"metadata": {"uid": &*node.meta.uid}, "spec": spec}).to_string();
     let patch = Patch {
         fails_if_missing: true,
         on_error: OnError::Ignore,
         ..Patch::new(wire::target(node), PatchForm::Strategic, body)
     };
-    let mut last = None;
+    let mut last_error = None;
     for _ in 0..MAX_ATTEMPTS {
         let Some(error) = &steps.one(patch.clone())?.error else { return Ok(Plan::nothing()) };
-        last = Some(PlanError::new(&*error.message));
+        last_error = Some(PlanError::new(&*error.message));
     }
-    Ok(Plan { error: last, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
+    Ok(Plan { error: last_error, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
 }
 
 /// Whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
 /// succeeded, so its allocation is kept.
-pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
-    let is_given = matches!(observed.allocations, Allocations::Recorded(Verdict::Give(..)));
-    let last = outcomes.0.get(MAX_ATTEMPTS - 1).and_then(|outcome| outcome.error.as_ref());
-    is_given && last.is_some_and(|error| (400..500).contains(&error.code))
+pub(crate) fn is_rejected(observed: &Observed, outcomes: &Outcomes) -> bool {
+    let assigns_cidrs = matches!(
+        observed.allocations,
+        Allocations::Recorded(Verdict::Allocate { .. } | Verdict::Repeat(_))
+    );
+    let last_error = outcomes.0.get(MAX_ATTEMPTS - 1).and_then(|outcome| outcome.error.as_ref());
+    assigns_cidrs && last_error.is_some_and(|error| (400..500).contains(&error.code))
 }
 
 fn status_event(node: &Node, status: &'static str) -> EventRecord {
@@ -125,9 +130,9 @@ mod tests {
     }
 
     /// Returns a node whose allocated CIDR is not yet written.
-    fn given() -> Observed {
+    fn unwritten() -> Observed {
         let ranges = vec![Cidr::parse("10.0.0.0/24").expect("a CIDR")];
-        observed(Allocations::Recorded(Verdict::Give(ranges, None)))
+        observed(Allocations::Recorded(Verdict::Repeat(ranges)))
     }
 
     fn next(observed: &Observed, outcomes: &[Outcome]) -> Option<Plan> {
@@ -142,7 +147,7 @@ mod tests {
     #[test]
     fn no_cidr_is_assigned_before_all_nodes_are_listed() {
         let requeue = |after| Some(Plan { requeue: Some(after), ..Plan::nothing() });
-        assert_eq!(next(&observed(Allocations::Listing), &[]), requeue(WAIT));
+        assert_eq!(next(&observed(Allocations::Listing), &[]), requeue(LIST_WAIT));
         let first = observed(Allocations::Unlisted);
         let step = next(&first, &[]).expect("a step");
         let [Action::Read(read)] = &step.actions[..] else { panic!("{step:?}") };
@@ -154,49 +159,50 @@ mod tests {
 
     #[test]
     fn patch_is_attempted_three_times() {
-        let given = given();
-        let step = next(&given, &[]).expect("a step");
+        let unwritten = unwritten();
+        let step = next(&unwritten, &[]).expect("a step");
         let [Action::Patch(patch)] = &step.actions[..] else { panic!("{step:?}") };
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert!(patch.fails_if_missing, "the patch of a missing node fails");
         assert_eq!(body["spec"], json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}));
-        assert_eq!(next(&given, &[failed(500)]), Some(step));
-        assert_eq!(next(&given, &[failed(500), Outcome::success()]), Some(Plan::nothing()));
-        let last = next(&given, &[failed(500), failed(500), failed(422)]).expect("the event");
-        assert_eq!(last.error, Some(PlanError::new("no")));
+        assert_eq!(next(&unwritten, &[failed(500)]), Some(step));
+        assert_eq!(next(&unwritten, &[failed(500), Outcome::success()]), Some(Plan::nothing()));
+        let last_plan =
+            next(&unwritten, &[failed(500), failed(500), failed(422)]).expect("the event");
+        assert_eq!(last_plan.error, Some(PlanError::new("no")));
         assert!(
-            matches!(&last.actions[..], [Action::Event(note)] if note.reason == "CIDRAssignmentFailed")
+            matches!(&last_plan.actions[..], [Action::Event(note)] if note.reason == "CIDRAssignmentFailed")
         );
     }
 
     #[test]
     fn cidrs_are_released_only_if_the_last_patch_is_rejected() {
-        let given = given();
-        let refused = |codes: [u16; 3]| {
-            is_refused(&given, &Outcomes(codes.map(failed).into_iter().collect()))
+        let unwritten = unwritten();
+        let rejected = |codes: [u16; 3]| {
+            is_rejected(&unwritten, &Outcomes(codes.map(failed).into_iter().collect()))
         };
-        assert!(refused([404, 404, 404]), "the node is gone");
-        assert!(refused([500, 500, 422]) && !refused([422, 422, 500]) && !refused([0, 0, 0]));
-        assert!(!is_refused(&given, &Outcomes(vec![failed(422), Outcome::success()])));
+        assert!(rejected([404, 404, 404]), "the node is gone");
+        assert!(rejected([500, 500, 422]) && !rejected([422, 422, 500]) && !rejected([0, 0, 0]));
+        assert!(!is_rejected(&unwritten, &Outcomes(vec![failed(422), Outcome::success()])));
     }
 
     #[test]
     fn exhausted_range_is_reported() {
         let range = Cidr::parse("10.0.0.0/16").expect("a CIDR");
-        let none = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
-        let none = none.expect("the event");
+        let exhausted = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
+        let exhausted = exhausted.expect("the event");
         assert!(
-            matches!(&none.actions[..], [Action::Event(note)] if note.reason == "CIDRNotAvailable")
+            matches!(&exhausted.actions[..], [Action::Event(note)] if note.reason == "CIDRNotAvailable")
         );
         assert_eq!(
-            none.error,
+            exhausted.error,
             Some(PlanError::new(
                 "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range 10.0.0.0/16"
             ))
         );
-        let foreign = Allocations::Recorded(Verdict::Foreign("x".to_owned()));
-        let foreign = next(&observed(foreign), &[]).expect("an error");
-        assert_eq!(foreign.error, Some(PlanError::terminal("x")));
+        let invalid = Allocations::Recorded(Verdict::Invalid("x".to_owned()));
+        let invalid = next(&observed(invalid), &[]).expect("an error");
+        assert_eq!(invalid.error, Some(PlanError::terminal("x")));
         let settled = observed(Allocations::Recorded(Verdict::Settled));
         assert_eq!(next(&settled, &[]), Some(Plan::nothing()));
     }

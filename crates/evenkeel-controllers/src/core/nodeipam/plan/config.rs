@@ -4,9 +4,9 @@ use super::super::Options;
 use evenkeel_api::cidr::Cidr;
 
 /// Default prefix length of a node's IPv4 CIDR.
-const IPV4: u8 = 24;
+const DEFAULT_IPV4_LENGTH: u8 = 24;
 /// Default prefix length of a node's IPv6 CIDR.
-const IPV6: u8 = 64;
+const DEFAULT_IPV6_LENGTH: u8 = 64;
 
 /// CIDR of an IP family, and the prefix length of nodes' CIDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,15 @@ pub(crate) struct Config {
 impl Config {
     /// Validates the options, or returns the error.
     pub(crate) fn new(options: &Options) -> Result<Self, String> {
-        let ranges = cluster(&options.cluster)?;
-        let families = ranges.iter().map(|range| family(*range, ranges.len() > 1, options));
-        Ok(Self { families: families.collect::<Result<_, _>>()?, services: services(options)? })
+        let ranges = parse_cluster_cidrs(&options.cluster)?;
+        let is_dual_stack = ranges.len() > 1;
+        let families = ranges.iter().map(|range| family(*range, is_dual_stack, options));
+        let families = families.collect::<Result<_, _>>()?;
+        Ok(Self { families, services: parse_service_cidrs(&options.services)? })
     }
 }
 
-fn cluster(text: &str) -> Result<Vec<Cidr>, String> {
+fn parse_cluster_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     if text.trim().is_empty() {
         return Err("must specify --cluster-cidr if --allocate-node-cidrs is set".to_owned());
     }
@@ -40,58 +42,73 @@ fn cluster(text: &str) -> Result<Vec<Cidr>, String> {
     };
     let ranges: Vec<Cidr> =
         text.trim().split(',').enumerate().map(parse).collect::<Result<_, _>>()?;
-    let both = ranges.iter().any(Cidr::is_ipv4) && ranges.iter().any(|range| !range.is_ipv4());
-    match ranges.len() {
-        2.. if !both => Err("--cluster-cidr has several ranges and they are not configured as dual stack (at least one from each IP family)".to_owned()),
-        count @ 3.. => Err(format!("--cluster-cidr has {count} ranges, more than max allowed of 2")),
+    let has_both_families =
+        ranges.iter().any(Cidr::is_ipv4) && ranges.iter().any(|range| !range.is_ipv4());
+    if ranges.len() > 1 && !has_both_families {
+        return Err("--cluster-cidr has several ranges and they are not configured as dual stack (at least one from each IP family)".to_owned());
+    }
+    if ranges.len() > 2 {
+        let count = ranges.len();
+        return Err(format!("--cluster-cidr has {count} ranges, more than max allowed of 2"));
+    }
+    Ok(ranges)
+}
+
+/// Parses the Services' CIDRs. Ignores a text that is not a CIDR.
+fn parse_service_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
+    let ranges: Vec<Cidr> = text.split(',').filter_map(Cidr::parse).collect();
+    match ranges[..] {
+        [first, second] if first.is_ipv4() == second.is_ipv4() => {
+            Err("--service-cluster-ip-range: both ranges are of one IP family".to_owned())
+        }
         _ => Ok(ranges),
     }
 }
 
-/// Returns the Services' CIDRs. Ignores a text that is not a CIDR.
-fn services(options: &Options) -> Result<Vec<Cidr>, String> {
-    let services: Vec<Cidr> = options.services.split(',').filter_map(Cidr::parse).collect();
-    match services[..] {
-        [one, two] if one.is_ipv4() == two.is_ipv4() => {
-            Err("--service-cluster-ip-range: both ranges are of one IP family".to_owned())
-        }
-        _ => Ok(services),
-    }
-}
-
-fn family(range: Cidr, dual: bool, options: &Options) -> Result<Family, String> {
-    let (mask, v4, v6) = (options.mask, options.mask_ipv4, options.mask_ipv6);
-    let problem = match (dual, mask != 0) {
-        (true, true) => {
-            Some("usage of --node-cidr-mask-size is not allowed with dual-stack clusters")
-        }
-        (false, true) if v4 != 0 || v6 != 0 => Some(
-            "usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if --node-cidr-mask-size is set. For dual-stack clusters please unset it and use IPFamily specific flags",
-        ),
-        (false, false) if v4 != 0 && !range.is_ipv4() => Some(
-            "usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster",
-        ),
-        (false, false) if v6 != 0 && range.is_ipv4() => Some(
-            "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster",
-        ),
-        _ => None,
-    };
-    if let Some(problem) = problem {
+fn family(range: Cidr, is_dual_stack: bool, options: &Options) -> Result<Family, String> {
+    if let Some(problem) = mask_problem(range, is_dual_stack, options) {
         return Err(problem.to_owned());
     }
-    let (own, default, bits) = if range.is_ipv4() { (v4, IPV4, 32) } else { (v6, IPV6, 128) };
-    let given = [mask, own].into_iter().find(|given| *given != 0);
-    let node_length = match given {
+    let (family_mask, default, bits) = if range.is_ipv4() {
+        (options.mask_ipv4, DEFAULT_IPV4_LENGTH, 32)
+    } else {
+        (options.mask_ipv6, DEFAULT_IPV6_LENGTH, 128)
+    };
+    let mask = [options.mask, family_mask].into_iter().find(|mask| *mask != 0);
+    let node_length = match mask {
         None => default,
-        Some(given) => u8::try_from(given)
+        Some(mask) => u8::try_from(mask)
             .ok()
             .filter(|length| *length <= bits)
-            .ok_or_else(|| format!("a node's prefix cannot have {given} bits"))?,
+            .ok_or_else(|| format!("a node's prefix cannot have {mask} bits"))?,
     };
     if range.length() > node_length {
         return Err("invalid --cluster-cidr, mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size configured for CIDR family".to_owned());
     }
     Ok(Family { range, node_length })
+}
+
+/// Returns the problem of the node mask sizes, if they do not fit together or do not fit the cluster's IP families.
+fn mask_problem(range: Cidr, is_dual_stack: bool, options: &Options) -> Option<&'static str> {
+    let has_mask = options.mask != 0;
+    let (has_mask_ipv4, has_mask_ipv6) = (options.mask_ipv4 != 0, options.mask_ipv6 != 0);
+    if is_dual_stack {
+        return has_mask
+            .then_some("usage of --node-cidr-mask-size is not allowed with dual-stack clusters");
+    }
+    if has_mask {
+        return (has_mask_ipv4 || has_mask_ipv6).then_some(
+            "usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if --node-cidr-mask-size is set. For dual-stack clusters please unset it and use IPFamily specific flags",
+        );
+    }
+    if has_mask_ipv4 && !range.is_ipv4() {
+        return Some(
+            "usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster",
+        );
+    }
+    (has_mask_ipv6 && range.is_ipv4()).then_some(
+        "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster",
+    )
 }
 
 #[cfg(test)]

@@ -16,26 +16,43 @@ const NO_SCHEDULE: &str = "NoSchedule";
 /// Taint of a cordoned node. Upstream: `TaintNodeUnschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Node condition, its status, and the key of the resulting taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
-const TAINTS: [(&str, &str, &str); 6] = [
-    ("Ready", "False", "node.kubernetes.io/not-ready"),
-    ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
-    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
-    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
-    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
-    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+/// Taint of nodes whose condition has a status.
+struct ConditionTaint {
+    condition: &'static str,
+    status: &'static str,
+    key: &'static str,
+}
+
+const fn taint(condition: &'static str, status: &'static str, key: &'static str) -> ConditionTaint {
+    ConditionTaint { condition, status, key }
+}
+
+/// Taints by condition and status. Upstream: `nodeConditionToTaintKeyStatusMap`.
+const CONDITION_TAINTS: [ConditionTaint; 6] = [
+    taint("Ready", "False", "node.kubernetes.io/not-ready"),
+    taint("Ready", "Unknown", "node.kubernetes.io/unreachable"),
+    taint("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    taint("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    taint("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    taint("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels and their deprecated names. Upstream: `labelReconcileInfo`.
-const OLD_NAMES: [(&str, &str); 2] = [
-    ("kubernetes.io/os", "beta.kubernetes.io/os"),
-    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+/// A label, and its deprecated name.
+struct RenamedLabel {
+    current: &'static str,
+    deprecated: &'static str,
+}
+
+/// Labels with a deprecated name. Upstream: `labelReconcileInfo`.
+const RENAMED_LABELS: [RenamedLabel; 2] = [
+    RenamedLabel { current: "kubernetes.io/os", deprecated: "beta.kubernetes.io/os" },
+    RenamedLabel { current: "kubernetes.io/arch", deprecated: "beta.kubernetes.io/arch" },
 ];
 
 /// Returns the patches of a node's taints and labels.
 pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    for body in taints(node, now).into_iter().chain(labels(node)) {
+    for body in taints_patch(node, now).into_iter().chain(labels_patch(node)) {
         plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body));
     }
     plan
@@ -43,41 +60,35 @@ pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
 
 /// Returns the patch that copies the values of current labels to their deprecated names. Upstream:
 /// `reconcileNodeLabels`.
-fn labels(node: &Node) -> Option<String> {
+fn labels_patch(node: &Node) -> Option<String> {
     let labels = &node.meta.labels;
-    let missing: Map<String, Value> = OLD_NAMES
-        .iter()
-        .filter_map(|(name, old)| Some((*old, labels.get(name)?)))
-        .filter(|(old, value)| labels.get(old) != Some(value))
-        .map(|(old, value)| (old.to_owned(), json!(value)))
-        .collect();
-    (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
+    let mut outdated = Map::new();
+    for RenamedLabel { current, deprecated } in RENAMED_LABELS {
+        let value = labels.get(current);
+        if value.is_some() && labels.get(deprecated) != value {
+            outdated.insert(deprecated.to_owned(), json!(value));
+        }
+    }
+    (!outdated.is_empty()).then(|| json!({"metadata": {"labels": outdated}}).to_string())
 }
 
 /// Returns the patch that adds missing taints and removes outdated ones; other taints stay. Upstream:
 /// `doNoScheduleTaintingPass`.
-fn taints(node: &Node, now: Timestamp) -> Option<String> {
-    let expected_taints = expected_taints(node);
-    let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
-    let present =
+fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
+    let expected_keys = expected_taint_keys(node);
+    let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && is_managed(&taint.key);
+    let is_present =
         |key: &str| node.spec.taints.iter().any(|taint| is_ours(taint) && &*taint.key == key);
-    let superfluous = node
-        .spec
-        .taints
-        .iter()
-        .any(|taint| is_ours(taint) && !expected_taints.contains(&&*taint.key));
-    if !superfluous && expected_taints.iter().all(|key| present(key)) {
+    let is_outdated = |taint: &Taint| is_ours(taint) && !expected_keys.contains(&&*taint.key);
+    if !node.spec.taints.iter().any(is_outdated) && expected_keys.iter().all(|key| is_present(key))
+    {
         return None;
     }
-    let remaining = node
-        .spec
-        .taints
+    let remaining =
+        node.spec.taints.iter().filter(|taint| !is_outdated(taint)).map(Taint::to_json_value);
+    let added = expected_keys
         .iter()
-        .filter(|taint| !is_ours(taint) || expected_taints.contains(&&*taint.key))
-        .map(Taint::to_json_value);
-    let added = expected_taints
-        .iter()
-        .filter(|key| !present(key))
+        .filter(|key| !is_present(key))
         .map(|key| json!({"key": key, "effect": NO_SCHEDULE, "timeAdded": seconds(now)}));
     let taints: Vec<Value> = remaining.chain(added).collect();
     Some(taints_body(node, taints))
@@ -108,17 +119,17 @@ pub(crate) fn describe(node: &Node) -> Description {
     description
 }
 
-fn expected_taints(node: &Node) -> Vec<&'static str> {
+fn expected_taint_keys(node: &Node) -> Vec<&'static str> {
     let status =
         |name: &str| node.status.conditions.iter().find(|c| &*c.type_ == name).map(|c| &*c.status);
     let by_condition =
-        TAINTS.iter().filter(|(condition, value, _)| status(condition) == Some(value));
+        CONDITION_TAINTS.iter().filter(|taint| status(taint.condition) == Some(taint.status));
     let cordoned = node.spec.unschedulable.then_some(UNSCHEDULABLE);
-    by_condition.map(|(.., taint)| *taint).chain(cordoned).collect()
+    by_condition.map(|taint| taint.key).chain(cordoned).collect()
 }
 
-fn managed(key: &str) -> bool {
-    key == UNSCHEDULABLE || TAINTS.iter().any(|(.., taint)| *taint == key)
+fn is_managed(key: &str) -> bool {
+    key == UNSCHEDULABLE || CONDITION_TAINTS.iter().any(|taint| taint.key == key)
 }
 
 #[cfg(test)]
@@ -130,7 +141,7 @@ mod tests {
     const T0: Timestamp = Timestamp::UNIX_EPOCH;
 
     /// Returns a node with these conditions (type, status) and taints (key, effect).
-    fn node(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Node {
+    fn node(conditions: &[(&str, &str)], taints: &[(&str, &str)]) -> Node {
         let condition = |(type_, status): &(&str, &str)| NodeCondition {
             type_: (*type_).into(),
             status: (*status).into(),
@@ -142,11 +153,7 @@ mod tests {
             ..Taint::default()
         };
         Node {
-            spec: NodeSpec {
-                unschedulable,
-                taints: taints.iter().map(taint).collect(),
-                ..NodeSpec::default()
-            },
+            spec: NodeSpec { taints: taints.iter().map(taint).collect(), ..NodeSpec::default() },
             status: NodeStatus {
                 conditions: conditions.iter().map(condition).collect(),
                 ..NodeStatus::default()
@@ -177,35 +184,35 @@ mod tests {
 
     #[test]
     fn conditions_become_no_schedule_taints() {
-        for (condition, status, taint) in TAINTS {
+        for ConditionTaint { condition, status, key } in CONDITION_TAINTS {
             assert_eq!(
-                taints_after_plan(&node(&[(condition, status)], &[], false)),
-                Some(vec![format!("{taint}:NoSchedule")])
+                taints_after_plan(&node(&[(condition, status)], &[])),
+                Some(vec![format!("{key}:NoSchedule")])
             );
         }
-        assert_eq!(
-            taints_after_plan(&node(&[("Ready", "True")], &[], true)),
-            Some(vec![format!("{UNSCHEDULABLE}:NoSchedule")])
-        );
+        let mut cordoned = node(&[("Ready", "True")], &[]);
+        cordoned.spec.unschedulable = true;
+        assert_eq!(taints_after_plan(&cordoned), Some(vec![format!("{UNSCHEDULABLE}:NoSchedule")]));
     }
 
     #[test]
     fn healthy_node_loses_only_condition_taints() {
+        let not_ready = CONDITION_TAINTS[0].key;
         // Taints of a condition, of a condition with another effect, and of an administrator.
         let taints =
-            [(TAINTS[0].2, NO_SCHEDULE), (TAINTS[0].2, "NoExecute"), ("dedicated", NO_SCHEDULE)];
-        let remaining = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
+            [(not_ready, NO_SCHEDULE), (not_ready, "NoExecute"), ("dedicated", NO_SCHEDULE)];
+        let remaining = taints_after_plan(&node(&[("Ready", "True")], &taints));
         assert_eq!(
             remaining,
-            Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
+            Some(vec![format!("{not_ready}:NoExecute"), "dedicated:NoSchedule".to_owned()])
         );
     }
 
     #[test]
     fn beta_labels_follow_stable_ones() {
-        let labelled = |all: &[(&str, &str)]| {
-            let mut node = node(&[], &[], false);
-            node.meta.labels = all.iter().copied().collect();
+        let labels_after_plan = |labels: &[(&str, &str)]| {
+            let mut node = node(&[], &[]);
+            node.meta.labels = labels.iter().copied().collect();
             let plan = plan(&node, T0);
             plan.actions.first().map(|action| match action {
                 Action::Patch(patch) => {
@@ -215,19 +222,25 @@ mod tests {
                 other => panic!("{other:?}"),
             })
         };
-        let (os, beta) = OLD_NAMES[0];
-        assert_eq!(labelled(&[(os, "linux")]), Some(json!({beta: "linux"})));
-        assert_eq!(labelled(&[(os, "linux"), (beta, "windows")]), Some(json!({beta: "linux"})));
-        assert_eq!(labelled(&[(os, "linux"), (beta, "linux")]), None);
-        assert_eq!(labelled(&[(beta, "windows")]), None);
+        let RenamedLabel { current: os, deprecated: beta } = RENAMED_LABELS[0];
+        assert_eq!(labels_after_plan(&[(os, "linux")]), Some(json!({beta: "linux"})));
+        assert_eq!(
+            labels_after_plan(&[(os, "linux"), (beta, "windows")]),
+            Some(json!({beta: "linux"}))
+        );
+        assert_eq!(labels_after_plan(&[(os, "linux"), (beta, "linux")]), None);
+        assert_eq!(labels_after_plan(&[(beta, "windows")]), None);
     }
 
     #[test]
     fn unchanged_taints_are_not_written() {
         assert_eq!(
-            taints_after_plan(&node(&[("Ready", "False")], &[(TAINTS[0].2, NO_SCHEDULE)], false)),
+            taints_after_plan(&node(
+                &[("Ready", "False")],
+                &[(CONDITION_TAINTS[0].key, NO_SCHEDULE)]
+            )),
             None
         );
-        assert_eq!(taints_after_plan(&node(&[], &[("other", NO_SCHEDULE)], false)), None);
+        assert_eq!(taints_after_plan(&node(&[], &[("other", NO_SCHEDULE)])), None);
     }
 }

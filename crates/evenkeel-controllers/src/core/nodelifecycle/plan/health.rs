@@ -35,8 +35,8 @@ pub(crate) enum Ready {
 }
 
 /// Returns the status of the node's condition `Ready`; `None` before its kubelet's first status.
-pub(crate) fn ready(node: &Node) -> Option<Ready> {
-    let condition = node.status.conditions.iter().find(|one| &*one.type_ == "Ready")?;
+pub(crate) fn ready_status(node: &Node) -> Option<Ready> {
+    let condition = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     Some(match &*condition.status {
         "True" => Ready::Yes,
         "False" => Ready::No,
@@ -53,45 +53,43 @@ pub(crate) struct NodeHealth {
     /// Status of the condition `Ready`.
     pub(crate) ready: Option<Ready>,
     /// The condition's `lastHeartbeatTime`, compared for change.
-    reported: Option<Timestamp>,
-    /// The lease's `renewTime`; `None` before the first lease.
-    renewed: Option<Option<Timestamp>>,
+    heartbeat_time: Option<Timestamp>,
+    /// The lease's `renewTime`, which a lease may lack; `None` before the first lease.
+    renew_time: Option<Option<Timestamp>>,
 }
 
 impl NodeHealth {
-    /// Returns the health after an observation of the node and its lease. Upstream: `tryUpdateNodeHealth`.
-    pub(crate) fn updated(
+    /// Returns the health after an observation of the node and its lease. `before` is the last health, if any.
+    /// Upstream: `tryUpdateNodeHealth`.
+    pub(crate) fn observe(
         before: Option<Self>,
         node: &Node,
         lease: Option<&Lease>,
         now: Now,
     ) -> Self {
-        let condition = node.status.conditions.iter().find(|one| &*one.type_ == "Ready");
-        let ready = ready(node);
-        let reported = condition.and_then(|condition| condition.last_heartbeat_time);
+        let condition =
+            node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
+        let ready = ready_status(node);
+        let heartbeat_time = condition.and_then(|condition| condition.last_heartbeat_time);
         let mut health = match before {
-            Some(before) if before.ready.is_none() && ready.is_none() => before,
-            // The grace period of a node without a status begins at its creation.
-            None if ready.is_none() => {
-                let age = node.meta.creation.map_or(SignedDuration::ZERO, |made| {
-                    now.wall.duration_since(made).max(SignedDuration::ZERO)
-                });
-                Self { probe_time: now.steady - age, ready, reported, renewed: None }
-            }
             Some(before)
-                if before.ready.is_some() && ready.is_some() && before.reported == reported =>
+                if before.ready.is_some() == ready.is_some()
+                    && before.heartbeat_time == heartbeat_time =>
             {
                 Self { ready, ..before }
             }
-            before => {
-                let renewed = before.and_then(|before| before.renewed);
-                Self { probe_time: now.steady, ready, reported, renewed }
+            Some(before) => Self { probe_time: now.steady, ready, heartbeat_time, ..before },
+            None => {
+                // The grace period of a node without a status begins at its creation.
+                let probe_time =
+                    if ready.is_none() { now.steady - age(node, now.wall) } else { now.steady };
+                Self { probe_time, ready, heartbeat_time, renew_time: None }
             }
         };
         if let Some(lease) = lease
-            && health.renewed.is_none_or(|before| before < lease.spec.renew_time)
+            && health.renew_time.is_none_or(|before| before < lease.spec.renew_time)
         {
-            health.renewed = Some(lease.spec.renew_time);
+            health.renew_time = Some(lease.spec.renew_time);
             health.probe_time = now.steady;
         }
         health
@@ -100,13 +98,19 @@ impl NodeHealth {
     /// Whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the first
     /// status, `--node-monitor-grace-period` after it.
     pub(crate) fn is_grace_period_over(&self, options: &Options, now: Now) -> bool {
-        let grace = match self.ready {
+        let grace_period = match self.ready {
             None => options.startup_grace_period,
             Some(_) => options.monitor_grace_period,
         };
-        let unreported = now.steady - self.probe_time;
-        std::time::Duration::try_from(unreported).is_ok_and(|unreported| unreported > grace)
+        let since_heartbeat = now.steady - self.probe_time;
+        std::time::Duration::try_from(since_heartbeat).is_ok_and(|passed| passed > grace_period)
     }
+}
+
+/// Returns the time since the node's creation; zero for a creation in the future.
+fn age(node: &Node, now: Timestamp) -> SignedDuration {
+    let creation = node.meta.creation.unwrap_or(now);
+    now.duration_since(creation).max(SignedDuration::ZERO)
 }
 
 #[cfg(test)]
@@ -122,21 +126,21 @@ mod tests {
 
     /// Returns a node with this status of `Ready` and this heartbeat time; without the condition if the status is
     /// empty.
-    fn node(ready: &str, reported: i64) -> Node {
+    fn node(ready: &str, heartbeat_time: i64) -> Node {
         let mut node = Node { meta: meta("n"), ..Node::default() };
         if !ready.is_empty() {
             node.status.conditions = Box::new([NodeCondition {
                 type_: "Ready".into(),
                 status: ready.into(),
-                last_heartbeat_time: Some(at(reported)),
+                last_heartbeat_time: Some(at(heartbeat_time)),
                 ..NodeCondition::default()
             }]);
         }
         node
     }
 
-    fn lease(renewed: i64) -> Lease {
-        let spec = LeaseSpec { renew_time: Some(at(renewed)), ..LeaseSpec::default() };
+    fn lease(renew_time: i64) -> Lease {
+        let spec = LeaseSpec { renew_time: Some(at(renew_time)), ..LeaseSpec::default() };
         Lease { meta: meta("n"), spec }
     }
 
@@ -146,11 +150,11 @@ mod tests {
     /// Returns the probe time of a node after these observations.
     fn probe_time(observations: &[Observation]) -> i64 {
         let mut health = None;
-        for (when, ready, reported, renewed) in observations {
-            let lease = renewed.map(lease);
-            health = Some(NodeHealth::updated(
+        for (when, ready, heartbeat_time, renew_time) in observations {
+            let lease = renew_time.map(lease);
+            health = Some(NodeHealth::observe(
                 health,
-                &node(ready, *reported),
+                &node(ready, *heartbeat_time),
                 lease.as_ref(),
                 now(*when),
             ));
@@ -186,7 +190,7 @@ mod tests {
     fn grace_period_is_longer_before_the_first_status() {
         let options = Options::default();
         for (ready, grace) in [("True", 50), ("False", 50), ("Unknown", 50), ("", 60)] {
-            let health = NodeHealth::updated(None, &node(ready, 0), None, now(0));
+            let health = NodeHealth::observe(None, &node(ready, 0), None, now(0));
             assert!(!health.is_grace_period_over(&options, now(grace)), "{ready:?}");
             assert!(health.is_grace_period_over(&options, now(grace + 1)), "{ready:?}");
         }
@@ -196,7 +200,7 @@ mod tests {
     fn node_created_in_the_future_is_new() {
         let mut young = node("", 0);
         young.meta.creation = Some(T0 + SignedDuration::from_hours(1));
-        assert_eq!(NodeHealth::updated(None, &young, None, now(5)).probe_time, now(5).steady);
+        assert_eq!(NodeHealth::observe(None, &young, None, now(5)).probe_time, now(5).steady);
     }
 
     proptest! {
@@ -209,10 +213,10 @@ mod tests {
                 time += gap;
                 // Check also just before the lease is renewed.
                 if let Some(before) = health {
-                    let seen = NodeHealth::updated(Some(before), &node("True", 0), None, now(time));
+                    let seen = NodeHealth::observe(Some(before), &node("True", 0), None, now(time));
                     prop_assert!(!seen.is_grace_period_over(&options, now(time)));
                 }
-                health = Some(NodeHealth::updated(health, &node("True", 0), Some(&lease(time)), now(time)));
+                health = Some(NodeHealth::observe(health, &node("True", 0), Some(&lease(time)), now(time)));
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::{
     condition_taints::taints_body,
-    health::{Ready, ready},
+    health::{Ready, ready_status},
 };
 use evenkeel_api::{
     time::{Timestamp, seconds},
@@ -28,60 +28,68 @@ pub(crate) enum TaintAction {
 
 /// Decides when to write a node's taints. Upstream: `processTaintBaseEviction`.
 pub(crate) fn taint_action(node: &Node, ready: Option<Ready>) -> TaintAction {
-    let Some((expected, other)) = taints(ready) else {
-        let unwanted = has(node, NOT_READY) || has(node, UNREACHABLE);
+    let Some(TaintSwap { expected, outdated }) = taint_swap(ready) else {
         let may_remove = matches!(ready, None | Some(Ready::Yes));
-        return if unwanted && may_remove { TaintAction::Immediate } else { TaintAction::None };
+        let is_tainted = node.spec.taints.iter().any(is_ours);
+        return if may_remove && is_tainted { TaintAction::Immediate } else { TaintAction::None };
     };
-    match (has(node, expected), has(node, other)) {
-        (_, true) => TaintAction::Immediate,
-        (true, false) => TaintAction::None,
-        (false, false) => TaintAction::RateLimited,
+    if has_taint(node, outdated) {
+        TaintAction::Immediate
+    } else if has_taint(node, expected) {
+        TaintAction::None
+    } else {
+        TaintAction::RateLimited
     }
 }
 
 /// Returns the patch that makes the taints agree with the condition; `None` if they do. Upstream:
 /// `SwapNodeControllerTaint`.
 pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
-    let expected = taints(ready(node)).map(|(expected, _)| expected);
-    let superfluous = |taint: &Taint| {
-        &*taint.effect == NO_EXECUTE
-            && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
-            && expected != Some(&*taint.key)
-    };
-    let missing = expected.filter(|key| !has(node, key));
-    if missing.is_none() && !node.spec.taints.iter().any(superfluous) {
+    let expected = taint_swap(ready_status(node)).map(|swap| swap.expected);
+    let is_outdated = |taint: &Taint| is_ours(taint) && expected != Some(&*taint.key);
+    let missing = expected.filter(|key| !has_taint(node, key));
+    if missing.is_none() && !node.spec.taints.iter().any(is_outdated) {
         return None;
     }
-    let others = node.spec.taints.iter().filter(|taint| !superfluous(taint));
-    let mut all: Vec<Value> = others.map(Taint::to_json_value).collect();
-    all.extend(
+    let remaining = node.spec.taints.iter().filter(|taint| !is_outdated(taint));
+    let mut taints: Vec<Value> = remaining.map(Taint::to_json_value).collect();
+    taints.extend(
         missing.map(|key| json!({"key": key, "effect": NO_EXECUTE, "timeAdded": seconds(now)})),
     );
-    Some(taints_body(node, all))
+    Some(taints_body(node, taints))
 }
 
 /// Returns the patch that removes both taints, whatever the condition; `None` if the node has neither. Upstream:
 /// `markNodeAsReachable`.
 pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
-    let ours = |taint: &&Taint| {
-        &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
-    };
-    node.spec.taints.iter().find(ours)?;
-    let others = node.spec.taints.iter().filter(|taint| !ours(taint));
+    if !node.spec.taints.iter().any(is_ours) {
+        return None;
+    }
+    let others = node.spec.taints.iter().filter(|taint| !is_ours(taint));
     Some(taints_body(node, others.map(Taint::to_json_value).collect()))
 }
 
-/// Returns the taint to have and the taint to remove, for a status of `Ready`.
-fn taints(ready: Option<Ready>) -> Option<(&'static str, &'static str)> {
+/// The taint that a node should have, and the one that it should lose.
+struct TaintSwap {
+    expected: &'static str,
+    outdated: &'static str,
+}
+
+/// Returns the taints for a status of `Ready`; `None` if the node should have neither.
+fn taint_swap(ready: Option<Ready>) -> Option<TaintSwap> {
     match ready {
-        Some(Ready::No) => Some((NOT_READY, UNREACHABLE)),
-        Some(Ready::Unknown) => Some((UNREACHABLE, NOT_READY)),
+        Some(Ready::No) => Some(TaintSwap { expected: NOT_READY, outdated: UNREACHABLE }),
+        Some(Ready::Unknown) => Some(TaintSwap { expected: UNREACHABLE, outdated: NOT_READY }),
         Some(Ready::Yes | Ready::Other) | None => None,
     }
 }
 
-fn has(node: &Node, key: &str) -> bool {
+/// Whether this controller set the taint.
+fn is_ours(taint: &Taint) -> bool {
+    &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
+}
+
+fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.effect == NO_EXECUTE && &*taint.key == key)
 }
 
@@ -111,12 +119,10 @@ mod tests {
 
     fn taints_after_patch(node: &Node) -> Option<Vec<String>> {
         let body: Value = serde_json::from_str(&taints_patch(node, T0)?).expect("JSON");
-        let none = Vec::new();
-        let all = body["spec"]["taints"].as_array().unwrap_or(&none);
         let text = |taint: &Value| {
             format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap())
         };
-        Some(all.iter().map(text).collect())
+        Some(body["spec"]["taints"].as_array().into_iter().flatten().map(text).collect())
     }
 
     const NOT_READY_NO_EXECUTE: &str = "node.kubernetes.io/not-ready:NoExecute";
@@ -169,7 +175,7 @@ mod tests {
         ];
         for (status, taints, want, taints_after) in table {
             let node = node(status, taints);
-            assert_eq!(taint_action(&node, ready(&node)), want, "{status} {taints:?}");
+            assert_eq!(taint_action(&node, ready_status(&node)), want, "{status} {taints:?}");
             let taints_after: Option<Vec<String>> =
                 taints_after.map(|all| all.iter().map(ToString::to_string).collect());
             assert_eq!(taints_after_patch(&node), taints_after, "{status} {taints:?}");

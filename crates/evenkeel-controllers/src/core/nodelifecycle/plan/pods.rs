@@ -14,14 +14,15 @@ use std::sync::Arc;
 /// A pod, and the condition `Ready` of its node as the monitor last observed it.
 pub(crate) struct PodOnNode {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) node: Option<Ready>,
+    /// `None` before the monitor's first observation of the node.
+    pub(crate) node_ready: Option<Ready>,
 }
 
 impl PodOnNode {
     /// Whether the pod claims to be ready although its node is not. A node that the monitor has not observed yet is
     /// skipped: the monitor's next pass observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
-        self.node.is_some_and(|node| node != Ready::Yes) && claims_ready(&self.pod)
+        self.node_ready.is_some_and(|ready| ready != Ready::Yes) && claims_ready(&self.pod)
     }
 }
 
@@ -63,7 +64,8 @@ pub(crate) fn node_not_ready(pod: &Pod) -> EventRecord {
 
 /// Whether the pod has the condition `Ready` with another status than `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
-    pod.status.conditions.iter().any(|one| &*one.type_ == "Ready" && &*one.status != "False")
+    let mut conditions = pod.status.conditions.iter();
+    conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status != "False")
 }
 
 /// Sets the condition `Ready` to `False` in the JSON of the pod with this uid. Returns whether it changed.
@@ -71,8 +73,8 @@ pub(crate) fn mark_not_ready(pod: &mut Value, uid: &str, now: Timestamp) -> bool
     if pod["metadata"]["uid"] != uid {
         return false;
     }
-    let conditions = pod["status"]["conditions"].as_array_mut();
-    let ready = conditions.and_then(|all| all.iter_mut().find(|one| one["type"] == "Ready"));
+    let mut conditions = pod["status"]["conditions"].as_array_mut().into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready");
     let Some(ready) = ready.filter(|ready| ready["status"] != "False") else { return false };
     ready["status"] = json!("False");
     ready["lastTransitionTime"] = json!(seconds(now));
@@ -102,24 +104,24 @@ mod tests {
 
     #[test]
     fn live_pod_is_marked_not_ready() {
-        let observed = |node| PodOnNode { pod: Arc::new(pod("p", Some(T0))), node };
-        let next = |node, outcomes: Vec<Outcome>| {
+        let observed = |node_ready| PodOnNode { pod: Arc::new(pod("p", Some(T0))), node_ready };
+        let next = |node_ready, outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
-            Steps::next(&outcomes, |steps| process_pod(&observed(node), at(9), steps))
+            Steps::next(&outcomes, |steps| process_pod(&observed(node_ready), at(9), steps))
         };
-        for node in [None, Some(Ready::Yes)] {
-            assert_eq!(next(node, Vec::new()), Some(Plan::nothing()), "{node:?}");
+        for node_ready in [None, Some(Ready::Yes)] {
+            assert_eq!(next(node_ready, Vec::new()), Some(Plan::nothing()), "{node_ready:?}");
         }
-        let node = Some(Ready::Unknown);
+        let node_ready = Some(Ready::Unknown);
         let read = LiveRead::json("/api/v1/namespaces/ns/pods/p");
-        assert_eq!(next(node, Vec::new()), Some(Plan::one(read)));
+        assert_eq!(next(node_ready, Vec::new()), Some(Plan::one(read)));
         let found = |uid: &str| {
             let ready = json!([{"type": "Ready", "status": "True"}]);
             let live = json!({"metadata": {"uid": uid}, "status": {"conditions": ready}});
             Outcome { reply: Some(Reply::json(live.to_string())), ..Outcome::success() }
         };
         let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
-        let written = next(node, vec![found("p")]).expect("a step");
+        let written = next(node_ready, vec![found("p")]).expect("a step");
         let [Action::Update(update)] = &written.actions[..] else { panic!("{written:?}") };
         let body: Value = serde_json::from_slice(&update.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
@@ -133,7 +135,7 @@ mod tests {
             (vec![found("p"), failed(409)], Some(Plan::failure("no"))),
         ];
         for (number, (outcomes, want)) in table.into_iter().enumerate() {
-            assert_eq!(next(node, outcomes), want, "{number}");
+            assert_eq!(next(node_ready, outcomes), want, "{number}");
         }
     }
 }

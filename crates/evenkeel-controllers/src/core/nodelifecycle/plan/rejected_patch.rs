@@ -19,9 +19,9 @@ pub(crate) struct RejectedPatch {
 impl RejectedPatch {
     /// Returns the backoff after another rejection: twice the last one if the node is unchanged.
     pub(crate) fn after(before: Option<Self>, version: u64, now: Moment) -> Self {
-        let again = before.filter(|before| before.version == version);
-        let backoff =
-            again.map_or(INITIAL_BACKOFF, |before| before.backoff.saturating_add(before.backoff));
+        let same_version = before.filter(|before| before.version == version);
+        let backoff = same_version
+            .map_or(INITIAL_BACKOFF, |before| before.backoff.saturating_add(before.backoff));
         let backoff = backoff.min(MAX_BACKOFF);
         Self { version, backoff, until: now.saturating_add(backoff) }
     }
@@ -39,17 +39,17 @@ mod tests {
     #[test]
     fn backoff_grows_until_the_node_changes() {
         let at = SignedDuration::from_secs;
-        let mut refused = None;
+        let mut rejected = None;
         for (now, until) in
             [(0, 10), (10, 30), (30, 70), (70, 150), (150, 310), (310, 610), (610, 910)]
         {
-            let next = RejectedPatch::after(refused, 7, at(now));
+            let next = RejectedPatch::after(rejected, 7, at(now));
             assert!(next.applies(7, at(until - 1)) && !next.applies(7, at(until)), "{now}");
             assert!(!next.applies(8, at(now)), "another resource version");
-            refused = Some(next);
+            rejected = Some(next);
         }
         assert!(
-            !RejectedPatch::after(refused, 8, at(910)).applies(8, at(920)),
+            !RejectedPatch::after(rejected, 8, at(910)).applies(8, at(920)),
             "another resource version resets the backoff"
         );
     }

@@ -4,7 +4,7 @@ use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
 /// Conditions that the kubelet owns. (The route or cloud controller owns `NetworkUnavailable`.)
-const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+const KUBELET_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Sets the kubelet's conditions to `Unknown`, and adds missing ones. Upstream: `tryUpdateNodeHealth`.
 pub(crate) fn mark_unknown(node: &mut Value, now: Timestamp) {
@@ -15,8 +15,8 @@ pub(crate) fn mark_unknown(node: &mut Value, now: Timestamp) {
         *conditions = json!([]);
     }
     let Some(conditions) = conditions.as_array_mut() else { return };
-    for type_ in KUBELETS {
-        match conditions.iter_mut().find(|one| one["type"] == type_) {
+    for type_ in KUBELET_CONDITIONS {
+        match conditions.iter_mut().find(|condition| condition["type"] == type_) {
             None => conditions.push(json!({
                 "type": type_, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
                 "message": "Kubelet never posted node status.",
@@ -51,7 +51,7 @@ mod tests {
         mark_unknown(&mut node, at(0));
         let condition = |type_: &str| {
             let all = node["status"]["conditions"].as_array().expect("conditions");
-            all.iter().find(|one| one["type"] == type_).expect("a condition").clone()
+            all.iter().find(|condition| condition["type"] == type_).expect("a condition").clone()
         };
         assert_eq!(condition("Ready")["status"], "Unknown");
         assert_eq!(condition("Ready")["reason"], "NodeStatusUnknown");

@@ -45,28 +45,28 @@ pub(crate) struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// Returns the number of nodes.
-    pub(crate) fn all(self) -> usize {
+    /// Returns the number of counted nodes, ready or not.
+    pub(crate) fn total(self) -> usize {
         self.ready + self.not_ready
     }
 
     /// Returns the percentage of ready nodes; 100 for an empty zone.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     pub(crate) fn percent_ready(self) -> f64 {
-        if self.all() == 0 { 100.0 } else { 100.0 * self.ready as f64 / self.all() as f64 }
+        if self.total() == 0 { 100.0 } else { 100.0 * self.ready as f64 / self.total() as f64 }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     fn zone_state(self, options: &Options) -> ZoneState {
         let Self { ready, not_ready } = self;
-        // Upstream compares 32-bit floats, which differs at thresholds such as 0.55.
-        let ratio = not_ready as f32 / self.all() as f32;
-        match () {
-            () if ready == 0 && not_ready > 0 => ZoneState::FullDisruption,
-            () if not_ready > 2 && ratio >= options.unhealthy_zone_threshold => {
-                ZoneState::PartialDisruption
-            }
-            () => ZoneState::Normal,
+        // As upstream, 32-bit floats: 64-bit floats give other results at thresholds such as 0.55.
+        let ratio = not_ready as f32 / self.total() as f32;
+        if ready == 0 && not_ready > 0 {
+            ZoneState::FullDisruption
+        } else if not_ready > 2 && ratio >= options.unhealthy_zone_threshold {
+            ZoneState::PartialDisruption
+        } else {
+            ZoneState::Normal
         }
     }
 }
@@ -97,7 +97,7 @@ struct Zone {
     state: ZoneState,
     /// Nodes to be tainted, in order of arrival. Upstream: `zoneNoExecuteTainter`.
     queue: VecDeque<Text>,
-    limit: RateLimiter,
+    rate_limiter: RateLimiter,
 }
 
 impl Zones {
@@ -106,14 +106,14 @@ impl Zones {
         if self.0.contains_key(zone) {
             return false;
         }
-        let limit = RateLimiter::new(options.eviction_rate, now);
-        let new = Zone { state: ZoneState::Initial, queue: VecDeque::new(), limit };
+        let rate_limiter = RateLimiter::new(options.eviction_rate, now);
+        let new = Zone { state: ZoneState::Initial, queue: VecDeque::new(), rate_limiter };
         self.0.insert(zone.into(), new);
         true
     }
 
     /// Removes zones without nodes and returns their keys.
-    pub(crate) fn retain(&mut self, has_nodes: impl Fn(&str) -> bool) -> Vec<Text> {
+    pub(crate) fn remove_empty(&mut self, has_nodes: impl Fn(&str) -> bool) -> Vec<Text> {
         let removed: Vec<Text> = self.0.keys().filter(|zone| !has_nodes(zone)).cloned().collect();
         self.0.retain(|zone, _| has_nodes(zone));
         removed
@@ -144,7 +144,7 @@ impl Zones {
     pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Text> {
         let mut due = Vec::new();
         for zone in self.0.values_mut() {
-            while !zone.queue.is_empty() && zone.limit.try_accept(now) {
+            while !zone.queue.is_empty() && zone.rate_limiter.try_accept(now) {
                 due.extend(zone.queue.pop_front());
             }
         }
@@ -152,9 +152,9 @@ impl Zones {
     }
 
     /// Returns the time at which the next node can be released, if any is queued.
-    pub(crate) fn next_ready(&self, now: Moment) -> Option<Moment> {
+    pub(crate) fn next_due(&self, now: Moment) -> Option<Moment> {
         let waiting = self.0.values().filter(|zone| !zone.queue.is_empty());
-        waiting.filter_map(|zone| zone.limit.ready_at(now)).min()
+        waiting.filter_map(|zone| zone.rate_limiter.next_token_at(now)).min()
     }
 
     /// Updates all zones' states and rates. A zone without counted nodes is normal. Upstream: `handleDisruption`,
@@ -167,7 +167,7 @@ impl Zones {
     ) -> DisruptionChange {
         let states: BTreeMap<&str, ZoneState> = counts
             .iter()
-            .filter(|(_, count)| count.all() > 0)
+            .filter(|(_, count)| count.total() > 0)
             .map(|(zone, count)| (&**zone, count.zone_state(options)))
             .collect();
         let is_fully_disrupted = |state: ZoneState| state == ZoneState::FullDisruption;
@@ -179,7 +179,7 @@ impl Zones {
         if all_fully_disrupted {
             for zone in self.0.values_mut() {
                 zone.state = ZoneState::FullDisruption;
-                zone.limit.set_rate(0.0, now);
+                zone.rate_limiter.set_rate(0.0, now);
             }
             return if all_were_fully_disrupted {
                 DisruptionChange::None
@@ -189,9 +189,9 @@ impl Zones {
         }
         for (name, zone) in &mut self.0 {
             let state = states.get(&**name).copied().unwrap_or(ZoneState::Normal);
-            let size = counts.get(name).copied().unwrap_or_default().all();
+            let size = counts.get(name).copied().unwrap_or_default().total();
             zone.state = state;
-            zone.limit.set_rate(eviction_rate(state, size, options), now);
+            zone.rate_limiter.set_rate(eviction_rate(state, size, options), now);
         }
         if all_were_fully_disrupted {
             DisruptionChange::LeftFullDisruption
@@ -218,28 +218,29 @@ fn eviction_rate(state: ZoneState, size: usize, options: &Options) -> f32 {
 #[derive(Debug)]
 struct RateLimiter {
     per_second: f32,
-    /// Time at which the next token is available.
-    ready: Moment,
+    /// Time from which the next token is available.
+    next_token: Moment,
 }
 
 impl RateLimiter {
     fn new(per_second: f32, now: Moment) -> Self {
-        Self { per_second, ready: now }
+        Self { per_second, next_token: now }
     }
 
     fn try_accept(&mut self, now: Moment) -> bool {
-        if self.ready_at(now).is_none_or(|ready| ready > now) {
+        if self.next_token_at(now).is_none_or(|time| time > now) {
             return false;
         }
-        self.ready = now + self.pause();
+        self.next_token = now + self.interval();
         true
     }
 
-    fn ready_at(&self, now: Moment) -> Option<Moment> {
-        (self.per_second > 0.0).then(|| self.ready.max(now))
+    /// Returns the time of the next token, at the earliest `now`; `None` at rate zero.
+    fn next_token_at(&self, now: Moment) -> Option<Moment> {
+        (self.per_second > 0.0).then(|| self.next_token.max(now))
     }
 
-    fn pause(&self) -> SignedDuration {
+    fn interval(&self) -> SignedDuration {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }
 
@@ -250,9 +251,10 @@ impl RateLimiter {
         if self.per_second == per_second {
             return;
         }
-        let waits = self.ready_at(now).is_none_or(|ready| ready > now);
+        let has_token = self.next_token_at(now).is_some_and(|time| time <= now);
         self.per_second = per_second;
-        self.ready = if waits && per_second > 0.0 { now.saturating_add(self.pause()) } else { now };
+        self.next_token =
+            if has_token || per_second <= 0.0 { now } else { now.saturating_add(self.interval()) };
     }
 }
 
@@ -337,11 +339,11 @@ mod tests {
         }
         zones.enqueue("b", "4");
         assert_eq!(zones.take_due(at(0)), ["1".into(), "4".into()]);
-        assert_eq!(zones.next_ready(at(0)), Some(at(10)));
+        assert_eq!(zones.next_due(at(0)), Some(at(10)));
         assert!(zones.take_due(at(9)).is_empty());
         zones.dequeue("2");
         assert_eq!(zones.take_due(at(10)), ["3".into()]);
-        assert_eq!(zones.next_ready(at(10)), None, "the queue is empty");
+        assert_eq!(zones.next_due(at(10)), None, "the queue is empty");
     }
 
     #[test]
@@ -355,7 +357,7 @@ mod tests {
         );
         assert_eq!(zones.state("a"), ZoneState::PartialDisruption);
         assert!(zones.take_due(at(1000)).is_empty());
-        assert_eq!(zones.next_ready(at(1000)), None);
+        assert_eq!(zones.next_due(at(1000)), None);
         zones.handle_disruption(&counts(&[("a", 3, 2), ("b", 1, 0)]), &options(), at(1000));
         // Queued nodes wait one interval of the restored eviction rate.
         assert!(zones.take_due(at(1009)).is_empty());
@@ -395,7 +397,7 @@ mod tests {
             zones.handle_disruption(&counts(&[("", 1, 0)]), &options(), at(1)),
             DisruptionChange::None
         );
-        assert_eq!(zones.retain(|_| false), ["".into()]);
+        assert_eq!(zones.remove_empty(|_| false), ["".into()]);
     }
 
     proptest! {
@@ -407,8 +409,8 @@ mod tests {
         fn taints_stay_within_the_eviction_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
             let mut zones = zones(&["a", "z"]);
             let (mut time, mut tainted, mut number) = (0, 0i64, 0);
-            for (pause, ready, not_ready) in steps {
-                time += pause;
+            for (elapsed, ready, not_ready) in steps {
+                time += elapsed;
                 zones.handle_disruption(&counts(&[("a", ready, not_ready), ("z", 1, 0)]), &options(), at(time));
                 for _ in 0..3 {
                     number += 1;

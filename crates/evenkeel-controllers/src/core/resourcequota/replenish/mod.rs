@@ -20,9 +20,9 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use update_filter::is_countable;
 
-/// Follower of discovery that enqueues quotas whose usage may decrease.
+/// Follower of discovery that enqueues quotas when their usage may have decreased.
 #[derive(Clone)]
-pub(super) struct Replenish {
+pub(super) struct Replenisher {
     pub(super) caches: Caches,
     pub(super) quotas: Cache<ResourceQuota>,
     pub(super) contents: SharedContents,
@@ -30,7 +30,7 @@ pub(super) struct Replenish {
     pub(super) clock: Clock,
 }
 
-impl Replenish {
+impl Replenisher {
     /// Enqueues the quotas that limit this kind, in one namespace; in all namespaces if `namespace` is empty.
     /// Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
@@ -51,14 +51,17 @@ impl Replenish {
     }
 }
 
-impl Follower for Replenish {
+impl Follower for Replenisher {
     fn wants(&self, resource: &Resource) -> bool {
         is_countable(resource)
     }
 
     fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()> {
         match Evaluator::new(&kind.group, &kind.plural) {
-            Some(evaluator) => with_cache(&self.caches, kind, Attach(self.clone(), evaluator)),
+            Some(evaluator) => {
+                let attach = Attach { replenisher: self.clone(), evaluator };
+                with_cache(&self.caches, kind, attach)
+            }
             None => Box::pin(async {}),
         }
     }
@@ -70,7 +73,7 @@ impl Follower for Replenish {
     }
 
     fn settled(&self) {
-        if !self.contents.change(Contents::complete) {
+        if !self.contents.change(Contents::mark_complete) {
             for quota in self.quotas.list() {
                 self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
             }
@@ -79,32 +82,35 @@ impl Follower for Replenish {
 }
 
 /// Action that adds a kind with its cache, and subscribes to the cache's events.
-struct Attach(Replenish, Evaluator);
+struct Attach {
+    replenisher: Replenisher,
+    evaluator: Evaluator,
+}
 
 impl WithCache for Attach {
     type Out = BoxFuture<'static, ()>;
 
     fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
-        let Self(this, evaluator) = self;
+        let Self { replenisher, evaluator } = self;
         let evaluator = Arc::new(evaluator);
-        this.contents.change(|contents| contents.add(&evaluator, cache.clone()));
-        let (replenish, of_event) = (this.clone(), evaluator.clone());
+        replenisher.contents.change(|contents| contents.add(&evaluator, cache.clone()));
+        let (event_replenisher, event_evaluator) = (replenisher.clone(), evaluator.clone());
         cache.subscribe(move |event| {
             let may_decrease = match event {
                 CacheEvent::Added { .. } => false,
                 CacheEvent::Updated { old, new } => {
-                    may_decrease_usage(&**old, &**new, replenish.clock.now())
+                    may_decrease_usage(&**old, &**new, event_replenisher.clock.now())
                 }
                 CacheEvent::Deleted(_) => true,
             };
             if may_decrease {
                 let namespace = &event.object().meta().namespace;
-                replenish.enqueue(&of_event, namespace, Priority::NORMAL);
+                event_replenisher.enqueue(&event_evaluator, namespace, Priority::NORMAL);
             }
         });
         Box::pin(async move {
             cache.synced().await;
-            this.enqueue(&evaluator, "", Priority::LOW);
+            replenisher.enqueue(&evaluator, "", Priority::LOW);
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Events after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
+//! Resources that quotas can limit, and updates after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -24,14 +24,14 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
     new: &dyn Any,
     now: Timestamp,
 ) -> bool {
-    fn both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
+    fn downcast_both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
     }
-    if let Some((old, new)) = both::<Pod>(old, new) {
+    if let Some((old, new)) = downcast_both::<Pod>(old, new) {
         pod_may_decrease_usage(old, new, now)
-    } else if let Some((old, new)) = both::<Service>(old, new) {
+    } else if let Some((old, new)) = downcast_both::<Service>(old, new) {
         service_type(old) != service_type(new)
-    } else if let Some((old, new)) = both::<PersistentVolumeClaim>(old, new) {
+    } else if let Some((old, new)) = downcast_both::<PersistentVolumeClaim>(old, new) {
         // A requested size may decrease after a failed expansion (KEP-1790).
         let storage = |claim: &PersistentVolumeClaim| {
             let amounts = [&claim.spec.resources.requests, &claim.status.allocated_resources];
@@ -44,14 +44,17 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
 }
 
 fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
-    let resized = |old: &[ContainerStatus], new: &[ContainerStatus]| {
+    let resources_changed = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {
             let status = new.iter().find(|new| new.name == old.name);
             status.is_some_and(|new| new.resources != old.resources)
         })
     };
-    resized(&old.status.container_statuses, &new.status.container_statuses)
-        || resized(&old.status.init_container_statuses, &new.status.init_container_statuses)
+    resources_changed(&old.status.container_statuses, &new.status.container_statuses)
+        || resources_changed(
+            &old.status.init_container_statuses,
+            &new.status.init_container_statuses,
+        )
         || is_terminating(old) != is_terminating(new)
         || is_charged(old, now) && !is_charged(new, now)
 }

@@ -5,8 +5,8 @@ use serde_json::json;
 
 const KEY: &[u8] = include_bytes!("../testdata/p256.pem");
 
-fn filling() -> Filling {
-    Filling { ca: Some("ca".into()), signer: Signer::from_pem(KEY).unwrap() }
+fn sources() -> DataSources {
+    DataSources { ca: Some("ca".into()), signer: Signer::from_pem(KEY).unwrap() }
 }
 
 fn account_json() -> Value {
@@ -19,7 +19,7 @@ fn account_json() -> Value {
 
 fn secret_json(data: &Value) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Secret", "type": token_secret::TYPE, "data": data,
+        "apiVersion": "v1", "kind": "Secret", "type": token_secret::SECRET_TYPE, "data": data,
         "metadata": {
             "name": "t", "namespace": "ns", "uid": "s", "resourceVersion": "7",
             "annotations": {"kubernetes.io/service-account.name": "robot", "kubernetes.io/service-account.uid": "u1"},
@@ -43,7 +43,7 @@ fn failed(code: u16, reason: &str) -> Outcome {
 }
 
 fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
-    next(observed, &filling(), &Outcomes(done.to_vec()))
+    next(observed, &sources(), &Outcomes(done.to_vec()))
 }
 
 fn path(plan: &Plan) -> &str {
@@ -64,7 +64,7 @@ const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/robot";
 #[test]
 fn incomplete_secret_is_completed_from_a_live_read() {
     let observed = observed(&json!({"user": "eA=="}), true);
-    assert_eq!(path(&plan(&observed, &filling())), SECRET);
+    assert_eq!(path(&plan(&observed, &sources())), SECRET);
     let mut live = secret_json(&json!({"user": "eA=="}));
     live["metadata"]["labels"] = json!({"kept": "yes"});
     let filled = written(after(&observed, &[replied(&live)]));
@@ -87,7 +87,7 @@ fn incomplete_secret_is_completed_from_a_live_read() {
 #[test]
 fn secret_is_deleted_after_a_live_read_of_its_account() {
     let observed = observed(&json!({}), false);
-    assert_eq!(path(&plan(&observed, &filling())), ACCOUNT);
+    assert_eq!(path(&plan(&observed, &sources())), ACCOUNT);
     let mut other = account_json();
     other["metadata"]["uid"] = json!("u2");
     for gone in [failed(404, "NotFound"), replied(&other)] {
@@ -109,10 +109,11 @@ fn secret_is_deleted_after_a_live_read_of_its_account() {
 #[test]
 fn complete_and_foreign_secrets_are_unchanged() {
     let complete = observed(&json!({"token": "eA==", "namespace": "eA==", "ca.crt": "Y2E="}), true);
-    let foreign = json!({"metadata": {"name": "t", "namespace": "ns"}, "type": token_secret::TYPE});
+    let foreign =
+        json!({"metadata": {"name": "t", "namespace": "ns"}, "type": token_secret::SECRET_TYPE});
     let foreign = Observed::Secret { secret: Arc::new(object(&foreign)), account: None };
     for observed in [complete, foreign] {
-        assert_eq!(plan(&observed, &filling()), Plan::nothing());
+        assert_eq!(plan(&observed, &sources()), Plan::nothing());
         assert_eq!(after(&observed, &[]), None);
     }
 }
@@ -122,7 +123,7 @@ fn references_to_a_deleted_secret_are_removed() {
     let account: Arc<ServiceAccount> = Arc::new(object(&account_json()));
     let referrers = vec![Arc::clone(&account), account];
     let observed = Observed::Gone { name: "t".into(), referrers };
-    let reads = plan(&observed, &filling());
+    let reads = plan(&observed, &sources());
     assert_eq!(reads.actions.len(), 2);
     let answers = [failed(404, "NotFound"), replied(&account_json())];
     let written_account = written(after(&observed, &answers));

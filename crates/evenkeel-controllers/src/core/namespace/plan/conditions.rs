@@ -1,0 +1,59 @@
+//! Types of a terminating namespace's conditions, with upstream's reasons and messages.
+
+/// A condition of the namespace's status.
+pub(super) struct Condition {
+    pub(super) type_: &'static str,
+    pub(super) status: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// A type of conditions, which are true while the deletion has a problem.
+pub(super) struct ConditionType {
+    name: &'static str,
+    true_reason: &'static str,
+    false_reason: &'static str,
+    false_message: &'static str,
+}
+
+pub(super) const DISCOVERY_FAILURE: ConditionType = ConditionType {
+    name: "NamespaceDeletionDiscoveryFailure",
+    true_reason: "DiscoveryFailed",
+    false_reason: "ResourcesDiscovered",
+    false_message: "All resources successfully discovered",
+};
+pub(super) const GROUP_VERSION_PARSING_FAILURE: ConditionType = ConditionType {
+    name: "NamespaceDeletionGroupVersionParsingFailure",
+    true_reason: "GroupVersionParsingFailed",
+    false_reason: "ParsedGroupVersions",
+    false_message: "All legacy kube types successfully parsed",
+};
+pub(super) const CONTENT_FAILURE: ConditionType = ConditionType {
+    name: "NamespaceDeletionContentFailure",
+    true_reason: "ContentDeletionFailed",
+    false_reason: "ContentDeleted",
+    false_message: "All content successfully deleted, may be waiting on finalization",
+};
+pub(super) const CONTENT_REMAINING: ConditionType = ConditionType {
+    name: "NamespaceContentRemaining",
+    true_reason: "SomeResourcesRemain",
+    false_reason: "ContentRemoved",
+    false_message: "All content successfully removed",
+};
+pub(super) const FINALIZERS_REMAINING: ConditionType = ConditionType {
+    name: "NamespaceFinalizersRemaining",
+    true_reason: "SomeFinalizersRemain",
+    false_reason: "ContentHasNoFinalizers",
+    false_message: "All content-preserving finalizers finished",
+};
+
+impl ConditionType {
+    /// Returns the condition, true with the problem as its message, or false without a problem.
+    pub(super) fn evaluate(&self, problem: Option<String>) -> Condition {
+        let (status, reason, message) = match problem {
+            Some(message) => ("True", self.true_reason, message),
+            None => ("False", self.false_reason, self.false_message.to_owned()),
+        };
+        Condition { type_: self.name, status, reason, message }
+    }
+}
