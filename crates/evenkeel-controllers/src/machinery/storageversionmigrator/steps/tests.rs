@@ -47,7 +47,7 @@ fn finished_migration_is_closed_before_the_next_starts() {
     let ended = migration("old", &["Running", "Succeeded"]);
     let migrations = vec![ended, migration("new", &[])];
     let observed = ResourceMigrations { definition: "r.g".to_owned(), migrations };
-    let after = |outcomes: &[Outcome]| run_next(&observed, &Outcomes(outcomes.to_vec()), T0);
+    let after = |outcomes: &[Outcome]| start_next(&observed, &Outcomes(outcomes.to_vec()), T0);
     let crd = || replied(&json!({"metadata": {"name": "r.g", "resourceVersion": "7"}}));
     let mut outcomes = Vec::new();
     for (step, outcome) in [
@@ -66,7 +66,7 @@ fn finished_migration_is_closed_before_the_next_starts() {
     assert_eq!(after(&outcomes), Some(Plan::nothing()));
     assert_eq!(after(&[crd(), failed(500, "")]), Some(Plan::failure("down")));
     let conflicts: Vec<Outcome> =
-        (0..MAX_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
+        (0..MAX_UPDATE_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
     assert_eq!(after(&conflicts), Some(Plan::failure("down")));
 }
 
@@ -83,7 +83,7 @@ fn resource_version_of_a_list_is_recorded() {
     let after =
         |outcomes: &[Outcome], now| record_version(&running, &Outcomes(outcomes.to_vec()), now);
     assert_eq!(action_summaries(&after(&[], T0).unwrap()), ["discover"]);
-    let found = resource(&VERBS);
+    let found = resource(&REQUIRED_VERBS);
     assert_eq!(
         action_summaries(&after(std::slice::from_ref(&found), T0).unwrap()),
         ["read /apis/g/v1/namespaces/@fake:svm_ns!/r?limit=1"]
