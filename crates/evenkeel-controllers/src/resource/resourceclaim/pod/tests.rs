@@ -26,9 +26,10 @@ fn observed(statuses: &Value, node: &str) -> Observed {
     let template: Arc<Template> = Arc::new(object(
         &json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": {"spec": {}}}),
     ));
-    let named = || Named { claim: None, template: Some(Arc::clone(&template)) };
+    let named = || NamedObjects { claim: None, template: Some(Arc::clone(&template)) };
     let named = vec![named(), named()];
-    Observed { pod: Arc::new(pod), named, owned: vec![], admin_access: false, prioritized: false }
+    let gates = FeatureGates { admin_access: false, prioritized_list: false };
+    Observed { pod: Arc::new(pod), named, owned: vec![], gates }
 }
 
 fn created(name: &str) -> Outcome {
@@ -88,8 +89,8 @@ fn missing_claims_are_created_and_recorded_in_the_status() {
     let [a, b] = both;
     assert_eq!(after(&observed_pod, &[a, b, Outcome::success()]), None);
     let names = |done: &[Outcome]| -> Vec<(Option<String>, bool)> {
-        let all = creates(&observed_pod, &Outcomes(done.to_vec())).into_iter();
-        all.map(|(claim, succeeded)| (claim.metadata.generate_name, succeeded)).collect()
+        let creations = creations(&observed_pod, &Outcomes(done.to_vec())).into_iter();
+        creations.map(|made| (made.claim.metadata.generate_name, made.succeeded)).collect()
     };
     let (a, b) = (Some("p-a-".to_owned()), Some("p-b-".to_owned()));
     assert_eq!(names(&[created("x"), failure(500, "no")]), [(a.clone(), true), (b, false)]);
