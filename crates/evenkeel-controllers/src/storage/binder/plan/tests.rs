@@ -2,7 +2,7 @@
 //! reach their final state.
 
 use super::{
-    claim::{self, Next, Provisioner},
+    claim::{self, Provisioner, Step},
     reclaim, volume,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use evenkeel_component_helpers::storage;
-use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
+use evenkeel_runtime::plan::{Action, Failure, Key, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -71,16 +71,16 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
 fn observed(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Observed {
     claim::Observed {
         claim: Arc::new(object(&claim_json(change))),
-        named: None,
+        named_volume: None,
         candidates,
         class: None,
         default_class: None,
-        waiting: vec![],
+        unscheduled_pods: vec![],
     }
 }
 
 fn claim_plan(observed: &claim::Observed, options: &Options) -> Plan {
-    claim::plan(observed, &claim::next(observed, options), options)
+    claim::plan_step(observed, &claim::choose_step(observed, options), options)
 }
 
 /// Formats the actions of a plan.
@@ -139,7 +139,7 @@ fn user_bindings_lack_bound_by_controller() {
     let lines = lines(&plan);
     assert!(!lines[0].contains("bound-by-controller"), "{lines:?}");
     let named = claim::Observed {
-        named: Some(volume("v", &json!({}))),
+        named_volume: Some(volume("v", &json!({}))),
         ..observed(&json!({"spec": {"volumeName": "v"}}), vec![])
     };
     let lines = line_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
@@ -166,32 +166,35 @@ fn event_of_a_pending_claim_has_the_reason() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
     let delayed = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
-    let with = |class, waiting: &[&str], change: &Value| claim::Observed {
+    let with = |class, unscheduled: &[&str], change: &Value| claim::Observed {
         class,
-        waiting: waiting.iter().map(|pod| (*pod).into()).collect(),
+        unscheduled_pods: unscheduled.iter().map(|pod| (*pod).into()).collect(),
         ..observed(&merged(fast.clone(), change), vec![])
     };
-    let none = json!({});
+    let no_change = json!({});
     for (observed, want) in [
         (
-            observed(&none, vec![]),
+            observed(&no_change, vec![]),
             "FailedBinding: no persistent volumes available for this claim and no storage class is set",
         ),
         (
-            with(delayed(), &[], &none),
+            with(delayed(), &[], &no_change),
             "WaitForFirstConsumer: waiting for first consumer to be created before binding",
         ),
-        (with(delayed(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
         (
-            with(delayed(), &["p", "q"], &none),
+            with(delayed(), &["p"], &no_change),
+            "WaitForPodScheduled: waiting for pod p to be scheduled",
+        ),
+        (
+            with(delayed(), &["p", "q"], &no_change),
             "WaitForPodScheduled: waiting for pods p,q to be scheduled",
         ),
         (
-            with(None, &[], &none),
+            with(None, &[], &no_change),
             "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
         ),
         (
-            with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &none),
+            with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &no_change),
             "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
     ] {
@@ -221,9 +224,9 @@ fn storage_class_decides_the_provisioner() {
             class: Some(class(provisioner, "Immediate")),
             ..observed(&json!({"spec": {"storageClassName": "fast"}}), vec![])
         };
-        assert_eq!(claim::next(&observed, &Options::default()), Next::Provision(want));
+        assert_eq!(claim::choose_step(&observed, &Options::default()), Step::Provision(want));
         let off = Options { dynamic_provisioning: false, ..Options::default() };
-        assert_eq!(claim::next(&observed, &off), Next::Provision(Provisioner::Off));
+        assert_eq!(claim::choose_step(&observed, &off), Step::Provision(Provisioner::Disabled));
     };
     check("csi.example.com", Provisioner::External("csi.example.com"));
     check("kubernetes.io/gce-pd", Provisioner::External("pd.csi.storage.gke.io"));
@@ -260,11 +263,13 @@ fn default_class_is_set_only_if_no_volume_matches() {
     let lines_default = lines(&claim_plan(&with_default, &Options::default()));
     assert_eq!(lines_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // A claim with an empty class keeps it. A matching volume takes precedence over the default class.
-    let none = claim::Observed {
+    let with_empty_class = claim::Observed {
         default_class: Some(class("csi", "Immediate")),
         ..observed(&json!({}), vec![])
     };
-    assert!(lines(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
+    assert!(
+        lines(&claim_plan(&with_empty_class, &Options::default()))[0].starts_with("FailedBinding")
+    );
     let fits = claim::Observed { candidates: vec![volume("v", &json!({}))], ..with_default };
     assert_eq!(lines(&claim_plan(&fits, &Options::default())).len(), 4);
 }
@@ -272,40 +277,43 @@ fn default_class_is_set_only_if_no_volume_matches() {
 #[test]
 fn requested_volume_must_match_the_claim() {
     let requesting = |change: &Value, volume_change: Option<&Value>| claim::Observed {
-        named: volume_change.map(|change| volume("v", change)),
+        named_volume: volume_change.map(|change| volume("v", change)),
         ..observed(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
     };
-    let none = json!({});
+    let no_change = json!({});
     let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
     for (observed, want) in [
-        (requesting(&none, None), String::new()),
+        (requesting(&no_change, None), String::new()),
         (
-            requesting(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
+            requesting(&no_change, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
             format!("{cannot}requested PV is too small"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"storageClassName": "x"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"storageClassName": "x"}}))),
             format!("{cannot}storageClassName does not match"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
             format!("{cannot}volumeAttributesClassName does not match"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"volumeMode": "Block"}}))),
             format!("{cannot}incompatible volumeMode"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
+            requesting(&no_change, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
             format!("{cannot}incompatible accessMode"),
         ),
         (
-            requesting(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))),
+            requesting(
+                &no_change,
+                Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}})),
+            ),
             format!("{cannot}the volume is marked for deletion \"v\""),
         ),
         (
             requesting(
-                &none,
+                &no_change,
                 Some(
                     &json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}),
                 ),
@@ -324,8 +332,8 @@ fn bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
-    let with = |change: &Value, named| claim::Observed {
-        named,
+    let with = |change: &Value, named_volume| claim::Observed {
+        named_volume,
         ..observed(&merged(bound.clone(), change), vec![])
     };
     let plan = |observed: &claim::Observed| claim_plan(observed, &Options::default());
@@ -369,7 +377,7 @@ fn claimed(policy: &str, phase: &str) -> Value {
 
 /// Returns the formatted actions of the volume's plan.
 fn decided(observed: &volume::Observed) -> Vec<String> {
-    lines(&volume::plan(observed, &Options::default()).plan)
+    lines(&volume::decide(observed, &Options::default()).plan)
 }
 
 #[test]
@@ -416,7 +424,7 @@ fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
 }
 
 fn volume_step(observed: &volume::Observed, done: &[Outcome]) -> Option<Plan> {
-    volume::next_step(observed, &Options::default(), &Outcomes(done.to_vec()))
+    volume::plan(observed, &Options::default(), &Outcomes(done.to_vec()))
 }
 
 fn path(plan: &Plan) -> &str {
@@ -459,7 +467,7 @@ fn folder_is_created_after_the_provisioner_annotation() {
     let mut observed = observed(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
     observed.class = Some(class(claim::HOST_PATH, "Immediate"));
     let after = |observed: &claim::Observed, done: &[Outcome]| {
-        claim::next_step(observed, &options, &Outcomes(done.to_vec()))
+        claim::plan(observed, &options, &Outcomes(done.to_vec()))
     };
     let first = after(&observed, &[]).unwrap();
     assert!(lines(&first)[0].contains("storage-provisioner"), "{first:?}");
@@ -533,13 +541,13 @@ fn reclaim_policy_decides_about_a_released_volume() {
         ),
     ] {
         let observed = observed_volume(&merged(claimed(policy, "Released"), &change), None);
-        let decision = volume::plan(&observed, &Options::default());
+        let decision = volume::decide(&observed, &Options::default());
         let recorded = decision.plan.actions.iter().find_map(|action| match action {
             Action::Rewrite(change) => change.done.as_ref(),
             _ => None,
         });
         let recorded = recorded.map(|note| format!("{} {}", note.reason, note.message));
-        assert_eq!((recorded, decision.delete_folder), (event, folder), "{policy} {change}");
+        assert_eq!((recorded, decision.deletes_folder), (event, folder), "{policy} {change}");
     }
 }
 
@@ -579,9 +587,9 @@ fn recycler_pod_is_found_in_its_template_namespace() {
         let mut options = Options::default();
         options.recycle_nfs.template = template.map(Arc::from);
         let observed = observed_volume(&volume, None);
-        let found = reclaim::recycler_of(&observed.volume, &options);
-        assert_eq!(found, Some((namespace.to_owned(), "recycler-for-v".to_owned())));
-        let plan = volume::plan(&observed, &options).plan;
+        let found = reclaim::recycler_pod(&observed.volume, &options);
+        assert_eq!(found, Some(Key::new(namespace, "recycler-for-v")));
+        let plan = volume::decide(&observed, &options).plan;
         let [Action::Create(create)] = &plan.actions[..] else { panic!("{plan:?}") };
         assert_eq!(&*create.namespace, namespace);
     }
@@ -617,7 +625,7 @@ impl World {
         let volumes: Vec<Arc<PersistentVolume>> =
             self.volumes.iter().map(|volume| Arc::new(object(volume))).collect();
         let claim: PersistentVolumeClaim = object(&self.claim);
-        let named =
+        let named_volume =
             volumes.iter().find(|volume| volume.meta.name == claim.spec.volume_name).cloned();
         let candidates = volumes
             .iter()
@@ -628,11 +636,11 @@ impl World {
             .collect();
         claim::Observed {
             claim: Arc::new(claim),
-            named,
+            named_volume,
             candidates,
             class: None,
             default_class: None,
-            waiting: vec![],
+            unscheduled_pods: vec![],
         }
     }
 
@@ -695,7 +703,7 @@ proptest! {
             let plan = if of_claim {
                 claim_plan(&world.observe_claim(), &options)
             } else {
-                volume::plan(&world.observe_volume(n % sizes.len()), &options).plan
+                volume::decide(&world.observe_volume(n % sizes.len()), &options).plan
             };
             world.execute(&plan, writes);
         }
@@ -703,7 +711,7 @@ proptest! {
         for _ in 0..10 {
             writes = world.execute(&claim_plan(&world.observe_claim(), &options), usize::MAX);
             for n in 0..sizes.len() {
-                writes += world.execute(&volume::plan(&world.observe_volume(n), &options).plan, usize::MAX);
+                writes += world.execute(&volume::decide(&world.observe_volume(n), &options).plan, usize::MAX);
             }
             if writes == 0 {
                 break;
