@@ -69,7 +69,7 @@ fn queued(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
         Some("is to be looked at".to_owned())
     } else {
         let remaining: Duration = position.due?.saturating_duration_since(now);
-        let remaining = words::time(remaining);
+        let remaining = words::go_duration(remaining);
         Some(format!("back-off: is looked at again in {remaining}, after {failures} failures,"))
     }
 }

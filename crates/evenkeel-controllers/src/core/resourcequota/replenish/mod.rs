@@ -69,7 +69,7 @@ impl Follower for Replenish {
         }
     }
 
-    fn settled(&self) {
+    fn on_settled(&self) {
         if !self.contents.change(Contents::complete) {
             for quota in self.quotas.list() {
                 self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
