@@ -67,9 +67,9 @@ fn sets(sync: &DeploymentSync<'_>, description: &mut Description) {
         );
     }
     let claims = &sync.observed.claims;
-    if claims.adopt > 0 || !claims.release.is_empty() {
+    if claims.n_to_adopt > 0 || !claims.release.is_empty() {
         let text =
-            format!("{} to be adopted, {} to be released", claims.adopt, claims.release.len());
+            format!("{} to be adopted, {} to be released", claims.n_to_adopt, claims.release.len());
         description.fact("unclaimed", text);
     }
 }
@@ -109,7 +109,7 @@ fn waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
     rollout(sync, description);
     if let Some(left) = status::until_stuck_now(sync) {
-        description.waits(format!("progress deadline in {}", words::time(left)));
+        description.waits(format!("progress deadline in {}", words::go_duration(left)));
     }
     let stuck = progress::condition(&sync.conditions, PROGRESSING)
         .is_some_and(|condition| &*condition.reason == status::TIMED_OUT);

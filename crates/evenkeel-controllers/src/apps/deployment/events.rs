@@ -1,7 +1,7 @@
 //! Maps deletions of pods to Deployments.
 
 use super::limits::RECREATE;
-use crate::owned::resolve;
+use crate::owned::resolve_controller_ref;
 use evenkeel_api::views::{Deployment, Pod, ReplicaSet};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
@@ -17,12 +17,15 @@ pub(super) fn on_pod(
     mut enqueue: impl FnMut(Key),
 ) {
     let CacheEvent::Deleted(pod) = event else { return };
-    let set =
-        pod.meta.controller().and_then(|controller| resolve(sets, &pod.meta.namespace, controller));
+    let set = pod
+        .meta
+        .controller()
+        .and_then(|controller| resolve_controller_ref(sets, &pod.meta.namespace, controller));
     let Some(set) = set else { return };
     let controller = set.meta.controller();
-    let deployment =
-        controller.and_then(|controller| resolve(deployments, &set.meta.namespace, controller));
+    let deployment = controller.and_then(|controller| {
+        resolve_controller_ref(deployments, &set.meta.namespace, controller)
+    });
     if let Some(deployment) =
         deployment.filter(|deployment| &*deployment.spec.strategy.type_ == RECREATE)
     {

@@ -33,8 +33,8 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
         || observed.pods.owned.iter().filter(|p| !pods::is_available(p, min_ready_seconds, now));
     for pod in unavailable().take(MAX_LISTED) {
         let why = match pods::until_available(pod, min_ready_seconds, now) {
-            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-            None => pods::unready(pod),
+            Some(remaining) => format!("becomes available in {}", words::go_duration(remaining)),
+            None => pods::describe_unready(pod),
         };
         description.waits(format!("pod {} {why}", pod.meta.name));
     }
@@ -58,9 +58,11 @@ fn counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Desc
         text.push_str(&format!(", {} ending", observed.n_terminating));
     }
     description.fact("its pods", text);
-    if observed.pods.adopt > 0 {
-        description
-            .fact("unclaimed", format!("{} that it selects, to be adopted", observed.pods.adopt));
+    if observed.pods.n_to_adopt > 0 {
+        description.fact(
+            "unclaimed",
+            format!("{} that it selects, to be adopted", observed.pods.n_to_adopt),
+        );
     }
     let released = observed.pods.release.len();
     if released > 0 {

@@ -152,7 +152,7 @@ fn delete<S: Set>(
     now: Timestamp,
 ) -> impl Iterator<Item = Action> {
     let owned = &observed.pods.owned;
-    let to_adopt = &owned[owned.len() - observed.pods.adopt..];
+    let to_adopt = &owned[owned.len() - observed.pods.n_to_adopt..];
     let pods_to_delete = pod_deletion_ranking::pods_to_delete(
         owned,
         &observed.related,

@@ -4,7 +4,7 @@ use super::{
     plan::{Observed, balance, unusable},
     set::{Counts, REPLICA_FAILURE, Set, has_all},
 };
-use crate::{claim::of_labels, conditions::Condition, pods, wire};
+use crate::{claim::cached_for_last_labels, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
@@ -59,7 +59,8 @@ fn failure<'a, S: Set>(observed: &Observed<S>, outcomes: &'a Outcomes) -> Option
 
 fn counts<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
     let set = &*observed.set;
-    let mut fully_labeled = of_labels(|labels| has_all(labels, &set.template().labels));
+    let mut fully_labeled =
+        cached_for_last_labels(|labels| has_all(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
         replicas: count(observed.pods.owned.len()),

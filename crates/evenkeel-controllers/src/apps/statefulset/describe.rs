@@ -57,8 +57,8 @@ fn waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
     for pod in unavailable.take(MAX_LISTED) {
         let why = match pods::until_available(pod, min_ready_seconds, sync.now) {
             _ if pod.meta.deleting() => "is ending".to_owned(),
-            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-            None => pods::unready(pod),
+            Some(remaining) => format!("becomes available in {}", words::go_duration(remaining)),
+            None => pods::describe_unready(pod),
         };
         description.waits(format!("pod {} {why}", pod.meta.name));
     }

@@ -2,8 +2,8 @@
 
 use super::{
     Options,
-    metric::{self, Proposal, Read},
-    plan::{self, Course, Measured, Observed},
+    metric::{self, Proposal, ReadResult},
+    plan::{self, Approach, Observed, Proposals, SelectorError},
     readings::Reading,
     replicas::{CalculatorInputs, ReplicaCount, Tolerances},
     samples::{Sample, Samples},
@@ -34,10 +34,10 @@ pub(super) const OPTIONS: Options = Options {
     tolerance: 0.1,
     cpu_initialization_period: Duration::from_secs(300),
     initial_readiness_delay: Duration::from_secs(30),
-    to_zero: true,
-    by_generation: true,
-    own_tolerance: true,
-    pod_level: true,
+    scale_to_zero: true,
+    observe_generation: true,
+    configurable_tolerance: true,
+    pod_level_resources: true,
 };
 
 /// State of a pod in the tests.
@@ -99,11 +99,16 @@ fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> CalculatorInputs<'a> {
     }
 }
 
-/// Returns the desired replicas for this CPU usage, and the utilization in percent.
-fn by_cpu(states: &[PodState], usage: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
+/// Returns the desired replicas for this CPU usage in thousandths, and the utilization in percent.
+fn by_cpu(
+    states: &[PodState],
+    usage: &[Option<i64>],
+    target_percent: i32,
+) -> Result<(i32, i32), String> {
     let pods = pods(states);
     let replicas = i32::try_from(states.len()).unwrap();
-    let count = calculator(&pods, replicas).by_utilization("cpu", "", samples(usage), target)?;
+    let count =
+        calculator(&pods, replicas).by_utilization("cpu", "", samples(usage), target_percent)?;
     Ok((count.replicas, count.utilization.unwrap()))
 }
 
@@ -135,10 +140,10 @@ fn replicas_follow_the_average_utilization() {
     assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
     // Terminating and failed pods are ignored.
     assert_eq!(by_cpu(&[Ready, Terminating, Failed], &all(900, 3), 30), Ok((3, 90)));
-    let none = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
-    assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), none);
-    let none = Err("no pods returned by selector while calculating replica count".to_owned());
-    assert_eq!(by_cpu(&[], &[], 30), none);
+    let error = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+    assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), error);
+    let error = Err("no pods returned by selector while calculating replica count".to_owned());
+    assert_eq!(by_cpu(&[], &[], 30), error);
 }
 
 #[test]
@@ -188,9 +193,9 @@ fn replicas_follow_the_value() {
         ReplicaCount { replicas: 3, usage: 10_334, utilization: None }
     );
     assert_eq!(per_pod(3, i64::MAX, 1000).usage, i64::MAX);
-    let none: Vec<Arc<Pod>> = Vec::new();
+    let no_pods: Vec<Arc<Pod>> = Vec::new();
     assert!(
-        calculator(&none, 1)
+        calculator(&no_pods, 1)
             .by_value(20, 10)
             .unwrap_err()
             .starts_with("unable to calculate ready pods: ")
@@ -281,38 +286,38 @@ fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
     Observed { autoscaler: Arc::new(autoscaler(spec, status)), scale }
 }
 
-/// Runs a pass in which each metric has this reading. Returns the status, the plan's events, and
-/// the new replicas.
+/// Runs a pass in which the metrics have these readings. Returns the status, the events, and the new replicas if the
+/// target is rescaled.
 fn pass(
     observed: &Observed,
-    reads: Vec<Read>,
+    reads: Vec<ReadResult>,
     history: &mut StabilizationHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
-    let course = plan::course(observed, &OPTIONS);
+    let approach = plan::choose_approach(observed, &OPTIONS);
     let pods = pods(&vec![PodState::Ready; usize::try_from(observed.scale.replicas).unwrap()]);
     let each = observed.autoscaler.spec.metrics.iter().zip(reads);
-    let propose = |(spec, read): (&MetricSpec, Read)| {
+    let propose = |(spec, read): (&MetricSpec, ReadResult)| {
         metric::propose(spec, read, &calculator(&pods, observed.scale.replicas), "ns")
     };
-    let measured = Measured::Each(if course == Course::Measure {
-        each.map(propose).collect()
-    } else {
-        Vec::new()
+    let proposals = Proposals::Each(match approach {
+        Approach::UseMetrics => each.map(propose).collect(),
+        Approach::Disabled | Approach::UseBound { .. } => Vec::new(),
     });
-    conclude(observed, course, measured, history, now)
+    conclude(observed, approach, proposals, history, now)
 }
 
 fn conclude(
     observed: &Observed,
-    course: Course,
-    measured: Measured,
+    approach: Approach,
+    proposals: Proposals,
     history: &mut StabilizationHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
-    let decision = plan::decide(observed, course, measured, history, &OPTIONS, now);
-    let scaled = decision.rescale.as_ref().map(|_| Ok(()));
-    let builder = plan::conclude(observed, &decision, scaled.as_ref(), history, &OPTIONS, now);
+    let decision = plan::decide_replicas(observed, approach, proposals, history, &OPTIONS, now);
+    let scale_update = decision.rescale_reason.as_ref().map(|_| Ok(()));
+    let builder =
+        plan::conclude(observed, &decision, scale_update.as_ref(), history, &OPTIONS, now);
     let written = builder.plan(&observed.autoscaler);
     assert!(lint(&written).is_empty(), "{written:?}");
     let events = written.actions.iter().filter_map(|action| match action {
@@ -320,10 +325,10 @@ fn conclude(
         _ => None,
     });
     let events = events.collect();
-    (builder, events, decision.rescale.map(|_| decision.desired))
+    (builder, events, decision.rescale_reason.map(|_| decision.desired))
 }
 
-fn usage(values: &[i64]) -> Read {
+fn usage(values: &[i64]) -> ReadResult {
     Ok(Reading::Samples(samples(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>())))
 }
 
@@ -335,10 +340,16 @@ fn status_and_reason(builder: &StatusBuilder, type_: &str) -> (String, String) {
 #[test]
 fn bounds_apply_before_metrics() {
     let spec = json!({"minReplicas": 2, "maxReplicas": 4, "metrics": [cpu()]});
-    let of = |replicas| plan::course(&observed(&spec, &json!({}), replicas), &OPTIONS);
-    assert_eq!(of(5), Course::Bound(4, "Current number of replicas above Spec.MaxReplicas"));
-    assert_eq!(of(1), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
-    assert_eq!((of(0), of(2), of(4)), (Course::Disabled, Course::Measure, Course::Measure));
+    let approach =
+        |replicas| plan::choose_approach(&observed(&spec, &json!({}), replicas), &OPTIONS);
+    let reason = "Current number of replicas above Spec.MaxReplicas";
+    assert_eq!(approach(5), Approach::UseBound { replicas: 4, reason });
+    let reason = "Current number of replicas below Spec.MinReplicas";
+    assert_eq!(approach(1), Approach::UseBound { replicas: 2, reason });
+    assert_eq!(
+        (approach(0), approach(2), approach(4)),
+        (Approach::Disabled, Approach::UseMetrics, Approach::UseMetrics)
+    );
     let observed = observed(&spec, &json!({}), 9);
     let (builder, events, to) =
         pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
@@ -399,12 +410,12 @@ fn autoscaler_scales_to_zero_and_back() {
         ("False".into(), "NotScaledToZero".into())
     );
     // Without the gate, a target at zero stays at zero.
-    let off = Options { to_zero: false, ..OPTIONS };
-    assert_eq!(plan::course(&idle, &off), Course::Disabled);
+    let off = Options { scale_to_zero: false, ..OPTIONS };
+    assert_eq!(plan::choose_approach(&idle, &off), Approach::Disabled);
     // After `minReplicas` is raised, a target at zero is evaluated again.
     let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
     let raised = observed(&raised, &status, 0);
-    assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
+    assert_eq!(plan::choose_approach(&raised, &OPTIONS), Approach::UseMetrics);
 }
 
 #[test]
@@ -509,10 +520,10 @@ fn memory_status_has_binary_units() {
 fn tolerance_of_behavior_overrides_the_default() {
     let behavior = json!({"scaleUp": {"tolerance": "500m"}, "scaleDown": {}});
     let spec = json!({"maxReplicas": 9, "metrics": [cpu()], "behavior": behavior});
-    let own = autoscaler(&spec, &json!({})).spec.behavior;
-    assert_eq!(plan::tolerances(own.as_deref(), &OPTIONS), Tolerances { down: 0.1, up: 0.5 });
-    let off = Options { own_tolerance: false, ..OPTIONS };
-    assert_eq!(plan::tolerances(own.as_deref(), &off), Tolerances { down: 0.1, up: 0.1 });
+    let behavior = autoscaler(&spec, &json!({})).spec.behavior;
+    assert_eq!(plan::tolerances(behavior.as_deref(), &OPTIONS), Tolerances { down: 0.1, up: 0.5 });
+    let off = Options { configurable_tolerance: false, ..OPTIONS };
+    assert_eq!(plan::tolerances(behavior.as_deref(), &off), Tolerances { down: 0.1, up: 0.1 });
 }
 
 #[test]
@@ -520,10 +531,10 @@ fn failed_rescale_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
     let mut history = StabilizationHistory::default();
-    let decision = plan::decide(
+    let decision = plan::decide_replicas(
         &observed,
-        plan::course(&observed, &OPTIONS),
-        Measured::Each(Vec::new()),
+        plan::choose_approach(&observed, &OPTIONS),
+        Proposals::Each(Vec::new()),
         &mut history,
         &OPTIONS,
         T0,
@@ -553,7 +564,7 @@ fn failed_rescale_is_reported() {
 #[test]
 fn missing_scale_changes_only_able_to_scale() {
     let autoscaler = autoscaler(&json!({"maxReplicas": 4}), &json!({"desiredReplicas": 7}));
-    let builder = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
+    let builder = plan::status_without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
     assert_eq!(
         status_and_reason(&builder, "AbleToScale"),
         ("False".into(), "FailedGetScale".into())
@@ -571,13 +582,13 @@ fn ambiguous_selector_is_reported() {
     selectors.record(&a, &web);
     selectors.record(&far, &web);
     assert!(selectors::check_unambiguous(&selectors, &far, "app=web", &web, &pods).is_ok());
-    let Err(Measured::Unselected { event, error, .. }) =
+    let Err(SelectorError { event_reason, error, .. }) =
         selectors::check_unambiguous(&selectors, &b, "app=web", &web, &pods)
     else {
         panic!("both select the pod")
     };
     assert_eq!(
-        (event, &*error),
+        (event_reason, &*error),
         (
             "AmbiguousSelector",
             "pods by selector app=web are controlled by more than one HPA (e.g. [ns/a ns/b])"
@@ -596,16 +607,21 @@ fn ambiguous_selector_is_reported() {
 #[test]
 fn missing_or_invalid_selector_is_reported() {
     let event_and_reason = |text: &str| match selectors::parse(text) {
-        Err(Measured::Unselected { event, reason, .. }) => (event, reason),
-        other => panic!("{other:?}"),
+        Err(error) => (error.event_reason, error.condition_reason),
+        Ok(selector) => panic!("{selector:?}"),
     };
     assert_eq!(event_and_reason(""), ("SelectorRequired", "InvalidSelector"));
     assert_eq!(event_and_reason("a in"), ("InvalidSelector", "InvalidSelector"));
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({}), 2);
-    let Err(unselected) = selectors::parse("") else { panic!("no selector") };
-    let (builder, events, to) =
-        conclude(&observed, Course::Measure, unselected, &mut StabilizationHistory::default(), T0);
+    let unselected = Proposals::Unselected(selectors::parse("").unwrap_err());
+    let (builder, events, to) = conclude(
+        &observed,
+        Approach::UseMetrics,
+        unselected,
+        &mut StabilizationHistory::default(),
+        T0,
+    );
     assert_eq!(
         (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "InvalidSelector".into()))

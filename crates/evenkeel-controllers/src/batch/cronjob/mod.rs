@@ -11,7 +11,7 @@ mod times;
 
 use crate::{
     options::Workers,
-    owned::{ByController, resolve},
+    owned::{ByController, resolve_controller_ref},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
@@ -92,7 +92,7 @@ fn skew(context: &ControllerContext) -> Histogram {
 
 fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
     let owner = job.meta.controller();
-    let cron = owner.and_then(|owner| resolve(crons, &job.meta.namespace, owner));
+    let cron = owner.and_then(|owner| resolve_controller_ref(crons, &job.meta.namespace, owner));
     if let Some(run) = cron.and_then(|cron| Run::of(&cron, job))
         && let Some(created) = job.meta.creation
     {

@@ -92,9 +92,9 @@ fn missing(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
 struct Status<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     active: Vec<Reference<'a>>,
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     last_schedule_time: Option<Timestamp>,
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     last_successful_time: Option<Timestamp>,
 }
 

@@ -32,7 +32,7 @@ impl Observed {
     ) -> Self {
         let selector = &job.spec.selector;
         let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
-        let old = pods.owned.len() - pods.adopt;
+        let old = pods.owned.len() - pods.n_to_adopt;
         // Count pods in a fixed order; the cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
         let counts = PodCounts::new(&job, &pods.owned[..old], &pods.owned);
@@ -47,7 +47,7 @@ impl Observed {
 
     /// Returns the pods that the Job controls; pods still to be adopted are counted later.
     pub(super) fn own(&self) -> &[Arc<Pod>] {
-        &self.pods.owned[..self.pods.owned.len() - self.pods.adopt]
+        &self.pods.owned[..self.pods.owned.len() - self.pods.n_to_adopt]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pods that the garbage collector deletes. Upstream: `gc_controller.go`.
 
 use crate::{
-    disruption::{Why, marked},
+    disruption::{DisruptionReason, mark_failed},
     pods::is_terminal,
     wire,
 };
@@ -28,7 +28,8 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 
-const ORPHANED: Why = Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+const ORPHANED: DisruptionReason =
+    DisruptionReason { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
 /// All pods and nodes.
 pub(super) struct Observed {
@@ -160,11 +161,11 @@ fn doomed(
         observed.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
     let mut taken = BTreeSet::new();
     let mut doomed = Vec::new();
-    let mut take = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
+    let mut take = |pod: &Arc<Pod>, reason: &'static str, why: Option<DisruptionReason>| {
         if !taken.insert(pod.meta.uid.clone()) {
             return;
         }
-        let condition_patch = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
+        let condition_patch = mark_failed(pod, why.filter(|_| !is_terminal(pod)), now);
         doomed.push(Doomed { pod: pod.clone(), reason, condition_patch });
     };
     for pod in superfluous(&observed.pods, threshold) {

@@ -11,7 +11,7 @@
 //! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
-    disruption::{Why, marked},
+    disruption::{DisruptionReason, add_condition},
     wire,
 };
 use evenkeel_api::{
@@ -23,7 +23,7 @@ use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
-const WHY: Why = Why {
+const WHY: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
@@ -151,7 +151,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
                 plan.push(event("Cancelling deletion of"));
             }
             plan.push(event("Marking for deletion"));
-            if let Some(patch) = marked(pod, Some(WHY), false, now) {
+            if let Some(patch) = add_condition(pod, WHY, now) {
                 plan.push(patch);
             }
             plan.push(Delete::new(wire::target(&**pod)));

@@ -1,7 +1,7 @@
 //! Owners of pods, from the caches of the workload kinds. Upstream: `finders`.
 
 use super::owners::{Owner, Scaled};
-use crate::owned::resolve;
+use crate::owned::resolve_controller_ref;
 use evenkeel_api::{
     OwnerReference,
     views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
@@ -53,21 +53,21 @@ impl OwnerCaches {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {
             ("ReplicationController", "") => {
-                let owner = resolve(&self.controllers, namespace, reference)?;
+                let owner = resolve_controller_ref(&self.controllers, namespace, reference)?;
                 Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
             }
             ("ReplicaSet", "apps" | "extensions") => {
-                let set = resolve(&self.sets, namespace, reference)?;
+                let set = resolve_controller_ref(&self.sets, namespace, reference)?;
                 match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
                     None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
                     Some(above) => {
-                        let owner = resolve(&self.deployments, namespace, above)?;
+                        let owner = resolve_controller_ref(&self.deployments, namespace, above)?;
                         Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
                     }
                 }
             }
             ("StatefulSet", "apps") => {
-                let owner = resolve(&self.stateful, namespace, reference)?;
+                let owner = resolve_controller_ref(&self.stateful, namespace, reference)?;
                 Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
             }
             _ => None,
