@@ -73,7 +73,7 @@ mod tests {
     use crate::certificates::request::Subject;
 
     fn usages(all: &[&str]) -> Vec<String> {
-        all.iter().map(|one| (*one).to_owned()).collect()
+        all.iter().map(|usage| (*usage).to_owned()).collect()
     }
 
     fn node(change: impl FnOnce(&mut ParsedRequest)) -> ParsedRequest {
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn client_request_needs_a_node_subject_no_names_and_client_auth() {
         let all = usages(&["client auth", "digital signature", "key encipherment"]);
-        let short = usages(&["digital signature", "client auth"]);
-        let twice = usages(&["digital signature", "client auth", "client auth"]);
-        for is_valid in [&all, &short, &twice] {
-            assert_eq!(client_error(&node(|_| {}), is_valid), None);
+        let required = usages(&["digital signature", "client auth"]);
+        let repeated = usages(&["digital signature", "client auth", "client auth"]);
+        for valid_usages in [&all, &required, &repeated] {
+            assert_eq!(client_error(&node(|_| {}), valid_usages), None);
         }
         let organization = "subject organization is not system:nodes";
         let table: [(ParsedRequest, &str); 8] = [
@@ -118,7 +118,7 @@ mod tests {
             ),
         ];
         for (request, expected) in table {
-            assert_eq!(client_error(&request, &short).as_deref(), Some(expected));
+            assert_eq!(client_error(&request, &required).as_deref(), Some(expected));
         }
         let expected = "usages did not match [client auth digital signature key encipherment]";
         for wrong in [
@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn serving_request_needs_names_and_server_auth() {
-        let is_valid = usages(&["server auth", "digital signature"]);
-        assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &is_valid), None);
+        let valid_usages = usages(&["server auth", "digital signature"]);
+        assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &valid_usages), None);
         assert_eq!(
-            serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &is_valid),
+            serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &valid_usages),
             None
         );
-        let none = serving_error(&node(|_| {}), &is_valid);
-        assert_eq!(none.as_deref(), Some("DNS or IP subjectAltName is required"));
+        let without_names = serving_error(&node(|_| {}), &valid_usages);
+        assert_eq!(without_names.as_deref(), Some("DNS or IP subjectAltName is required"));
         // Usages are checked before the subject.
         let wrong = node(|r| {
             r.dns_names.push("a".into());
@@ -155,7 +155,7 @@ mod tests {
             error.as_deref(),
             Some("usages did not match [digital signature key encipherment server auth]")
         );
-        let error = serving_error(&wrong, &is_valid);
+        let error = serving_error(&wrong, &valid_usages);
         assert_eq!(error.as_deref(), Some("subject common name does not begin with system:node:"));
     }
 }

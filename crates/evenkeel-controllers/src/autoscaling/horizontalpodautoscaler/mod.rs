@@ -165,8 +165,8 @@ impl Planner for Autoscalers {
         now: Timestamp,
     ) -> Option<StabilizationHistory> {
         let steps = &mut Steps::of(outcomes);
-        let reconciled = reconcile_autoscaler(cached, history, &self.options, now, steps);
-        Some(reconciled.ok()?.history)
+        let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
+        Some(reconciliation.ok()?.history)
     }
 
     fn describe(&self, cached: &CachedAutoscaler, _: Timestamp) -> Description {
@@ -185,20 +185,24 @@ impl PassHandler<Autoscalers> for ReconciliationHandler {
     fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, StabilizationHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
         let (history, now) = (pass.memory, pass.planned);
-        let reconciled = reconcile_autoscaler(cached, history, &self.options, now, steps);
-        let Ok(reconciled) = reconciled else { return };
+        let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
+        let Ok(reconciliation) = reconciliation else { return };
         let key = &cached.key;
-        for Computation { metric_type, action, error, took } in &reconciled.computations {
+        for Computation { metric_type, action, error, took } in &reconciliation.computations {
             self.metrics.observe_computation(metric_type, *action, *error, *took);
         }
-        if let Some(replicas) = reconciled.desired {
+        if let Some(replicas) = reconciliation.desired {
             self.metrics.set_desired_replicas(&key.namespace, &key.name, replicas);
         }
-        self.metrics.observe_reconciliation(reconciled.action, reconciled.error_label(), pass.took);
-        if let Some(selector) = &reconciled.selector {
+        self.metrics.observe_reconciliation(
+            reconciliation.action,
+            reconciliation.error_label(),
+            pass.took,
+        );
+        if let Some(selector) = &reconciliation.selector {
             self.shared_reads.selectors().record(key, selector);
         }
-        if let Some(version) = reconciled.custom_version {
+        if let Some(version) = reconciliation.custom_version {
             *self.shared_reads.custom_version() = Some(DiscoveredVersion { version, at: now });
         }
     }

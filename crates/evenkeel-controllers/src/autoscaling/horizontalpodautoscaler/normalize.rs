@@ -104,7 +104,7 @@ pub(super) fn normalize_desired_replicas(
     now: Timestamp,
 ) -> Normalized {
     let window = bounds.default_down_window;
-    let (stabilized, if_stabilized, limited) = match bounds.behavior.and_then(ScalingRules::of) {
+    let (stabilized, explanation, limited) = match bounds.behavior.and_then(ScalingRules::of) {
         None => {
             let stabilized = history.stabilize_recommendation(proposed, window, now);
             let limited = convert_desired_replicas_with_rules(stabilized, bounds);
@@ -120,16 +120,16 @@ pub(super) fn normalize_desired_replicas(
                 now,
             );
             let scales_up = proposed >= bounds.current;
-            let if_stabilized = if scales_up { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
+            let explanation = if scales_up { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
             let limited = convert_desired_replicas_with_behavior_rate(
                 stabilized, bounds, rules, history, now,
             );
-            (stabilized, if_stabilized, limited)
+            (stabilized, explanation, limited)
         }
     };
     Normalized {
         replicas: limited.replicas,
-        able_to_scale: if stabilized == proposed { READY_FOR_NEW_SCALE } else { if_stabilized },
+        able_to_scale: if stabilized == proposed { READY_FOR_NEW_SCALE } else { explanation },
         is_limited: limited.replicas != stabilized,
         scaling_limited: limited.explanation,
     }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn default_limits_apply_without_behavior() {
-        let to = |proposed, current| {
+        let normalize = |proposed, current| {
             let normalized = normalize_desired_replicas(
                 proposed,
                 &bounds(current, None),
@@ -271,11 +271,11 @@ mod tests {
             );
             (normalized.replicas, normalized.is_limited, normalized.scaling_limited.reason)
         };
-        assert_eq!(to(3, 3), (3, false, "DesiredWithinRange"));
-        assert_eq!(to(1, 3), (2, true, "TooFewReplicas"));
-        assert_eq!(to(9, 3), (6, true, "ScaleUpLimit"));
-        assert_eq!(to(9, 1), (4, true, "ScaleUpLimit"));
-        assert_eq!(to(99, 15), (20, true, "TooManyReplicas"));
+        assert_eq!(normalize(3, 3), (3, false, "DesiredWithinRange"));
+        assert_eq!(normalize(1, 3), (2, true, "TooFewReplicas"));
+        assert_eq!(normalize(9, 3), (6, true, "ScaleUpLimit"));
+        assert_eq!(normalize(9, 1), (4, true, "ScaleUpLimit"));
+        assert_eq!(normalize(99, 15), (20, true, "TooManyReplicas"));
     }
 
     #[test]
@@ -297,9 +297,9 @@ mod tests {
 
     #[test]
     fn scale_up_policies_limit_the_rate() {
-        let both = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
+        let policies_of_both_types = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
         let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
-        let to = |select: &str, policies: &Value, proposed, current| {
+        let normalize = |select: &str, policies: &Value, proposed, current| {
             let up = json!({"selectPolicy": select, "policies": policies, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
             let normalized = normalize_desired_replicas(
@@ -310,26 +310,25 @@ mod tests {
             );
             (normalized.replicas, normalized.scaling_limited.reason)
         };
-        assert_eq!(to("Max", &both, 19, 3), (7, "ScaleUpLimit"));
-        assert_eq!(to("Max", &both, 19, 6), (12, "ScaleUpLimit"));
-        assert_eq!(to("Min", &both, 19, 3), (6, "ScaleUpLimit"));
-        assert_eq!(to("Disabled", &both, 19, 3), (3, "ScaleUpLimit"));
+        assert_eq!(normalize("Max", &policies_of_both_types, 19, 3), (7, "ScaleUpLimit"));
+        assert_eq!(normalize("Max", &policies_of_both_types, 19, 6), (12, "ScaleUpLimit"));
+        assert_eq!(normalize("Min", &policies_of_both_types, 19, 3), (6, "ScaleUpLimit"));
+        assert_eq!(normalize("Disabled", &policies_of_both_types, 19, 3), (3, "ScaleUpLimit"));
         assert_eq!(
-            to("Max", &json!([policy("Percent", 10, 15)]), 19, 3),
+            normalize("Max", &json!([policy("Percent", 10, 15)]), 19, 3),
             (4, "ScaleUpLimit"),
             "rounded up"
         );
-        assert_eq!(to("Max", &both, 99, 15), (20, "TooManyReplicas"));
-        assert_eq!(to("Max", &both, 5, 3), (5, "DesiredWithinRange"));
+        assert_eq!(normalize("Max", &policies_of_both_types, 99, 15), (20, "TooManyReplicas"));
+        assert_eq!(normalize("Max", &policies_of_both_types, 5, 3), (5, "DesiredWithinRange"));
     }
 
     #[test]
     fn scale_down_policies_limit_the_rate() {
-        let both = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
+        let policies_of_both_types = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
         let up = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
-        let to = |select: &str, proposed, current| {
-            let down =
-                json!({"selectPolicy": select, "policies": both, "stabilizationWindowSeconds": 0});
+        let normalize = |select: &str, proposed, current| {
+            let down = json!({"selectPolicy": select, "policies": policies_of_both_types, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
             let normalized = normalize_desired_replicas(
                 proposed,
@@ -339,11 +338,11 @@ mod tests {
             );
             (normalized.replicas, normalized.scaling_limited.reason)
         };
-        assert_eq!(to("Max", 2, 9), (5, "ScaleDownLimit"));
-        assert_eq!(to("Max", 2, 19), (13, "ScaleDownLimit"));
-        assert_eq!(to("Min", 2, 9), (6, "ScaleDownLimit"));
-        assert_eq!(to("Disabled", 2, 9), (9, "ScaleDownLimit"));
-        assert_eq!(to("Max", 0, 4), (2, "TooFewReplicas"));
+        assert_eq!(normalize("Max", 2, 9), (5, "ScaleDownLimit"));
+        assert_eq!(normalize("Max", 2, 19), (13, "ScaleDownLimit"));
+        assert_eq!(normalize("Min", 2, 9), (6, "ScaleDownLimit"));
+        assert_eq!(normalize("Disabled", 2, 9), (9, "ScaleDownLimit"));
+        assert_eq!(normalize("Max", 0, 4), (2, "TooFewReplicas"));
     }
 
     #[test]
@@ -352,7 +351,7 @@ mod tests {
         let behavior = behavior(&up, &up);
         let mut history = StabilizationHistory::default();
         history.store_scale_event(3, 6, behavior.scale_up.as_deref(), T0);
-        let to = |seconds| {
+        let replicas_after = |seconds| {
             normalize_desired_replicas(
                 19,
                 &bounds(6, Some(&behavior)),
@@ -361,8 +360,8 @@ mod tests {
             )
             .replicas
         };
-        assert_eq!(to(30), 7, "4 more than 3");
-        assert_eq!(to(61), 10);
+        assert_eq!(replicas_after(30), 7, "4 more than 3");
+        assert_eq!(replicas_after(61), 10);
     }
 
     proptest! {

@@ -93,7 +93,7 @@ pub(super) struct Computation {
 }
 
 /// Result of a complete reconciliation.
-pub(super) struct Reconciled {
+pub(super) struct Reconciliation {
     pub(super) result: Result<(), ReconcileError>,
     pub(super) action: ScalingAction,
     /// Desired replicas, if they were computed.
@@ -132,8 +132,8 @@ pub(super) fn reconcile_autoscaler(
     options: &Options,
     now: Timestamp,
     steps: &mut Steps<'_>,
-) -> Result<Reconciled, Plan> {
-    let mut reconciled = Reconciled {
+) -> Result<Reconciliation, Plan> {
+    let mut reconciliation = Reconciliation {
         result: Ok(()),
         action: ScalingAction::Nothing,
         desired: None,
@@ -149,19 +149,19 @@ pub(super) fn reconcile_autoscaler(
             let builder = plan::status_without_scale(autoscaler, &why, now);
             // If the status update also fails, the scale's error is still the one to return.
             let _ = write_status(&builder, autoscaler, steps)?;
-            reconciled.result = Err(scale_error(autoscaler, &why));
-            return Ok(reconciled);
+            reconciliation.result = Err(scale_error(autoscaler, &why));
+            return Ok(reconciliation);
         }
     };
     let observed = Observed { autoscaler: autoscaler.clone(), scale };
     let approach = plan::choose_approach(&observed, options);
     let proposals = match approach {
         Approach::UseMetrics => {
-            propose_all(cached, &observed, options, now, &mut reconciled, steps)?
+            propose_all(cached, &observed, options, now, &mut reconciliation, steps)?
         }
         Approach::Disabled | Approach::UseBound { .. } => Proposals::Each(Vec::new()),
     };
-    let history = &mut reconciled.history;
+    let history = &mut reconciliation.history;
     let decision = plan::decide_replicas(&observed, approach, proposals, history, options, now);
     let scale_update = match &decision.rescale_reason {
         Some(_) => Some(rescale(&kind, &observed, decision.desired, steps)?),
@@ -170,11 +170,11 @@ pub(super) fn reconcile_autoscaler(
     let builder =
         plan::conclude(&observed, &decision, scale_update.as_ref(), history, options, now);
     let status_update = write_status(&builder, autoscaler, steps)?;
-    reconciled.set_result(&observed, decision, scale_update, status_update.err());
-    Ok(reconciled)
+    reconciliation.set_result(&observed, decision, scale_update, status_update.err());
+    Ok(reconciliation)
 }
 
-impl Reconciled {
+impl Reconciliation {
     pub(super) fn error_label(&self) -> ErrorLabel {
         match &self.result {
             Ok(()) => ErrorLabel::NoError,
@@ -267,7 +267,7 @@ fn propose_all(
     observed: &Observed,
     options: &Options,
     now: Timestamp,
-    reconciled: &mut Reconciled,
+    reconciliation: &mut Reconciliation,
     steps: &mut Steps<'_>,
 ) -> Result<Proposals, Plan> {
     let selector_text = &observed.scale.selector;
@@ -277,7 +277,7 @@ fn propose_all(
     };
     let mut pods = cached.pods.clone();
     pods.retain(|pod| selector.matches(&pod.meta.labels));
-    let selector = &*reconciled.selector.insert(selector);
+    let selector = &*reconciliation.selector.insert(selector);
     let (key, selectors) = (&cached.key, &cached.selectors);
     if let Err(error) = selectors::check_unambiguous(selectors, key, selector_text, selector, &pods)
     {
@@ -296,11 +296,11 @@ fn propose_all(
         let read = client.read(metric, steps)?;
         let proposal = propose(metric, read, observed, &pods, options, now);
         let took = steps.took().saturating_sub(started);
-        reconciled.computations.push(computation(metric, &proposal, observed, took));
+        reconciliation.computations.push(computation(metric, &proposal, observed, took));
         results.push(proposal);
     }
     if known_version.is_none() {
-        reconciled.custom_version = version;
+        reconciliation.custom_version = version;
     }
     Ok(Proposals::Each(results))
 }

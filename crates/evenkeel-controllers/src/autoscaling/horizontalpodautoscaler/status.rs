@@ -46,28 +46,28 @@ impl StatusBuilder {
 
     /// Sets a condition; its transition time changes only with its status. Upstream: `setCondition`.
     pub(super) fn set_condition(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
-        let mut all = std::mem::take(&mut self.status.conditions).into_vec();
-        let index = all.iter().position(|condition| &*condition.type_ == type_);
+        let mut conditions = std::mem::take(&mut self.status.conditions).into_vec();
+        let index = conditions.iter().position(|condition| &*condition.type_ == type_);
         let index = index.unwrap_or_else(|| {
-            all.push(HorizontalPodAutoscalerCondition {
+            conditions.push(HorizontalPodAutoscalerCondition {
                 type_: type_.into(),
                 ..HorizontalPodAutoscalerCondition::default()
             });
-            all.len() - 1
+            conditions.len() - 1
         });
-        let condition = &mut all[index];
+        let condition = &mut conditions[index];
         if &*condition.status != status {
             condition.last_transition_time = Some(wire::whole_second(self.now));
         }
         condition.status = status.into();
         condition.reason = reason.into();
         condition.message = message.into();
-        self.status.conditions = all.into();
+        self.status.conditions = conditions.into();
     }
 
     pub(super) fn remove_condition(&mut self, type_: &str) {
-        let all = std::mem::take(&mut self.status.conditions).into_vec();
-        self.status.conditions = all.into_iter().filter(|c| &*c.type_ != type_).collect();
+        let conditions = std::mem::take(&mut self.status.conditions).into_vec();
+        self.status.conditions = conditions.into_iter().filter(|c| &*c.type_ != type_).collect();
     }
 
     /// Sets `lastScaleTime` to now.

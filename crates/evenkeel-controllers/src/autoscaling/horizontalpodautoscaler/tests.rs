@@ -115,12 +115,12 @@ fn by_cpu(
 #[test]
 fn replicas_follow_the_average_utilization() {
     use PodState::{Failed, Pending, Ready, Terminating, Unready};
-    let all = |value, count| vec![Some(value); count];
+    let equal_usage = |value, count| vec![Some(value); count];
     // Scale up, scale down, and stay within the tolerance.
-    assert_eq!(by_cpu(&[Ready; 3], &all(600, 3), 30), Ok((6, 60)));
-    assert_eq!(by_cpu(&[Ready; 4], &all(250, 4), 50), Ok((2, 25)));
-    assert_eq!(by_cpu(&[Ready; 3], &all(549, 3), 50), Ok((3, 54)), "8% over");
-    assert_eq!(by_cpu(&[Ready; 3], &all(560, 3), 50), Ok((4, 56)));
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(600, 3), 30), Ok((6, 60)));
+    assert_eq!(by_cpu(&[Ready; 4], &equal_usage(250, 4), 50), Ok((2, 25)));
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(549, 3), 50), Ok((3, 54)), "8% over");
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(560, 3), 50), Ok((4, 56)));
     // A pod without a sample counts as 0 % when scaling up. When scaling down, it counts as 100 % of its
     // request, or as the target if that is more.
     assert_eq!(by_cpu(&[Ready; 3], &[Some(900), Some(900), None], 50), Ok((4, 90)));
@@ -136,19 +136,19 @@ fn replicas_follow_the_average_utilization() {
         "the target is more than 100 %"
     );
     // An unready pod counts as 0 % when scaling up, and is ignored otherwise.
-    assert_eq!(by_cpu(&[Ready, Ready, Unready], &all(900, 3), 30), Ok((6, 90)));
+    assert_eq!(by_cpu(&[Ready, Ready, Unready], &equal_usage(900, 3), 30), Ok((6, 90)));
     assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
     // Terminating and failed pods are ignored.
-    assert_eq!(by_cpu(&[Ready, Terminating, Failed], &all(900, 3), 30), Ok((3, 90)));
+    assert_eq!(by_cpu(&[Ready, Terminating, Failed], &equal_usage(900, 3), 30), Ok((3, 90)));
     let error = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
-    assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), error);
+    assert_eq!(by_cpu(&[Unready], &equal_usage(900, 1), 30), error);
     let error = Err("no pods returned by selector while calculating replica count".to_owned());
     assert_eq!(by_cpu(&[], &[], 30), error);
 }
 
 #[test]
 fn replicas_follow_the_average_value() {
-    let by = |states: &[PodState], values: &[Option<i64>], target| {
+    let replicas_and_usage = |states: &[PodState], values: &[Option<i64>], target| {
         let pods = pods(states);
         let replicas = i32::try_from(states.len()).unwrap();
         calculator(&pods, replicas)
@@ -156,30 +156,43 @@ fn replicas_follow_the_average_value() {
             .map(|a| (a.replicas, a.usage))
     };
     assert_eq!(
-        by(&[PodState::Ready; 3], &[Some(20_000), Some(10_000), Some(30_000)], 15_000),
+        replicas_and_usage(
+            &[PodState::Ready; 3],
+            &[Some(20_000), Some(10_000), Some(30_000)],
+            15_000
+        ),
         Ok((4, 20_000))
     );
-    assert_eq!(by(&[PodState::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
-    // Readiness matters only for CPU.
-    assert_eq!(by(&[PodState::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
     assert_eq!(
-        by(&[PodState::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000),
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(5_000); 3], 15_000),
+        Ok((1, 5_000))
+    );
+    // Readiness matters only for CPU.
+    assert_eq!(
+        replicas_and_usage(&[PodState::Unready; 3], &[Some(30_000); 3], 15_000),
+        Ok((6, 30_000))
+    );
+    assert_eq!(
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000),
         Ok((4, 30_000))
     );
-    assert_eq!(by(&[PodState::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
+    assert_eq!(
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(0), Some(0), None], 15_000),
+        Ok((1, 0))
+    );
 }
 
 #[test]
 fn replicas_follow_the_value() {
     let pods = pods(&[PodState::Ready, PodState::Ready, PodState::Unready]);
-    let by = |replicas, usage, target| {
+    let replicas_by_value = |replicas, usage, target| {
         calculator(&pods, replicas).by_value(usage, target).map(|a| a.replicas)
     };
-    assert_eq!(by(3, 20_000, 10_000), Ok(4), "2 ready pods at twice the target");
-    assert_eq!(by(3, 10_500, 10_000), Ok(3));
-    assert_eq!(by(0, 25_000, 10_000), Ok(3), "from zero, pods are not counted");
-    assert_eq!(by(0, 0, 10_000), Ok(0));
-    assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
+    assert_eq!(replicas_by_value(3, 20_000, 10_000), Ok(4), "2 ready pods at twice the target");
+    assert_eq!(replicas_by_value(3, 10_500, 10_000), Ok(3));
+    assert_eq!(replicas_by_value(0, 25_000, 10_000), Ok(3), "from zero, pods are not counted");
+    assert_eq!(replicas_by_value(0, 0, 10_000), Ok(0));
+    assert_eq!(replicas_by_value(3, i64::MAX, 1), Ok(i32::MAX));
     let per_pod = |replicas, usage, target| {
         CalculatorInputs { status_replicas: replicas, ..calculator(&pods, replicas) }
             .by_value_per_pod(usage, target)
@@ -228,7 +241,7 @@ fn cpu_of_starting_pods_is_ignored() {
 
 #[test]
 fn utilization_needs_requests() {
-    let with = |spec: Value, container: &str| {
+    let utilization_of = |spec: Value, container: &str| {
         let spec = object::<Pod>(&json!({"metadata": {}, "spec": spec})).spec;
         let pod = Arc::new(Pod { spec, ..(*pod_in_state(0, PodState::Ready)).clone() });
         calculator(&[pod], 1)
@@ -237,23 +250,26 @@ fn utilization_needs_requests() {
     };
     let container =
         |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
-    let two = json!({"containers": [container("a", "1"), container("b", "1")]});
-    assert_eq!(with(two.clone(), ""), Ok(25));
-    assert_eq!(with(two.clone(), "b"), Ok(50));
-    assert_eq!(with(two, "c"), Err("container c not found in Pod p0".to_owned()));
+    let two_containers = json!({"containers": [container("a", "1"), container("b", "1")]});
+    assert_eq!(utilization_of(two_containers.clone(), ""), Ok(25));
+    assert_eq!(utilization_of(two_containers.clone(), "b"), Ok(50));
+    assert_eq!(
+        utilization_of(two_containers, "c"),
+        Err("container c not found in Pod p0".to_owned())
+    );
     let without_request = json!({"containers": [container("a", "1"), {"name": "b"}]});
     assert_eq!(
-        with(without_request.clone(), ""),
+        utilization_of(without_request.clone(), ""),
         Err("missing request for cpu in container b of Pod p0".to_owned())
     );
-    assert_eq!(with(without_request, "a"), Ok(50));
+    assert_eq!(utilization_of(without_request, "a"), Ok(50));
     let mut sidecar = json!({"containers": [container("a", "1")], "initContainers": [container("s", "1"), container("i", "9")]});
     sidecar["initContainers"][0]["restartPolicy"] = "Always".into();
-    assert_eq!(with(sidecar, ""), Ok(25));
+    assert_eq!(utilization_of(sidecar, ""), Ok(25));
     let whole = json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "2"}}});
-    assert_eq!(with(whole.clone(), ""), Ok(25));
+    assert_eq!(utilization_of(whole.clone(), ""), Ok(25));
     assert_eq!(
-        with(whole, "a"),
+        utilization_of(whole, "a"),
         Err("missing request for cpu in container a of Pod p0".to_owned())
     );
 }
@@ -468,7 +484,7 @@ fn highest_proposal_wins() {
 
 #[test]
 fn each_metric_source_has_its_own_failure_event() {
-    let of = |metric: Value| {
+    let first_event = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
         let observed = observed(&spec, &json!({}), 2);
         pass(&observed, vec![Err("E".to_owned())], &mut StabilizationHistory::default(), T0).1[0]
@@ -478,27 +494,29 @@ fn each_metric_source_has_its_own_failure_event() {
     let value = json!({"type": "Value", "value": "1"});
     let service = json!({"apiVersion": "v1", "kind": "Service", "name": "s"});
     assert_eq!(
-        of(
+        first_event(
             json!({"type": "ContainerResource", "containerResource": {"name": "memory", "container": "app", "target": average}})
         ),
         "FailedGetContainerResourceMetric: failed to get memory usage: unable to get metrics for resource memory: E"
     );
     assert_eq!(
-        of(json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": average}})),
+        first_event(
+            json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": average}})
+        ),
         "FailedGetPodsMetric: unable to get metric qps: E"
     );
     assert_eq!(
-        of(
+        first_event(
             json!({"type": "Object", "object": {"metric": {"name": "qps"}, "describedObject": service, "target": value}})
         ),
         "FailedGetObjectMetric: unable to get metric qps on Service ns/s: E"
     );
     assert_eq!(
-        of(queue()),
+        first_event(queue()),
         "FailedGetExternalMetric: unable to get external metric ns/jobs/nil: E"
     );
     assert_eq!(
-        of(json!({"type": "Dice"})),
+        first_event(json!({"type": "Dice"})),
         "InvalidMetricSourceType: unknown metric source type \"Dice\""
     );
 }

@@ -95,9 +95,9 @@ mod tests {
     fn stale_bundles_are_replaced_or_updated() {
         let name = bundle_name("PEM");
         assert!(plan(&observed(&[(&name, "PEM")])).is_nothing());
-        let made = plan(&observed(&[("old", "OLD")]));
-        let [Action::Create(create), Action::Delete(delete)] = &*made.actions else {
-            panic!("{made:?}")
+        let replacement = plan(&observed(&[("old", "OLD")]));
+        let [Action::Create(create), Action::Delete(delete)] = &*replacement.actions else {
+            panic!("{replacement:?}")
         };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!((&body["metadata"]["name"], &*delete.target.name), (&json!(name), "old"));

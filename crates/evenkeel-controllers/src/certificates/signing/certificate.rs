@@ -34,7 +34,8 @@ pub(super) fn encode_tbs_certificate(content: &Content<'_>, issuer: &IssuerField
         writer.write_sequence(|writer| {
             // Version 3 has the number 2.
             writer.next().write_tagged(Tag::context(0), |writer| writer.write_i8(2));
-            writer.next().write_bigint_bytes(&content.serial, true);
+            let is_positive = true;
+            writer.next().write_bigint_bytes(&content.serial, is_positive);
             write_algorithm(writer.next(), issuer.algorithm);
             writer.next().write_der(issuer.name);
             writer.next().write_sequence(|writer| {
@@ -173,8 +174,10 @@ fn write_extensions(
                 writer.next().write_tagged_implicit(Tag::context(0), id);
             });
         });
-        let number = AUTHORITY_KEY_IDENTIFIER;
-        write_extension(writer, Extension { number, is_critical: false, value });
+        write_extension(
+            writer,
+            Extension { number: AUTHORITY_KEY_IDENTIFIER, is_critical: false, value },
+        );
     }
     if let Some(value) = encode_alternative_names(request) {
         // Without a subject, the alternative names alone identify the holder.

@@ -74,8 +74,9 @@ impl Signing {
     fn issuer(&self, signer: Signer) -> Option<Issuer> {
         let (_, authority) = self.authorities.iter().find(|(other, _)| *other == signer)?;
         let mut serial = [0; 16];
-        let is_random = SystemRandom::new().fill(&mut serial).is_ok();
-        Some(Issuer { authority: authority.current(), serial: is_random.then_some(serial) })
+        let has_random_bytes = SystemRandom::new().fill(&mut serial).is_ok();
+        let serial = has_random_bytes.then_some(serial);
+        Some(Issuer { authority: authority.current(), serial })
     }
 }
 
@@ -117,7 +118,7 @@ struct ParsedAuthority {
 impl CaProvider {
     /// Reads the authority's certificate and key from their files.
     fn open(source: &Pair) -> Result<Self, AuthorityError> {
-        let texts = read(source)?;
+        let texts = read_texts(source)?;
         let authority = Arc::new(CertificateAuthority::new(&texts)?);
         let last_valid = Mutex::new(ParsedAuthority { texts, authority });
         Ok(Self { source: source.clone(), last_valid })
@@ -127,7 +128,7 @@ impl CaProvider {
     /// match, for example between the writes of certificate and key. Reading the files for each request is cheap,
     /// because they are small and requests are few. Upstream: `currentCA`.
     fn current(&self) -> Arc<CertificateAuthority> {
-        let texts = match read(&self.source) {
+        let texts = match read_texts(&self.source) {
             Ok(texts) => texts,
             Err(error) => return self.keep_last_valid(&error),
         };
@@ -144,6 +145,7 @@ impl CaProvider {
         }
     }
 
+    /// Logs the error, and returns the last valid authority.
     fn keep_last_valid(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
         tracing::warn!(%error, source = ?self.source, "The authority stays as it was");
         Arc::clone(&self.lock().authority)
@@ -154,7 +156,7 @@ impl CaProvider {
     }
 }
 
-fn read(source: &Pair) -> Result<PemTexts, AuthorityError> {
+fn read_texts(source: &Pair) -> Result<PemTexts, AuthorityError> {
     let file = |path: &String| {
         std::fs::read(path).map_err(|error| AuthorityError::File(path.clone(), error))
     };

@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn common_pair_excludes_pairs_of_single_signers() {
-        let none = Options::default();
-        assert_eq!(none.signers(), Ok(Vec::new()));
+        let no_pairs = Options::default();
+        assert_eq!(no_pairs.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
         assert_eq!(common.signers().unwrap().len(), 4);
         // A common pair is ignored if one of its paths is empty. A signer's own pair stays, and reading it fails.
@@ -141,7 +141,9 @@ mod tests {
         );
         assert!(Options { client: files("c", "k"), ..common }.signers().is_err());
         assert!(
-            Options { client: files("c", "k"), common: files("c", ""), ..none }.signers().is_ok()
+            Options { client: files("c", "k"), common: files("c", ""), ..no_pairs }
+                .signers()
+                .is_ok()
         );
     }
 

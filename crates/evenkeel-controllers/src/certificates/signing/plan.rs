@@ -79,7 +79,7 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
 /// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The request is not for a signer with a key, not approved, or already complete.
+    /// The request names no signer with a key, is not approved, or is already complete.
     Nothing,
     /// The request violates its signer's rules. The text is the message of the condition `Failed`.
     Refuse(String),

@@ -17,13 +17,13 @@ fn changed_files_are_reloaded_once_they_match() {
         std::fs::write(path("ca.key"), key).unwrap();
     };
     assert!(matches!(CaProvider::open(&files), Err(AuthorityError::File(..))));
-    let (one, other) = (authority(10), authority(20));
-    write(&one);
+    let (old, new) = (authority(10), authority(20));
+    write(&old);
     let authority = CaProvider::open(&files).unwrap();
     let first = authority.current().not_after;
-    write_certificate(&other);
+    write_certificate(&new);
     assert_eq!(authority.current().not_after, first);
-    write(&other);
+    write(&new);
     let second = authority.current().not_after;
     assert!(second > first);
     std::fs::remove_dir_all(&folder).unwrap();

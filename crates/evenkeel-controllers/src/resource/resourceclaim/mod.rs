@@ -112,7 +112,7 @@ fn start_pod_controller(
         .event_source("resource_claim")
         .workers(context.options.resourceclaim.concurrent_syncs)
         .watches(&planner.claims, move |event, enqueue| {
-            enqueue_users(event, &pods_by_claim, enqueue)
+            enqueue_users(event, &pods_by_claim, enqueue);
         })
         .watches(&planner.templates, move |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {

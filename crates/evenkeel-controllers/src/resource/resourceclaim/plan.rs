@@ -277,8 +277,8 @@ mod tests {
     fn claim_is_built_from_the_template() {
         let spec =
             json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}});
-        let made = new_claim(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
-        let meta = &made.metadata;
+        let claim = new_claim(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
+        let meta = &claim.metadata;
         assert_eq!(meta.generate_name.as_deref(), Some("p-gpu-"));
         assert_eq!(meta.labels.as_ref().unwrap()["a"], "b");
         assert_eq!(meta.annotations.as_ref().unwrap().len(), 2);
@@ -288,7 +288,7 @@ mod tests {
             (&*owner.kind, &*owner.uid, owner.controller, owner.block_owner_deletion),
             ("Pod", "u", Some(true), None)
         );
-        assert_eq!(made.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
+        assert_eq!(claim.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
     }
 
     #[test]
@@ -321,11 +321,11 @@ mod tests {
             &json!([]),
             &json!([{"name": "b", "resourceClaimName": "old"}, {"name": "not-needed"}, {"name": "c", "resourceClaimName": "kept"}]),
         );
-        let made = BTreeMap::from([
+        let claims = BTreeMap::from([
             ("b".to_owned(), "new".to_owned()),
             ("a".to_owned(), "first".to_owned()),
         ]);
-        let statuses = &claim_statuses(&pod, &made)["status"]["resourceClaimStatuses"];
+        let statuses = &claim_statuses(&pod, &claims)["status"]["resourceClaimStatuses"];
         let want = json!([
             {"name": "a", "resourceClaimName": "first"}, {"name": "b", "resourceClaimName": "new"}, {"name": "c", "resourceClaimName": "kept"},
         ]);
@@ -343,9 +343,9 @@ mod tests {
         assert!(!lacks_reservation(&claim(json!({})), &pod));
         assert!(lacks_reservation(&claim(json!({"allocation": {}})), &pod));
         let others = json!({"allocation": {}, "reservedFor": [{"resource": "pods", "name": "o", "uid": "o"}]});
-        let taken = with_reservation(&claim(others), &pod);
-        assert_eq!(taken.status.as_ref().unwrap().reserved_for.as_ref().unwrap().len(), 2);
-        assert!(!lacks_reservation(&Full::new(taken), &pod));
+        let reserved = with_reservation(&claim(others), &pod);
+        assert_eq!(reserved.status.as_ref().unwrap().reserved_for.as_ref().unwrap().len(), 2);
+        assert!(!lacks_reservation(&Full::new(reserved), &pod));
     }
 
     use evenkeel_runtime::cache::Full;

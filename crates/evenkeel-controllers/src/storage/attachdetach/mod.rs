@@ -68,9 +68,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&claim.spec.volume_name);
         }
     });
-    // Indexes for the events of attachments and of volumes.
-    let for_attachments = (claims_by_volume.clone(), pods_by_claim.clone());
-    let for_volumes = (claims_by_volume, pods_by_claim.clone());
+    // Indexes for the handlers of attachments and of volumes.
+    let attachment_indexes = (claims_by_volume.clone(), pods_by_claim.clone());
+    let volume_indexes = (claims_by_volume, pods_by_claim.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
@@ -101,7 +101,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                let (claims_by_volume, pods_by_claim) = &for_attachments;
+                let (claims_by_volume, pods_by_claim) = &attachment_indexes;
                 for key in nodes_of_users(volume, claims_by_volume, pods_by_claim) {
                     enqueue.add(key);
                 }
@@ -129,7 +129,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 CacheEvent::Deleted(_) => false,
             };
             if may_be_newly_bound {
-                let (claims_by_volume, pods_by_claim) = &for_volumes;
+                let (claims_by_volume, pods_by_claim) = &volume_indexes;
                 for key in nodes_of_users(&volume.meta.name, claims_by_volume, pods_by_claim) {
                     enqueue.add(key);
                 }

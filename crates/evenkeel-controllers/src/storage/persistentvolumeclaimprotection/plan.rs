@@ -290,11 +290,11 @@ mod tests {
     #[test]
     fn scheduled_pods_block_deletion_and_unfinished_pods_use_the_claim() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
-        let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
-        let both = |a: &Value, b: &Value| {
-            let mut merged = a.clone();
-            json_patch_merge(&mut merged, b);
-            merged
+        let shut_down = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
+        let merged = |a: &Value, b: &Value| {
+            let mut result = a.clone();
+            json_patch_merge(&mut result, b);
+            result
         };
         for (case, change, blocks, used) in [
             ("a running pod", json!({}), true, true),
@@ -309,22 +309,22 @@ mod tests {
             ("an ephemeral volume", ephemeral.clone(), true, true),
             (
                 "an ephemeral volume of another uid",
-                both(&ephemeral, &json!({"metadata": {"uid": "q"}})),
+                merged(&ephemeral, &json!({"metadata": {"uid": "q"}})),
                 false,
                 false,
             ),
-            ("an ephemeral volume, pod shut down", both(&ephemeral, &gone), false, true),
-            ("a claim name, pod shut down", gone.clone(), true, true),
+            ("an ephemeral volume, pod shut down", merged(&ephemeral, &shut_down), false, true),
+            ("a claim name, pod shut down", shut_down.clone(), true, true),
             (
                 "terminating, no running container",
-                both(&gone, &json!({"status": {"containerStatuses": []}})),
+                merged(&shut_down, &json!({"status": {"containerStatuses": []}})),
                 true,
                 false,
             ),
             (
                 "terminating, running ephemeral container",
-                both(
-                    &gone,
+                merged(
+                    &shut_down,
                     &json!({"status": {"containerStatuses": [],
                         "ephemeralContainerStatuses": [{"name": "e", "state": {"running": {}}}]}}),
                 ),

@@ -70,13 +70,13 @@ fn answer(action: &Action) -> Outcome {
     if read.is_discovery() {
         return discovered(vec![deployments()]);
     }
-    let of = |name: &str| {
+    let pod_metrics = |name: &str| {
         json!({
             "metadata": {"name": name}, "timestamp": T0.to_string(), "window": "30s",
             "containers": [{"name": "app", "usage": {"cpu": "1"}}],
         })
     };
-    let value = |name: &str| {
+    let metric_value = |name: &str| {
         json!({
             "describedObject": {"name": name}, "timestamp": T0.to_string(), "value": "20",
         })
@@ -85,7 +85,7 @@ fn answer(action: &Action) -> Outcome {
     match path {
         "/apis/apps/v1/namespaces/ns/deployments/web/scale" => reply(&scale("7")),
         "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods" => {
-            reply(&json!({"items": [of("p0"), of("p1")]}))
+            reply(&json!({"items": [pod_metrics("p0"), pod_metrics("p1")]}))
         }
         "/apis" => {
             let version = json!({"groupVersion": "x/v1beta2", "version": "v1beta2"});
@@ -95,7 +95,7 @@ fn answer(action: &Action) -> Outcome {
             reply(&json!({"groups": [group]}))
         }
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests" => {
-            reply(&json!({"items": [value("p0"), value("p1")]}))
+            reply(&json!({"items": [metric_value("p0"), metric_value("p1")]}))
         }
         other => panic!("{other}"),
     }
@@ -137,7 +137,7 @@ fn action_summary(action: &Action) -> String {
     }
 }
 
-fn reconciled(cached: &CachedAutoscaler, outcomes: &Outcomes) -> Reconciled {
+fn reconciliation(cached: &CachedAutoscaler, outcomes: &Outcomes) -> Reconciliation {
     let (history, steps) = (StabilizationHistory::default(), &mut Steps::of(outcomes));
     reconcile_autoscaler(cached, &history, &OPTIONS, T0, steps).unwrap_or_else(|_| panic!("done"))
 }
@@ -155,13 +155,13 @@ fn resource_metric_scales_the_target() {
     let expected = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
     assert_eq!(summaries, expected);
     assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
-    let reconciled = reconciled(&cached, &outcomes);
-    assert_eq!((reconciled.action, reconciled.desired), (ScalingAction::Up, Some(4)));
+    let reconciliation = reconciliation(&cached, &outcomes);
+    assert_eq!((reconciliation.action, reconciliation.desired), (ScalingAction::Up, Some(4)));
     assert!(
-        reconciled.history != StabilizationHistory::default(),
+        reconciliation.history != StabilizationHistory::default(),
         "the recommendation is recorded"
     );
-    let [computation] = &reconciled.computations[..] else { panic!("one metric") };
+    let [computation] = &reconciliation.computations[..] else { panic!("one metric") };
     assert_eq!(computation.took, Duration::from_millis(7), "the duration of its own read");
 }
 
@@ -186,7 +186,7 @@ fn conflicting_scale_update_is_retried() {
     assert_eq!(summaries.iter().filter(|summary| summary.starts_with("scale")).count(), 5);
     assert_eq!(summaries[summaries.len() - 2..], ["FailedRescale", "status null 1"]);
     assert_eq!(last, Plan::failure("failed to rescale: no"));
-    assert_eq!(reconciled(&cached, &outcomes).action, ScalingAction::Nothing);
+    assert_eq!(reconciliation(&cached, &outcomes).action, ScalingAction::Nothing);
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn custom_metrics_version_is_discovered_once_per_period() {
     };
     let (summaries, outcomes, _) = run(&cached, answer);
     assert_eq!(summaries[2..5], ["read /apis live", custom, "scale 4 7"]);
-    assert_eq!(reconciled(&cached, &outcomes).custom_version.as_deref(), Some("v1beta2"));
+    assert_eq!(reconciliation(&cached, &outcomes).custom_version.as_deref(), Some("v1beta2"));
     cached.custom_version = discovered_before(14);
     let (summaries, outcomes, _) = run(&cached, answer);
     assert_eq!(summaries[2..4], [custom, "scale 4 7"]);
-    assert_eq!(reconciled(&cached, &outcomes).custom_version, None);
+    assert_eq!(reconciliation(&cached, &outcomes).custom_version, None);
     cached.custom_version = discovered_before(15);
     assert_eq!(run(&cached, answer).0[2], "read /apis live");
 }
@@ -218,7 +218,7 @@ fn missing_scale_subresource_is_reported() {
     assert_eq!(summaries, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
     let why = "failed to query scale subresource for Deployment/ns/web: no";
     assert_eq!(last, Plan::failure(why));
-    assert_eq!(reconciled(&cached, &outcomes).result.map_err(|p| p.is_spec_error), Err(false));
+    assert_eq!(reconciliation(&cached, &outcomes).result.map_err(|p| p.is_spec_error), Err(false));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn ambiguous_selector_reads_no_metrics() {
     assert_eq!(summaries[..3], [DISCOVER, SCALE, "AmbiguousSelector"]);
     assert!(last.error.is_some());
     assert!(
-        reconciled(&cached, &outcomes).selector.is_some(),
+        reconciliation(&cached, &outcomes).selector.is_some(),
         "recorded for the other autoscalers"
     );
 }
@@ -244,7 +244,7 @@ fn failed_status_update_is_an_error() {
     });
     assert_eq!(last, Plan::failure("failed to update status for web: no"));
     assert_eq!(
-        reconciled(&cached, &outcomes).action,
+        reconciliation(&cached, &outcomes).action,
         ScalingAction::Up,
         "the target is scaled anyway"
     );

@@ -25,7 +25,7 @@ pub(in crate::certificates::signing) fn authority(days: i64) -> Pair {
 }
 
 fn usages(all: &[&str]) -> Vec<String> {
-    all.iter().map(|one| (*one).to_owned()).collect()
+    all.iter().map(|usage| (*usage).to_owned()).collect()
 }
 
 fn sign(
@@ -97,9 +97,11 @@ fn certificate_has_names_usages_and_validity() {
             ),
             "{names:?}"
         );
-        let key = certificate.iter_extensions().find_map(|one| match one.parsed_extension() {
-            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
-            _ => None,
+        let key = certificate.iter_extensions().find_map(|extension| {
+            match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
+                _ => None,
+            }
         });
         assert!(key.is_some());
     });
@@ -112,7 +114,10 @@ fn certificate_has_all_organizations() {
     request.subject.organizations = ["zoo", "team", "bären"].map(str::to_owned).to_vec();
     let pem = sign(&pair, &request, &["client auth"], 9000).unwrap();
     check(&pair, &pem, |certificate| {
-        let groups = certificate.subject().iter_organization().map(|one| one.as_str().unwrap());
+        let groups = certificate
+            .subject()
+            .iter_organization()
+            .map(|organization| organization.as_str().unwrap());
         // DER sorts the values of a set by length, then by bytes.
         assert_eq!(groups.collect::<Vec<_>>(), ["zoo", "team", "bären"]);
         assert!(certificate.key_usage().unwrap().is_none());

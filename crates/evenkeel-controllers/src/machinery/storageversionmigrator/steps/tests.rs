@@ -83,27 +83,31 @@ fn resource_version_of_a_list_is_recorded() {
     let after =
         |outcomes: &[Outcome], now| record_version(&running, &Outcomes(outcomes.to_vec()), now);
     assert_eq!(action_summaries(&after(&[], T0).unwrap()), ["discover"]);
-    let found = resource(&REQUIRED_VERBS);
+    let served = resource(&REQUIRED_VERBS);
     assert_eq!(
-        action_summaries(&after(std::slice::from_ref(&found), T0).unwrap()),
+        action_summaries(&after(std::slice::from_ref(&served), T0).unwrap()),
         ["read /apis/g/v1/namespaces/@fake:svm_ns!/r?limit=1"]
     );
     let list = replied(&json!({
         "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
         "metadata": {"resourceVersion": "42"}, "items": [],
     }));
-    let recorded = after(&[found.clone(), list.clone()], T0).unwrap();
+    let recorded = after(&[served.clone(), list.clone()], T0).unwrap();
     assert_eq!(action_summaries(&recorded), ["m Running=True 42"]);
-    assert_eq!(after(&[found.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
-    assert_eq!(after(&[found, failed(404, "")], T0), Some(Plan::failure("down")));
+    assert_eq!(after(&[served.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
+    assert_eq!(after(&[served, failed(404, "")], T0), Some(Plan::failure("down")));
     let readonly = after(&[resource(&["list"])], T0).unwrap();
     assert_eq!(action_summaries(&readonly), ["m Running=True Failed=True"]);
-    let none = Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
+    let no_resources =
+        Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
     assert!(
-        after(std::slice::from_ref(&none), at(59)).unwrap().error.is_some(),
+        after(std::slice::from_ref(&no_resources), at(59)).unwrap().error.is_some(),
         "the kind may be new"
     );
-    assert_eq!(action_summaries(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
+    assert_eq!(
+        action_summaries(&after(&[no_resources], at(60)).unwrap()),
+        ["m Running=True Failed=True"]
+    );
     for idle in [migration("m", &[]), migration("m", &["Running", "Failed"])] {
         assert_eq!(record_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
     }

@@ -167,7 +167,7 @@ fn claims_missing_from_the_cache_are_read_live() {
 #[test]
 fn allocated_claims_of_a_scheduled_pod_are_reserved() {
     let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
-    let with = |node: &str, owner: &str| {
+    let observed_on = |node: &str, owner: &str| {
         let mut observed_pod = observed(&statuses, node);
         for (named, name) in observed_pod.named.iter_mut().zip(["p-a-x", "p-b-x"]) {
             named.claim = Some(claim(name, "u", &json!({"status": {"allocation": {}}})));
@@ -175,12 +175,12 @@ fn allocated_claims_of_a_scheduled_pod_are_reserved() {
         observed_pod.named[1].claim = Some(claim("p-b-x", owner, &json!({"status": {}})));
         observed_pod
     };
-    assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
-    assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
-    assert_eq!(plan(&with("", "u")), Plan::nothing());
+    assert_eq!(actions(&plan(&observed_on("node", "u"))), ["reserve p-a-x"]);
+    assert_eq!(after(&observed_on("node", "u"), &[Outcome::success()]), None);
+    assert_eq!(plan(&observed_on("", "u")), Plan::nothing());
     // A claim that another pod owns does not count: a new claim is created.
-    assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
-    let mut done = with("node", "u");
+    assert_eq!(actions(&plan(&observed_on("node", "before"))), ["create p-b-"]);
+    let mut done = observed_on("node", "u");
     let mut pod = (*done.pod).clone();
     pod.status.phase = "Succeeded".into();
     done.pod = Arc::new(pod);

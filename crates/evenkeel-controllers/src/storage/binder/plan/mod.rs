@@ -166,8 +166,8 @@ fn sole_phase_update(volume: &PersistentVolume, phase: &str, message: &str) -> O
 }
 
 /// Returns the update of the claim's status; `None` if the status is correct. Without a volume, the update removes access
-/// modes and capacity. The update sets the capacity only with a new phase; after that, the expander keeps the capacity up
-/// to date.
+/// modes and capacity. The update sets the capacity only with a new phase; after that, the component that expands the
+/// volume updates the capacity.
 fn claim_status_update(
     claim: &PersistentVolumeClaim,
     phase: &str,

@@ -166,7 +166,7 @@ fn event_of_a_pending_claim_has_the_reason() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
     let delayed = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
-    let with = |class, unscheduled: &[&str], change: &Value| claim::Observed {
+    let observed_with = |class, unscheduled: &[&str], change: &Value| claim::Observed {
         class,
         unscheduled_pods: unscheduled.iter().map(|pod| (*pod).into()).collect(),
         ..observed(&merged(fast.clone(), change), vec![])
@@ -178,23 +178,27 @@ fn event_of_a_pending_claim_has_the_reason() {
             "FailedBinding: no persistent volumes available for this claim and no storage class is set",
         ),
         (
-            with(delayed(), &[], &no_change),
+            observed_with(delayed(), &[], &no_change),
             "WaitForFirstConsumer: waiting for first consumer to be created before binding",
         ),
         (
-            with(delayed(), &["p"], &no_change),
+            observed_with(delayed(), &["p"], &no_change),
             "WaitForPodScheduled: waiting for pod p to be scheduled",
         ),
         (
-            with(delayed(), &["p", "q"], &no_change),
+            observed_with(delayed(), &["p", "q"], &no_change),
             "WaitForPodScheduled: waiting for pods p,q to be scheduled",
         ),
         (
-            with(None, &[], &no_change),
+            observed_with(None, &[], &no_change),
             "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
         ),
         (
-            with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &no_change),
+            observed_with(
+                Some(class("kubernetes.io/no-provisioner", "Immediate")),
+                &[],
+                &no_change,
+            ),
             "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
     ] {
@@ -202,7 +206,7 @@ fn event_of_a_pending_claim_has_the_reason() {
         assert_eq!(lines(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
-    let scheduled = with(
+    let scheduled = observed_with(
         delayed(),
         &["p"],
         &json!({"metadata": {"annotations": {storage::volume::SELECTED_NODE: "n"}}}),
@@ -331,17 +335,17 @@ fn requested_volume_must_match_the_claim() {
 fn bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
-    let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
-    let with = |change: &Value, named_volume| claim::Observed {
+    let claimed_by = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
+    let observed_with = |change: &Value, named_volume| claim::Observed {
         named_volume,
         ..observed(&merged(bound.clone(), change), vec![])
     };
     let plan = |observed: &claim::Observed| claim_plan(observed, &Options::default());
-    assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
+    assert!(plan(&observed_with(&json!({}), Some(volume("v", &claimed_by("c"))))).is_nothing());
     for (observed, reason) in [
-        (with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
-        (with(&json!({}), None), "ClaimLost"),
-        (with(&json!({}), Some(volume("v", &whose("other")))), "ClaimMisbound"),
+        (observed_with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
+        (observed_with(&json!({}), None), "ClaimLost"),
+        (observed_with(&json!({}), Some(volume("v", &claimed_by("other")))), "ClaimMisbound"),
     ] {
         let plan = plan(&observed);
         let [Action::Rewrite(change)] = &plan.actions[..] else { panic!("{plan:?}") };
@@ -353,9 +357,9 @@ fn bound_claim_without_its_volume_is_lost() {
         );
     }
     let lost = json!({"status": {"phase": "Lost"}});
-    assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
+    assert!(plan(&observed_with(&lost, None)).is_nothing(), "the event is recorded once");
     // A volume without `claimRef` is bound again.
-    assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
+    assert_eq!(lines(&plan(&observed_with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
 /// Returns the volume `v` with these changes, and its claim if the cache has it.
@@ -385,18 +389,18 @@ fn volume_phase_follows_its_claim() {
     let status = |phase: &str| {
         format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#)
     };
-    let here = json!({"spec": {"volumeName": "v"}});
+    let bound_here = json!({"spec": {"volumeName": "v"}});
     assert_eq!(
         decided(&observed_volume(&json!({"status": {"phase": "Pending"}}), None)),
         [status("Available")]
     );
     assert_eq!(
-        decided(&observed_volume(&claimed("Retain", "Available"), Some(&here))),
+        decided(&observed_volume(&claimed("Retain", "Available"), Some(&bound_here))),
         [status("Bound")]
     );
     assert_eq!(decided(&observed_volume(&claimed("Retain", "Bound"), None)), [status("Released")]);
     assert!(decided(&observed_volume(&claimed("Retain", "Released"), None)).is_empty());
-    assert!(decided(&observed_volume(&claimed("Retain", "Bound"), Some(&here))).is_empty());
+    assert!(decided(&observed_volume(&claimed("Retain", "Bound"), Some(&bound_here))).is_empty());
     assert!(
         decided(&observed_volume(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
         "the claim is bound first"
@@ -406,9 +410,12 @@ fn volume_phase_follows_its_claim() {
 #[test]
 fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
-    let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
-    let lines =
-        decided(&observed_volume(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
+    let bound_by_controller =
+        json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
+    let lines = decided(&observed_volume(
+        &merged(claimed("Retain", "Bound"), &bound_by_controller),
+        Some(&elsewhere),
+    ));
     assert_eq!(
         lines[0],
         r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#
@@ -416,10 +423,12 @@ fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     assert!(lines[1].contains("Available"));
     let lines = decided(&observed_volume(&claimed("Retain", "Bound"), Some(&elsewhere)));
     assert_eq!(lines[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
-    let made =
+    let provisioned =
         json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: "csi.example.com"}}});
-    let lines =
-        decided(&observed_volume(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
+    let lines = decided(&observed_volume(
+        &merged(claimed("Delete", "Bound"), &provisioned),
+        Some(&elsewhere),
+    ));
     assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
 }
 
@@ -490,7 +499,7 @@ fn reclaim_policy_decides_about_a_released_volume() {
     let csi = source(json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
     let path = source(json!({"hostPath": {"path": "/tmp/x"}}));
     let local = source(json!({"local": {"path": "/mnt"}}));
-    let by = |who: &str| json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: who}, "finalizers": ["kubernetes.io/pv-controller"]}});
+    let provisioned_by = |provisioner: &str| json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: provisioner}, "finalizers": ["kubernetes.io/pv-controller"]}});
     let deleter = "error getting deleter volume plugin for volume \"v\": ";
     for (change, policy, event, folder) in [
         (json!({}), "Retain", None, false),
@@ -508,9 +517,9 @@ fn reclaim_policy_decides_about_a_released_volume() {
             Some(format!("VolumeFailedDelete {deleter}no volume plugin matched")),
             false,
         ),
-        (by("someone.example.com"), "Delete", None, false),
+        (provisioned_by("someone.example.com"), "Delete", None, false),
         (
-            by("kubernetes.io/nothing"),
+            provisioned_by("kubernetes.io/nothing"),
             "Delete",
             Some(
                 "VolumeFailedDelete no volume plugin matched name: kubernetes.io/nothing"
@@ -560,19 +569,20 @@ fn recycled_volume_becomes_available() {
         );
         Some(Arc::new(pod))
     };
-    let with = |recycler| volume::Observed { recycler, ..observed_volume(&released, None) };
-    assert_eq!(decided(&with(None)), ["create Pod"]);
-    assert!(decided(&with(pod("Running"))).is_empty());
-    let done = decided(&with(pod("Succeeded")));
+    let released_with =
+        |recycler| volume::Observed { recycler, ..observed_volume(&released, None) };
+    assert_eq!(decided(&released_with(None)), ["create Pod"]);
+    assert!(decided(&released_with(pod("Running"))).is_empty());
+    let done = decided(&released_with(pod("Succeeded")));
     assert_eq!(done[..2], ["delete recycler-for-v", "VolumeRecycled: Volume recycled"]);
     assert!(done[2].contains("claimRef") && done[3].contains("Available"), "{done:?}");
-    let failed = decided(&with(pod("Failed")));
+    let failed = decided(&released_with(pod("Failed")));
     assert!(
         failed[0] == "delete recycler-for-v"
             && failed[1].contains("Recycle failed: failed to recycle volume"),
         "{failed:?}"
     );
-    let used = volume::Observed { users: vec!["ns/web".to_owned()], ..with(None) };
+    let used = volume::Observed { users: vec!["ns/web".to_owned()], ..released_with(None) };
     assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
 }
 
