@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Limits of the spec, and the current replicas of the target.
 pub(super) struct Bounds<'a> {
-    /// `spec.minReplicas`.
+    /// Minimum, from `spec.minReplicas`.
     pub(super) min: i32,
-    /// `spec.maxReplicas`.
+    /// Maximum, from `spec.maxReplicas`.
     pub(super) max: i32,
     /// Current replicas of the target.
     pub(super) current: i32,

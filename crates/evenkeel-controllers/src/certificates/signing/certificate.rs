@@ -2,13 +2,20 @@
 //! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and a
 //! subject may have several organizations.
 
-use super::{plan::Validity, usage::Usages};
+use super::usage::Usages;
 use crate::certificates::request::{ParsedRequest, Subject};
 use evenkeel_api::time::Timestamp;
 use evenkeel_x509::keys::Algorithm;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der, models::ObjectIdentifier};
+
+/// Validity of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_before: Timestamp,
+    pub(super) not_after: Timestamp,
+}
 
 /// Subject and extensions of a certificate.
 pub(super) struct Content<'a> {

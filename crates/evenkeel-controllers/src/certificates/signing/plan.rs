@@ -1,6 +1,9 @@
 //! Decision about a certificate signing request: sign, fail, or ignore; and the validity of the certificate.
 
-use super::authority::{CertificateAuthority, Serial, SignError};
+use super::{
+    authority::{CertificateAuthority, Serial, SignError},
+    certificate::Validity,
+};
 use crate::{
     certificates::{
         SigningRequest, has_condition, has_true_condition, issued_certificate, kubelet,
@@ -178,13 +181,6 @@ fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
     let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());
     if requested > max_duration { max_duration } else { requested.max(MIN_DURATION) }
-}
-
-/// Validity of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: Timestamp,
-    pub(super) not_after: Timestamp,
 }
 
 /// Returns the validity of a certificate whose signer is valid until `signer_end`.
