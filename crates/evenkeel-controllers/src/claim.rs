@@ -5,33 +5,36 @@ use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
 use std::sync::Arc;
 
-/// Status codes of a release patch that count as success: the child lacks the owner reference, or an object with
-/// another uid has its name.
+/// Status codes of a release patch that count as success. The API server answers 422 if the child lacks the owner
+/// reference, or if an object with another uid has its name.
 const NOTHING_TO_RELEASE: &[u16] = &[422];
 
-/// Children of an owner, and the patches still to be written.
+/// Children of an owner: those that it controls, those to adopt, and those to release.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claims<C> {
     /// Children that the owner controls once the patches are written; adopted ones are last.
     pub(crate) owned: Vec<Arc<C>>,
     /// Number of children at the end of `owned` that are still to be adopted.
-    pub(crate) adopt: usize,
+    pub(crate) n_to_adopt: usize,
     /// Children that the owner controls and its selector no longer matches.
     pub(crate) release: Vec<Arc<C>>,
 }
 
-/// Caches a predicate's result for the last labels. Most pods of an owner share one allocation of their labels.
-pub(crate) fn of_labels(predicate: impl Fn(&StrMap) -> bool) -> impl FnMut(&StrMap) -> bool {
+/// Returns the predicate with its last result cached. That is enough, because most pods of an owner share one allocation
+/// of their labels.
+pub(crate) fn cached_for_last_labels(
+    predicate: impl Fn(&StrMap) -> bool,
+) -> impl FnMut(&StrMap) -> bool {
     let mut last: Option<(StrMap, bool)> = None;
     move |labels| match &last {
-        Some((known, answer)) if known.is_same(labels) => *answer,
+        Some((last_labels, result)) if last_labels.is_same(labels) => *result,
         _ => last.insert((labels.clone(), predicate(labels))).1,
     }
 }
 
 impl<C> Default for Claims<C> {
     fn default() -> Self {
-        Self { owned: Vec::new(), adopt: 0, release: Vec::new() }
+        Self { owned: Vec::new(), n_to_adopt: 0, release: Vec::new() }
     }
 }
 
@@ -42,7 +45,7 @@ impl<C: View> Claims<C> {
         candidates: impl IntoIterator<Item = Arc<C>>,
         selects: impl Fn(&StrMap) -> bool,
     ) -> Self {
-        let mut selects = of_labels(selects);
+        let mut selects = cached_for_last_labels(selects);
         Self::new(owner, candidates, |child| selects(&child.meta().labels))
     }
 
@@ -72,14 +75,14 @@ impl<C: View> Claims<C> {
         }
         adopt.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
         release.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
-        let adoptions = adopt.len();
+        let n_to_adopt = adopt.len();
         owned.append(&mut adopt);
-        Self { owned, adopt: adoptions, release }
+        Self { owned, n_to_adopt, release }
     }
 
     /// Returns the number of actions in [`Self::actions`].
     pub(crate) fn n_actions(&self) -> usize {
-        self.adopt + self.release.len()
+        self.n_to_adopt + self.release.len()
     }
 
     /// Returns the patches: adoptions, each after a live read of the owner, then releases. Upstream: `AdoptPod`,
@@ -98,14 +101,14 @@ impl<C: View> Claims<C> {
     }
 
     fn patches(&self, owner: &Target, extra_metadata: String) -> impl Iterator<Item = Action> {
-        let adopted = self.owned[self.owned.len() - self.adopt..].iter();
-        let adopted = adopted.map(move |child| adopt(owner, &**child, &extra_metadata));
-        let released = self.release.iter().map(|child| release(owner, &**child));
-        adopted.chain(released)
+        let to_adopt = self.owned[self.owned.len() - self.n_to_adopt..].iter();
+        let adoptions = to_adopt.map(move |child| adoption(owner, &**child, &extra_metadata));
+        let releases = self.release.iter().map(|child| release(owner, &**child));
+        adoptions.chain(releases)
     }
 }
 
-fn adopt<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action {
+fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action {
     let uid = &child.meta().uid;
     let reference = wire::controller_reference(owner).to_json();
     let body = format!(
@@ -139,7 +142,7 @@ mod tests {
         let labels = |value: &str| StrMap::default().with("app", value);
         let (web, equal, other) = (labels("web"), labels("web"), labels("db"));
         let evaluations = Cell::new(0);
-        let mut selects = of_labels(|labels| {
+        let mut selects = cached_for_last_labels(|labels| {
             evaluations.set(evaluations.get() + 1);
             labels.get("app") == Some("web")
         });

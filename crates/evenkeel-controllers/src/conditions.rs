@@ -21,13 +21,13 @@ pub(crate) struct Condition {
     /// `True`, `False` or `Unknown`.
     pub(crate) status: Text,
     /// Time of the last probe, for kinds with this field.
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_probe_time: Option<Timestamp>,
     /// Time of the last update, for kinds with this field.
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_update_time: Option<Timestamp>,
     /// Time of the last change of `status`.
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     pub(crate) last_transition_time: Option<Timestamp>,
     /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -8,29 +8,44 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
 use serde_json::{Value, json};
 
-const CONDITION: &str = "DisruptionTarget";
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Reason and message of the condition.
+/// Reason and message of the condition `DisruptionTarget`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Why {
+pub(crate) struct DisruptionReason {
     /// Machine-readable reason in CamelCase.
     pub(crate) reason: &'static str,
-    /// Message of the `DisruptionTarget` condition, for people.
+    /// Message for people.
     pub(crate) message: &'static str,
 }
 
-/// Returns the patch that adds the condition and, with `fails`, sets the phase `Failed`. `None` if the status
-/// has both already. If the patch fails, later actions are skipped.
-pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -> Option<Patch> {
+/// Returns the patch that adds the condition with this reason. `None` if the pod has the condition already. If the patch
+/// fails, later actions are skipped.
+pub(crate) fn add_condition(pod: &Pod, reason: DisruptionReason, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});
-    if fails && !crate::pods::is_terminal(pod) {
+    set_condition(&mut status, pod, reason, now);
+    status_patch(pod, &status)
+}
+
+/// Returns the patch that sets the phase `Failed` unless the pod is terminal, and adds the condition if `reason` is
+/// set. `None` if nothing changes. If the patch fails, later actions are skipped.
+pub(crate) fn mark_failed(
+    pod: &Pod,
+    reason: Option<DisruptionReason>,
+    now: Timestamp,
+) -> Option<Patch> {
+    let mut status = json!({});
+    if !crate::pods::is_terminal(pod) {
         status["phase"] = json!("Failed");
         status["observedGeneration"] = json!(pod.meta.generation);
     }
-    if let Some(condition) = why.and_then(|why| condition(pod, why, now)) {
-        status["conditions"] = json!([condition]);
-        status["$setElementOrder/conditions"] = order(pod);
+    if let Some(reason) = reason {
+        set_condition(&mut status, pod, reason, now);
     }
+    status_patch(pod, &status)
+}
+
+fn status_patch(pod: &Pod, status: &Value) -> Option<Patch> {
     if status.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }
@@ -42,24 +57,26 @@ pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -
     })
 }
 
-/// Keeps the order of existing conditions; by default a strategic merge patch puts new entries first.
-fn order(pod: &Pod) -> Value {
-    let types = pod.status.conditions.iter().map(|condition| &*condition.type_);
-    let missing = types.clone().all(|type_| type_ != CONDITION).then_some(CONDITION);
-    types.chain(missing).map(|type_| json!({"type": type_})).collect()
-}
-
-fn condition(pod: &Pod, why: Why, now: Timestamp) -> Option<Value> {
-    let before = pod.status.conditions.iter().find(|condition| &*condition.type_ == CONDITION);
-    let holds = before.filter(|before| &*before.status == "True");
-    if holds.is_some_and(|held| &*held.reason == why.reason && &*held.message == why.message) {
-        return None;
+/// Adds the condition to a patch of the status, unless the pod has it.
+fn set_condition(status: &mut Value, pod: &Pod, reason: DisruptionReason, now: Timestamp) {
+    let conditions = pod.status.conditions.iter();
+    let current = conditions.clone().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
+    let current_true = current.filter(|current| &*current.status == "True");
+    let DisruptionReason { reason, message } = reason;
+    let is_set = current_true
+        .is_some_and(|current| &*current.reason == reason && &*current.message == message);
+    if is_set {
+        return;
     }
-    let since = holds.and_then(|held| held.last_transition_time).unwrap_or(now);
-    Some(json!({
-        "type": CONDITION, "status": "True", "reason": why.reason, "message": why.message,
+    let since = current_true.and_then(|current| current.last_transition_time).unwrap_or(now);
+    status["conditions"] = json!([{
+        "type": DISRUPTION_TARGET, "status": "True", "reason": reason, "message": message,
         "lastTransitionTime": seconds(since), "observedGeneration": pod.meta.generation,
-    }))
+    }]);
+    // Keep the order of the conditions: by default a strategic merge patch puts new entries first.
+    let new = current.is_none().then_some(DISRUPTION_TARGET);
+    let types = conditions.map(|condition| &*condition.type_).chain(new);
+    status["$setElementOrder/conditions"] = types.map(|type_| json!({"type": type_})).collect();
 }
 
 #[cfg(test)]
@@ -68,7 +85,7 @@ mod tests {
     use crate::fixtures::{T0, pod};
     use evenkeel_api::views::PodCondition;
 
-    const WHY: Why = Why { reason: "Because", message: "of it" };
+    const REASON: DisruptionReason = DisruptionReason { reason: "Because", message: "of it" };
 
     fn body(patch: &Patch) -> Value {
         serde_json::from_slice(&patch.body).expect("JSON")
@@ -77,25 +94,25 @@ mod tests {
     #[test]
     fn disruption_target_condition_is_added_once() {
         let mut pod = pod("a", Some(T0));
-        let patch = marked(&pod, Some(WHY), false, T0).expect("the condition is missing");
+        let patch = add_condition(&pod, REASON, T0).expect("the condition is missing");
         let status = &body(&patch)["status"];
         assert_eq!(status["conditions"][0]["reason"], "Because");
-        let order = json!([{"type": "Ready"}, {"type": CONDITION}]);
+        let order = json!([{"type": "Ready"}, {"type": DISRUPTION_TARGET}]);
         assert_eq!(status["$setElementOrder/conditions"], order);
         assert!(status["phase"].is_null());
         pod.status.conditions = Box::new([PodCondition {
-            type_: CONDITION.into(),
+            type_: DISRUPTION_TARGET.into(),
             status: "True".into(),
             reason: "Because".into(),
             message: "of it".into(),
             ..PodCondition::default()
         }]);
-        assert_eq!(marked(&pod, Some(WHY), false, T0), None);
+        assert_eq!(add_condition(&pod, REASON, T0), None);
         assert_eq!(
-            body(&marked(&pod, Some(WHY), true, T0).expect("not failed"))["status"]["phase"],
+            body(&mark_failed(&pod, Some(REASON), T0).expect("not failed"))["status"]["phase"],
             "Failed"
         );
         pod.status.phase = "Succeeded".into();
-        assert_eq!(marked(&pod, None, true, T0), None);
+        assert_eq!(mark_failed(&pod, None, T0), None);
     }
 }

@@ -50,17 +50,17 @@ pub(crate) fn label(key: &str, value: &str) -> StrMap {
     [(key, value)].into_iter().collect()
 }
 
-/// Returns a running pod on a node, ready since `ready` if set.
-pub(crate) fn pod(name: &str, ready: Option<Timestamp>) -> Pod {
+/// Returns a running pod on a node. The pod is not ready if `ready_since` is `None`.
+pub(crate) fn pod(name: &str, ready_since: Option<Timestamp>) -> Pod {
     let mut pod =
         Pod { meta: Meta { labels: label("app", "web"), ..meta(name) }, ..Pod::default() };
     pod.spec.node_name = "node".into();
     pod.status.phase = "Running".into();
-    if let Some(ready) = ready {
+    if let Some(since) = ready_since {
         pod.status.conditions = Box::new([PodCondition {
             type_: "Ready".into(),
             status: "True".into(),
-            last_transition_time: Some(ready),
+            last_transition_time: Some(since),
             ..PodCondition::default()
         }]);
     }
@@ -87,6 +87,6 @@ pub(crate) fn deployments() -> Resource {
 
 /// Returns the outcome of a discovery that finds these resources.
 pub(crate) fn discovered(resources: Vec<Resource>) -> Outcome {
-    let all = ServerResources { resources, failed: Vec::new() };
-    Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+    let found = ServerResources { resources, failed: Vec::new() };
+    Outcome { reply: Some(Reply::of_resources(Arc::new(found))), ..Outcome::success() }
 }

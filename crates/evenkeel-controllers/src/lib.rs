@@ -17,9 +17,9 @@ pub mod resource;
 pub mod storage;
 pub mod wiring;
 
-mod answers;
 mod children;
 mod claim;
+mod client_go_error;
 mod conditions;
 mod disruption;
 #[cfg(test)]

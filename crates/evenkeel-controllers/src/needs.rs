@@ -4,8 +4,8 @@ use evenkeel_api::Text;
 use evenkeel_runtime::discovery::ServerResources;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// Gates used by controllers that are off by default in v1.37.
-const OFF: [&str; 1] = ["StatefulSetRecreateStrategy"];
+/// Feature gates that controllers read, and that are off by default in v1.37.
+const OFF_BY_DEFAULT: [&str; 1] = ["StatefulSetRecreateStrategy"];
 
 /// Enabled feature gates. The default is upstream's v1.37 without `--feature-gates`.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Gates {
 
 impl Default for Gates {
     fn default() -> Self {
-        Self::new(|name| !OFF.contains(&name))
+        Self::new(|name| !OFF_BY_DEFAULT.contains(&name))
     }
 }
 
@@ -61,20 +61,23 @@ pub struct Resources(Option<Arc<Served>>);
 struct Served {
     resources: BTreeSet<[Text; 3]>,
     /// Groups and versions whose discovery failed.
-    unknown: BTreeSet<[Text; 2]>,
+    undiscovered: BTreeSet<[Text; 2]>,
 }
 
 impl Resources {
-    /// Builds the resources from discovery. A group whose discovery failed counts as served. A controller's cache
-    /// waits for the resource, whereas a skipped controller would need a restart.
+    /// Builds the resources from discovery. A group whose discovery failed counts as served, so that its controllers
+    /// start and wait for the resource. A controller that is skipped would need a restart.
     pub fn discovered(found: &ServerResources) -> Self {
         let resources = found.resources.iter().map(|resource| {
             let kind = &resource.kind;
             [(&*kind.group).into(), (&*kind.version).into(), (&*kind.plural).into()]
         });
-        let unknown =
-            found.failed.iter().map(|group| [&group.group, &group.version].map(Text::from));
-        Self(Some(Arc::new(Served { resources: resources.collect(), unknown: unknown.collect() })))
+        let failed = found.failed.iter();
+        let undiscovered = failed.map(|group| [&group.group, &group.version].map(Text::from));
+        Self(Some(Arc::new(Served {
+            resources: resources.collect(),
+            undiscovered: undiscovered.collect(),
+        })))
     }
 
     /// Whether the server has this resource.
@@ -82,7 +85,7 @@ impl Resources {
         let Resource { group, version, plural } = *resource;
         self.0.as_ref().is_none_or(|served| {
             served.resources.contains(&[group.into(), version.into(), plural.into()])
-                || served.unknown.contains(&[group.into(), version.into()])
+                || served.undiscovered.contains(&[group.into(), version.into()])
         })
     }
 }
@@ -107,7 +110,7 @@ mod tests {
     #[test]
     fn statefulset_recreate_strategy_is_off_by_default() {
         let gates = Gates::default();
-        assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled(OFF[0]));
+        assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled(OFF_BY_DEFAULT[0]));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub trait Flags {
     }
 }
 
-/// Options of a controller whose only flag is the number of workers, with its default.
+/// Options of a controller whose only flag is the number of workers; `DEFAULT` is that flag's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers<const DEFAULT: usize> {
     /// Number of objects processed concurrently.
@@ -52,7 +52,7 @@ impl<const DEFAULT: usize> Workers<DEFAULT> {
     }
 }
 
-/// Options of a controller with a number of workers and a sync period; the period's default is 5 minutes.
+/// Options of a controller with a number of workers, by default `DEFAULT`, and a sync period, by default 5 minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periodic<const DEFAULT: usize> {
     /// Number of objects processed concurrently.
@@ -68,9 +68,12 @@ impl<const DEFAULT: usize> Default for Periodic<DEFAULT> {
 }
 
 impl<const DEFAULT: usize> Periodic<DEFAULT> {
-    /// Reads the options from the flags of workers and period.
-    fn read(flags: &dyn Flags, [workers, period]: [&str; 2]) -> Self {
-        Self { concurrent_syncs: flags.positive(workers), sync_period: flags.duration(period) }
+    /// Reads the options from these two flags.
+    fn read(flags: &dyn Flags, [workers_flag, period_flag]: [&str; 2]) -> Self {
+        Self {
+            concurrent_syncs: flags.positive(workers_flag),
+            sync_period: flags.duration(period_flag),
+        }
     }
 }
 
@@ -159,7 +162,7 @@ impl Options {
             replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),
             resourceclaim: Workers::read(flags, resource::resourceclaim::WORKERS),
             resourcequota: Periodic::read(flags, core::resourcequota::FLAGS),
-            // The program reads the CA file and sets this.
+            // The program sets these options after it has read the CA file.
             rootcacertpublisher: core::rootcacertpublisher::Options::default(),
             serviceaccounttoken: core::serviceaccounttoken::Options::read(flags),
             signing: certificates::signing::Options::read(flags),

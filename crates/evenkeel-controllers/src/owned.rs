@@ -19,7 +19,7 @@ impl<V: View> ByController<V> {
     pub(crate) fn of(cache: &Cache<V>) -> Self {
         Self(cache.index("controller", |object, key| match object.meta().controller() {
             Some(controller) => key(&controller.uid),
-            None => key(&orphans(&object.meta().namespace)),
+            None => key(&orphans_key(&object.meta().namespace)),
         }))
     }
 
@@ -31,18 +31,18 @@ impl<V: View> ByController<V> {
     /// Returns the objects that the owner controls, and the orphans of the namespace.
     pub(crate) fn owned_and_orphans(&self, uid: &str, namespace: &str) -> Vec<Arc<V>> {
         let mut objects = self.0.get(uid);
-        objects.append(&mut self.0.get(&orphans(namespace)));
+        objects.append(&mut self.0.get(&orphans_key(namespace)));
         objects
     }
 }
 
-/// Returns the key of a namespace's orphans. Uids contain no slash, so it differs from every uid.
-fn orphans(namespace: &str) -> String {
+/// Returns the key of a namespace's orphans in the index. Uids contain no slash, so the key differs from every uid.
+fn orphans_key(namespace: &str) -> String {
     format!("/{namespace}")
 }
 
 /// Returns the owner that a controller reference names, if kind, name and uid agree. Upstream: `resolveControllerRef`.
-pub(crate) fn resolve<V: View>(
+pub(crate) fn resolve_controller_ref<V: View>(
     cache: &Cache<V>,
     namespace: &str,
     reference: &OwnerReference,

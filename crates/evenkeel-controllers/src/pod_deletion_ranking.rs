@@ -7,9 +7,9 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. A pod comes earlier if more of the `related`
-/// pods run on its node. `use_deletion_cost` is the feature gate `PodDeletionCost`: whether the annotation
-/// `controller.kubernetes.io/pod-deletion-cost` counts.
+/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related` pods
+/// on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
+/// feature gate `PodDeletionCost`, is on.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
 pub(crate) fn pods_to_delete(
@@ -25,34 +25,30 @@ pub(crate) fn pods_to_delete(
             *related_per_node.entry(&pod.spec.node_name).or_default() += 1;
         }
     }
+    let cost = |pod: &Pod| if use_deletion_cost { deletion_cost(pod) } else { 0 };
     lowest_ranked(pods, count, |index, pod| Rank {
-        cost: pod
-            .meta
-            .annotations
-            .get(DELETION_COST)
-            .filter(|_| use_deletion_cost)
-            .map_or(0, deletion_cost),
+        cost: cost(pod),
         colocated: related_per_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
         ..Rank::new(index, pod, |time| Age::logarithmic(time, now))
     })
 }
 
-/// Returns the `count` pods of a Job to delete first. Deletion cost and colocated pods do not count, and of equal pods
-/// the younger comes first. Upstream: `activePodsForRemoval`.
+/// Returns the `count` pods of a Job to delete first. Deletion costs and colocated pods do not count, and ages are
+/// compared exactly: the younger pod comes first. Upstream: `activePodsForRemoval`.
 pub(crate) fn pods_of_job_to_delete(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
     lowest_ranked(pods, count, |index, pod| Rank::new(index, pod, Age::exact))
 }
 
-/// Returns the `count` pods that rank first; if that is all of them, returns them by name.
+/// Returns the `count` pods that rank first. If `count` covers all pods, returns them sorted by name.
 fn lowest_ranked<'a>(
     pods: &'a [Arc<Pod>],
     count: usize,
     rank: impl Fn(usize, &'a Pod) -> Rank<'a>,
 ) -> Vec<Arc<Pod>> {
     if count >= pods.len() {
-        let mut all = pods.to_vec();
-        all.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        return all;
+        let mut by_name = pods.to_vec();
+        by_name.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        return by_name;
     }
     let mut ranked: Vec<Rank<'_>> =
         pods.iter().enumerate().map(|(index, pod)| rank(index, pod)).collect();
@@ -65,7 +61,7 @@ fn lowest_ranked<'a>(
 struct Rank<'a> {
     /// Index of the pod in the input.
     index: usize,
-    /// Decides between pods whose ages are in the same bucket.
+    /// Decides between pods whose ages are in the same [bucket](Age::bucket).
     uid: &'a str,
     node: &'a str,
     /// 0 for Pending, 1 for Unknown, 2 for Running.
@@ -75,17 +71,23 @@ struct Rank<'a> {
     /// Number of related pods on the node.
     colocated: u32,
     ready_since: Age,
-    /// Highest restart count of a regular container, and of a sidecar.
-    restarts: (i32, i32),
+    restarts: Restarts,
     created: Age,
 }
 
-/// A time with its age. On the logarithmic scale of the feature gate `LogarithmicScaleDown`, ages of one power of two are equal,
-/// so that scaling down also deletes older pods.
+/// Highest restart counts of a pod's containers. Those of regular containers are compared first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Restarts {
+    regular: i32,
+    sidecar: i32,
+}
+
+/// A time, ordered from the younger to the older. On the logarithmic scale (feature gate `LogarithmicScaleDown`), ages
+/// between two powers of two share a bucket, so that scaling down also deletes older pods.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Age {
     time: Option<Timestamp>,
-    /// The age to compare by: a logarithm, or nanoseconds.
+    /// The binary logarithm of the age in nanoseconds; on the exact scale, the negated time in nanoseconds.
     bucket: i128,
 }
 
@@ -105,22 +107,22 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Orders an unknown time first, then the younger before the older. Times of one bucket are ordered by uid, which is random,
-    /// so deletions spread over ages. `Equal` only if the times are equal.
-    fn compare(self, other: Self, uids: (&str, &str)) -> Ordering {
+    /// Orders an unknown time first, then the younger before the older. In one bucket, the uids decide; they are random,
+    /// so deletions spread over ages. Returns `Equal` only if the times are equal.
+    fn compare(self, other: Self, (uid, other_uid): (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
             (None, _) => Ordering::Less,
             (_, None) => Ordering::Greater,
-            _ => self.bucket.cmp(&other.bucket).then(uids.0.cmp(uids.1)),
+            _ => self.bucket.cmp(&other.bucket).then(uid.cmp(other_uid)),
         }
     }
 }
 
 impl<'a> Rank<'a> {
-    /// Returns the rank of a pod whose deletion cost and colocated pods do not count.
+    /// Returns the rank without deletion cost and colocated pods.
     fn new(index: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
-        let ready = pods::ready(pod);
+        let ready_since = pods::ready_since(pod);
         Self {
             index,
             uid: &pod.meta.uid,
@@ -130,16 +132,17 @@ impl<'a> Rank<'a> {
                 "Running" => 2,
                 _ => 0,
             },
-            ready: ready.is_some(),
+            ready: ready_since.is_some(),
             cost: 0,
             colocated: 0,
-            ready_since: age(ready.flatten()),
+            ready_since: age(ready_since.flatten()),
             restarts: restarts(pod),
             created: age(pod.meta.creation),
         }
     }
 
-    /// Orders a pod before the pods that are deleted after it. The first difference decides; deleted first are pods
+    /// Returns `Less` if this pod is deleted before the other. The first criterion that differs decides. Deleted first are
+    /// pods
     ///
     /// 1. without a node,
     /// 2. in phase Pending, then Unknown, then Running,
@@ -153,32 +156,35 @@ impl<'a> Rank<'a> {
     /// Upstream: `ActivePodsWithRanks.Less`.
     fn compare(&self, other: &Self) -> Ordering {
         let uids = (self.uid, other.uid);
-        let unassigned_first = (!self.node.is_empty()).cmp(&!other.node.is_empty());
-        unassigned_first
+        let has_node = |rank: &Self| !rank.node.is_empty();
+        let by_ready_since = || match (self.ready, other.ready) {
+            (true, true) => self.ready_since.compare(other.ready_since, uids),
+            _ => Ordering::Equal,
+        };
+        has_node(self)
+            .cmp(&has_node(other))
             .then(self.phase.cmp(&other.phase))
             .then(self.ready.cmp(&other.ready))
             .then(self.cost.cmp(&other.cost))
             .then(other.colocated.cmp(&self.colocated))
-            .then_with(|| match self.ready && other.ready {
-                true => self.ready_since.compare(other.ready_since, uids),
-                false => Ordering::Equal,
-            })
+            .then_with(by_ready_since)
             .then(other.restarts.cmp(&self.restarts))
             .then_with(|| self.created.compare(other.created, uids))
     }
 }
 
-/// Parses the annotation, a 32-bit integer. An invalid value, or one with a plus sign or leading zeros, counts as 0.
-/// Upstream: `GetDeletionCostFromPodAnnotations`.
-fn deletion_cost(text: &str) -> i32 {
-    match text.as_bytes() {
-        [b'-' | b'1'..=b'9', ..] => text.parse().unwrap_or(0),
+/// Returns the deletion cost from the annotation, a 32-bit integer. An invalid value, or one with a plus sign or leading
+/// zeros, counts as 0. Upstream: `GetDeletionCostFromPodAnnotations`.
+fn deletion_cost(pod: &Pod) -> i32 {
+    let cost = pod.meta.annotations.get(DELETION_COST).unwrap_or_default();
+    match cost.as_bytes() {
+        [b'-' | b'1'..=b'9', ..] => cost.parse().unwrap_or(0),
         _ => 0,
     }
 }
 
-/// Returns the highest restart count of a regular container, and that of a sidecar. Upstream: `maxContainerRestarts`.
-fn restarts(pod: &Pod) -> (i32, i32) {
+/// Upstream: `maxContainerRestarts`.
+fn restarts(pod: &Pod) -> Restarts {
     let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
     let is_sidecar = |name: &str| {
         pod.spec.init_containers.iter().any(|c| *c.name == *name && &*c.restart_policy == "Always")
@@ -186,11 +192,11 @@ fn restarts(pod: &Pod) -> (i32, i32) {
     let statuses = pod.status.init_container_statuses.iter();
     let sidecar =
         statuses.filter(|c| is_sidecar(&c.name)).map(|c| c.restart_count).max().unwrap_or(0);
-    (regular.max(0), sidecar.max(0))
+    Restarts { regular: regular.max(0), sidecar: sidecar.max(0) }
 }
 
-/// Merge sort, because the order is not always transitive: pods of one bucket compare by uid, but pods with
-/// equal times compare by restarts. The standard library's sorts may panic on such an order.
+/// Sorts by [`Rank::compare`], which is not always transitive: pods of one bucket compare by uid, but pods with equal
+/// times compare by restarts. The standard library's sorts may panic on such an order.
 fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
     let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
     let mut width = 1;

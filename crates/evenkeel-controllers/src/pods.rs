@@ -30,47 +30,50 @@ pub(crate) fn is_terminating(pod: &Pod) -> bool {
 }
 
 /// Whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
-pub(crate) fn counts_otherwise(old: &Pod, new: &Pod) -> bool {
-    let of = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready(pod));
-    of(old) != of(new)
+pub(crate) fn changes_owner_counts(old: &Pod, new: &Pod) -> bool {
+    let counted = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready_since(pod));
+    counted(old) != counted(new)
 }
 
 /// Whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
-    ready(pod).is_some()
+    ready_since(pod).is_some()
 }
 
-/// Returns the transition time of a true condition `Ready`: `None` if it is not true, `Some(None)` if it has no time.
-pub(crate) fn ready(pod: &Pod) -> Option<Option<Timestamp>> {
+/// Returns the transition time of the condition `Ready`. `None` if the pod is not ready, `Some(None)` if the condition
+/// has no time.
+pub(crate) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
     (&*condition.status == "True").then_some(condition.last_transition_time)
 }
 
-/// Returns why a pod is not ready: a condition's reason, else its phase.
-pub(crate) fn unready(pod: &Pod) -> String {
+/// Describes why a pod is not ready, as in `is not ready (phase Pending)`: by the reason of a condition, or else by the
+/// phase.
+pub(crate) fn describe_unready(pod: &Pod) -> String {
     let conditions = &pod.status.conditions;
-    let failed = |name: &str| conditions.iter().find(|c| &*c.type_ == name && &*c.status != "True");
-    if let Some(condition) = failed("PodScheduled") {
+    let not_true =
+        |type_: &str| conditions.iter().find(|c| &*c.type_ == type_ && &*c.status != "True");
+    if let Some(condition) = not_true("PodScheduled") {
         return format!("is not scheduled: {}: {}", condition.reason, condition.message);
     }
     if pod.spec.node_name.is_empty() {
         return "is not scheduled yet".to_owned();
     }
-    let condition = failed("Ready").filter(|c| !c.reason.is_empty());
+    let condition = not_true("Ready").filter(|c| !c.reason.is_empty());
     let why = condition.map(|c| format!(": {} {}", c.reason, c.message)).unwrap_or_default();
     format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
 /// Whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    match ready(pod) {
+    match ready_since(pod) {
         None => false,
         Some(_) if min_ready_seconds == 0 => true,
         Some(since) => since.is_some_and(|since| available_at(since, min_ready_seconds) <= now),
     }
 }
 
-/// Returns the time until the first of these pods that is ready becomes available; `min_ready_seconds` if none is about to.
+/// Returns the time until the next ready pod becomes available. Without such a pod, returns `min_ready_seconds`.
 ///
 /// Upstream: `FindMinNextPodAvailabilityCheck`.
 pub(crate) fn until_next_available<'a>(
@@ -78,11 +81,12 @@ pub(crate) fn until_next_available<'a>(
     min_ready_seconds: i32,
     now: Timestamp,
 ) -> Duration {
-    let waits = pods.into_iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
-    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
+    let remaining = pods.into_iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
+    remaining.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
-/// Returns the time until a ready pod becomes available. Upstream: `nextPodAvailabilityCheck`.
+/// Returns the time until a ready pod becomes available; `None` if it already is, or if the pod is not ready. Upstream:
+/// `nextPodAvailabilityCheck`.
 pub(crate) fn until_available(
     pod: &Pod,
     min_ready_seconds: i32,
@@ -91,7 +95,7 @@ pub(crate) fn until_available(
     if min_ready_seconds <= 0 {
         return None;
     }
-    let remaining = available_at(ready(pod)??, min_ready_seconds).duration_since(now);
+    let remaining = available_at(ready_since(pod)??, min_ready_seconds).duration_since(now);
     Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
 }
 

@@ -23,8 +23,8 @@ pub(crate) fn whole_second(now: Timestamp) -> Timestamp {
     now.checked_sub(SignedDuration::from_nanos(i64::from(now.subsec_nanosecond()))).unwrap_or(now)
 }
 
-/// Serializes a time in seconds.
-pub(crate) fn time<S: Serializer>(
+/// Serializes a time, rounded down to seconds.
+pub(crate) fn serialize_time<S: Serializer>(
     time: &Option<Timestamp>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -35,7 +35,7 @@ pub(crate) fn time<S: Serializer>(
 }
 
 /// Serializes a map of strings.
-pub(crate) fn map<S: Serializer>(map: &StrMap, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_map<S: Serializer>(map: &StrMap, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(map.iter())
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn controller_reference(owner: &Target) -> OwnerReference {
 }
 
 /// Serializes owner references.
-pub(crate) fn owners<S: Serializer>(
+pub(crate) fn serialize_owners<S: Serializer>(
     owners: &[OwnerReference],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -84,8 +84,8 @@ pub(crate) fn owners_patch(owners: &[OwnerReference]) -> String {
     format!(r#"{{"metadata":{{"ownerReferences":[{}]}}}}"#, owners.join(","))
 }
 
-/// Metadata of an object that is updated: the fields that an update could lose, and the resource version as
-/// precondition. The API server restores the others (uid, times, `managedFields`).
+/// Metadata for the update of an object: the fields that an update would lose, and uid and resource version as
+/// preconditions. The API server restores other fields, such as times and `managedFields`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PreservedMetadata<'a> {
@@ -95,35 +95,35 @@ pub(crate) struct PreservedMetadata<'a> {
     pub(crate) resource_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) generate_name: &'a str,
-    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    #[serde(serialize_with = "serialize_map", skip_serializing_if = "StrMap::is_empty")]
     pub(crate) labels: &'a StrMap,
-    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    #[serde(serialize_with = "serialize_map", skip_serializing_if = "StrMap::is_empty")]
     pub(crate) annotations: &'a StrMap,
-    #[serde(serialize_with = "owners", skip_serializing_if = "<[_]>::is_empty")]
+    #[serde(serialize_with = "serialize_owners", skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) owner_references: &'a [OwnerReference],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) finalizers: &'a [Text],
 }
 
-/// Metadata of an object that is created; empty fields are left out.
+/// Metadata for the creation of an object; empty fields are left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Fresh<'a> {
+pub(crate) struct NewMetadata<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) generate_name: &'a str,
     pub(crate) namespace: &'a str,
-    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    #[serde(serialize_with = "serialize_map", skip_serializing_if = "StrMap::is_empty")]
     pub(crate) labels: &'a StrMap,
-    #[serde(serialize_with = "map", skip_serializing_if = "StrMap::is_empty")]
+    #[serde(serialize_with = "serialize_map", skip_serializing_if = "StrMap::is_empty")]
     pub(crate) annotations: &'a StrMap,
-    #[serde(serialize_with = "owners", skip_serializing_if = "<[_]>::is_empty")]
+    #[serde(serialize_with = "serialize_owners", skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) owner_references: &'a [OwnerReference],
 }
 
 impl<'a> PreservedMetadata<'a> {
-    /// Returns the object's metadata with other annotations.
+    /// Returns the object's metadata with these annotations in place of its own.
     pub(crate) fn with_annotations(meta: &'a Meta, annotations: &'a StrMap) -> Self {
         Self {
             name: &meta.name,
@@ -139,8 +139,8 @@ impl<'a> PreservedMetadata<'a> {
     }
 }
 
-/// Returns the body of an update of the status sub-resource. It has no spec: the API server takes the stored one before
-/// validation, and `managedFields` are not affected.
+/// Returns the body of an update of the status sub-resource. The body has no spec: before validation the API server takes
+/// the stored one, so `managedFields` do not change.
 pub(crate) fn status_body<V: View>(
     object: &V,
     annotations: &StrMap,

@@ -11,14 +11,14 @@ pub(crate) fn count(n: i64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Converts a length to a signed number.
+/// Converts a length to a signed number, saturating.
 pub(crate) fn signed(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Formats a duration in seconds as Go does: `9m30s`.
-pub(crate) fn time(time: Duration) -> String {
-    // Round up, so that the event has happened when the printed time has passed.
+/// Formats a duration as Go does, rounded up to seconds: `9m30s`.
+pub(crate) fn go_duration(time: Duration) -> String {
+    // After the printed time, the described event must have happened.
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     duration::format(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
 }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn counts_have_plurals_and_durations_round_up() {
         assert_eq!((&*count(1, "pod"), &*count(0, "pod")), ("1 pod", "0 pods"));
-        assert_eq!(time(Duration::from_millis(569_100)), "9m30s");
-        assert_eq!(time(Duration::ZERO), "0s");
+        assert_eq!(go_duration(Duration::from_millis(569_100)), "9m30s");
+        assert_eq!(go_duration(Duration::ZERO), "0s");
     }
 }

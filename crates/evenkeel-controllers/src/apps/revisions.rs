@@ -3,7 +3,7 @@
 
 use crate::{
     pods::revision_of,
-    wire::{self, Fresh},
+    wire::{self, NewMetadata},
 };
 use evenkeel_api::{
     Meta, StrMap, View,
@@ -83,7 +83,7 @@ impl Draft {
         let body = wire::json(&RevisionBody {
             api_version: &kind.api_version(),
             kind: &kind.kind,
-            metadata: Fresh {
+            metadata: NewMetadata {
                 name: &self.name,
                 generate_name: "",
                 namespace: &owner_meta.namespace,
@@ -104,7 +104,7 @@ impl Draft {
 struct RevisionBody<'a> {
     api_version: &'a str,
     kind: &'a str,
-    metadata: Fresh<'a>,
+    metadata: NewMetadata<'a>,
     data: Box<RawValue>,
     revision: i64,
 }

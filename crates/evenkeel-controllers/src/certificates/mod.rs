@@ -20,7 +20,7 @@ use evenkeel_runtime::{
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use std::{sync::Arc, time::Duration};
-use sweep::Expired;
+use sweep::ExpirationReason;
 
 /// A CertificateSigningRequest with all fields, because the controllers update the whole object.
 type SigningRequest = Full<CertificateSigningRequest>;
@@ -41,16 +41,23 @@ fn builder(
 /// Planner that deletes the expired objects of a kind, once in each period.
 struct Sweep<V> {
     objects: Cache<V>,
-    expired: Expired<V>,
+    expiration_reason: ExpirationReason<V>,
 }
 
 impl<V: View> Sweep<V> {
     /// Starts the controller, which runs a pass in each period.
-    fn start(context: &ControllerContext, of: &Descriptor, period: Duration, expired: Expired<V>) {
+    fn start(
+        context: &ControllerContext,
+        descriptor: &Descriptor,
+        period: Duration,
+        expiration_reason: ExpirationReason<V>,
+    ) {
         let objects = context.env.caches.of::<V>();
-        let passes = Periodic::new(&context.env, of.name).reads(&objects);
-        let passes = passes.client(context.client(of));
-        passes.planned(&context.tasks, period, Self { objects, expired }, LogExpired(expired));
+        let passes = Periodic::new(&context.env, descriptor.name)
+            .reads(&objects)
+            .client(context.client(descriptor));
+        let planner = Self { objects, expiration_reason };
+        passes.planned(&context.tasks, period, planner, LogExpired(expiration_reason));
     }
 }
 
@@ -63,12 +70,12 @@ impl<V: View> Planner for Sweep<V> {
     }
 
     fn plan(&self, objects: &Vec<Arc<V>>, (): &(), now: Timestamp) -> (Plan, ()) {
-        (sweep::plan(objects, self.expired, now), ())
+        (sweep::plan(objects, self.expiration_reason, now), ())
     }
 }
 
 /// Logs each deleted object with the reason.
-struct LogExpired<V>(Expired<V>);
+struct LogExpired<V>(ExpirationReason<V>);
 
 impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
     fn on_planned(&self, objects: &Vec<Arc<V>>, planned: Planned<'_, ()>) {
@@ -82,23 +89,25 @@ impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
     }
 }
 
-/// Whether the request has the condition with the status `True`, or an empty one.
-fn holds(request: &SigningRequest, condition: &str) -> bool {
+/// Whether the request has the condition with the status `True` or an empty status.
+fn has_true_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, status)| type_ == condition && matches!(status, "" | "True"))
 }
 
 /// Whether the request has the condition, with any status.
-fn has(request: &SigningRequest, condition: &str) -> bool {
+fn has_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, _)| type_ == condition)
 }
 
+/// Returns the type and the status of each condition.
 fn conditions(request: &SigningRequest) -> impl Iterator<Item = (&str, &str)> {
-    let all = request.status.as_ref().and_then(|status| status.conditions.as_deref());
-    all.unwrap_or_default().iter().map(|one| (&*one.type_, &*one.status))
+    let conditions = request.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let conditions = conditions.unwrap_or_default().iter();
+    conditions.map(|condition| (&*condition.type_, &*condition.status))
 }
 
 /// Returns the issued certificate as PEM, if any.
-fn issued(request: &SigningRequest) -> Option<&[u8]> {
+fn issued_certificate(request: &SigningRequest) -> Option<&[u8]> {
     let certificate = request.status.as_ref()?.certificate.as_ref()?;
     Some(&*certificate.0).filter(|pem| !pem.is_empty())
 }

@@ -28,14 +28,14 @@ pub(super) enum RequestError {
 
 /// A parsed certificate signing request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Request {
+pub(super) struct ParsedRequest {
     pub(super) subject: Subject,
     pub(super) dns_names: Vec<String>,
     pub(super) emails: Vec<String>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) uris: Vec<String>,
-    /// The public key: SubjectPublicKeyInfo in DER.
-    pub(super) key: Vec<u8>,
+    /// SubjectPublicKeyInfo in DER.
+    pub(super) public_key: Vec<u8>,
     /// The whole request in DER.
     der: Vec<u8>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Request {
 pub(super) struct Subject {
     pub(super) countries: Vec<String>,
     pub(super) organizations: Vec<String>,
-    pub(super) units: Vec<String>,
+    pub(super) organizational_units: Vec<String>,
     pub(super) localities: Vec<String>,
     pub(super) provinces: Vec<String>,
     pub(super) streets: Vec<String>,
@@ -54,7 +54,7 @@ pub(super) struct Subject {
     pub(super) serial_number: String,
 }
 
-impl Request {
+impl ParsedRequest {
     /// Reads the first request of a PEM text.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, RequestError> {
         let der =
@@ -64,14 +64,14 @@ impl Request {
             X509CertificationRequest::from_der(&der).map_err(|error| invalid(&error))?;
         let info = &parsed.certification_request_info;
         let mut request = Self {
-            key: info.subject_pki.raw.to_vec(),
-            subject: subject(&info.subject)?,
+            public_key: info.subject_pki.raw.to_vec(),
+            subject: parse_subject(&info.subject)?,
             ..Self::default()
         };
         for extension in parsed.requested_extensions().into_iter().flatten() {
             if let ParsedExtension::SubjectAlternativeName(names) = extension {
                 for name in &names.general_names {
-                    request.add(name)?;
+                    request.add_alternative_name(name)?;
                 }
             }
         }
@@ -87,13 +87,13 @@ impl Request {
         parsed.verify_signature().map_err(|error| failed(&error))
     }
 
-    /// Adds a subject alternative name. Other types are ignored, as in Go.
-    fn add(&mut self, name: &GeneralName<'_>) -> Result<(), RequestError> {
+    /// Adds a subject alternative name. As in Go, names of unknown types are ignored.
+    fn add_alternative_name(&mut self, name: &GeneralName<'_>) -> Result<(), RequestError> {
         match name {
             GeneralName::DNSName(name) => self.dns_names.push((*name).to_owned()),
             GeneralName::RFC822Name(name) => self.emails.push((*name).to_owned()),
             GeneralName::URI(name) => self.uris.push((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => self.addresses.push(address(bytes)?),
+            GeneralName::IPAddress(bytes) => self.addresses.push(parse_address(bytes)?),
             GeneralName::Invalid(..) => return Err(RequestError::Part("subjectAltName")),
             _ => {}
         }
@@ -101,16 +101,16 @@ impl Request {
     }
 }
 
-fn address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
+fn parse_address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
     let (v4, v6) = (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes));
     let address = v4.map(IpAddr::from).or_else(|_| v6.map(IpAddr::from));
     address.map_err(|_| RequestError::Part("IP subjectAltName"))
 }
 
-fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
+fn parse_subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
     let mut subject = Subject::default();
     for attribute in name.iter_attributes() {
-        let Some(number) = x520_attribute(attribute.attr_type()) else { continue };
+        let Some(number) = x520_number(attribute.attr_type()) else { continue };
         let value = attribute.as_str().map_err(|_| RequestError::Part("subject"))?.to_owned();
         match number {
             3 => subject.common_name = value,
@@ -120,7 +120,7 @@ fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestErr
             8 => subject.provinces.push(value),
             9 => subject.streets.push(value),
             10 => subject.organizations.push(value),
-            11 => subject.units.push(value),
+            11 => subject.organizational_units.push(value),
             17 => subject.postal_codes.push(value),
             _ => {}
         }
@@ -128,8 +128,8 @@ fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestErr
     Ok(subject)
 }
 
-/// Returns the last number of an X.520 attribute (2.5.4.…).
-fn x520_attribute(oid: &Oid<'_>) -> Option<u64> {
+/// Returns the number after 2.5.4, the prefix of the attributes of X.520; `None` for other attributes.
+fn x520_number(oid: &Oid<'_>) -> Option<u64> {
     match *oid.iter()?.collect::<Vec<_>>() {
         [2, 5, 4, number] => Some(number),
         _ => None,
@@ -141,8 +141,7 @@ pub(super) mod tests {
     use super::*;
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
-    /// Returns a request in PEM with this subject and these names. (The library writes only one value of each
-    /// attribute.)
+    /// Returns a request in PEM with this subject and these names. `rcgen` writes only one value of each attribute.
     pub(in crate::certificates) fn pem(
         organization: &str,
         common: &str,
@@ -168,7 +167,7 @@ pub(super) mod tests {
             SanType::URI("spiffe://a/b".try_into().unwrap()),
             SanType::Rfc822Name("me@a.test".try_into().unwrap()),
         ];
-        let request = Request::from_pem(pem("team", "me", &names).as_bytes()).unwrap();
+        let request = ParsedRequest::from_pem(pem("team", "me", &names).as_bytes()).unwrap();
         assert_eq!(request.subject.organizations, ["team"]);
         assert_eq!(request.subject.common_name, "me");
         assert_eq!(request.dns_names, ["a.test"]);
@@ -182,17 +181,17 @@ pub(super) mod tests {
 
     #[test]
     fn invalid_pem_and_der_are_rejected() {
-        assert_eq!(Request::from_pem(b"nothing"), Err(RequestError::Pem));
+        assert_eq!(ParsedRequest::from_pem(b"nothing"), Err(RequestError::Pem));
         let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert_eq!(Request::from_pem(other.as_bytes()), Err(RequestError::Pem));
+        assert_eq!(ParsedRequest::from_pem(other.as_bytes()), Err(RequestError::Pem));
         let invalid =
             "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
-        assert!(matches!(Request::from_pem(invalid.as_bytes()), Err(RequestError::Der(_))));
+        assert!(matches!(ParsedRequest::from_pem(invalid.as_bytes()), Err(RequestError::Der(_))));
     }
 
     #[test]
     fn invalid_signature_is_rejected() {
-        let mut request = Request::from_pem(pem("", "me", &[]).as_bytes()).unwrap();
+        let mut request = ParsedRequest::from_pem(pem("", "me", &[]).as_bytes()).unwrap();
         let at = request.der.len() - 1;
         request.der[at] ^= 1;
         assert!(matches!(request.verify(), Err(RequestError::Signature(_))));

@@ -1,16 +1,20 @@
-//! Deletes expired objects of a kind in a periodic pass.
+//! Deletion of the expired objects of a kind.
 
 use crate::wire;
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::plan::{Delete, Plan};
 use std::sync::Arc;
 
-/// Function that returns the reason why an object is expired; `None` if it is not.
-pub(super) type Expired<V> = fn(&V, Timestamp) -> Option<&'static str>;
+/// Function that returns the reason to delete an object; `None` if the object is not expired.
+pub(super) type ExpirationReason<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
 /// Deletes the expired objects of a kind. Failed deletions are retried in the next pass.
-pub(super) fn plan<V: View>(objects: &[Arc<V>], expired: Expired<V>, now: Timestamp) -> Plan {
-    let is_expired = |object: &&Arc<V>| expired(object, now).is_some();
+pub(super) fn plan<V: View>(
+    objects: &[Arc<V>],
+    expiration_reason: ExpirationReason<V>,
+    now: Timestamp,
+) -> Plan {
+    let is_expired = |object: &&Arc<V>| expiration_reason(object, now).is_some();
     let delete = |object: &Arc<V>| Delete::new(wire::target(&**object)).into();
     Plan::of(objects.iter().filter(is_expired).map(delete).collect())
 }
@@ -26,8 +30,8 @@ mod tests {
         let mut old = pod("old", None);
         old.meta.creation = Some(at(-60));
         let objects = [Arc::new(pod("new", None)), Arc::new(old)];
-        let expired = |pod: &Pod, now| (pod.meta.creation < Some(now)).then_some("old");
-        let plan = plan(&objects, expired, T0);
+        let expiration_reason = |pod: &Pod, now| (pod.meta.creation < Some(now)).then_some("old");
+        let plan = plan(&objects, expiration_reason, T0);
         assert_eq!(plan, Plan::one(Delete::new(wire::target(&*objects[1]))));
     }
 }

@@ -1,6 +1,6 @@
 //! Contents and writes of EndpointSlices, for both controllers.
 
-use crate::wire::{self, Fresh, PreservedMetadata};
+use crate::wire::{self, NewMetadata, PreservedMetadata};
 use bytes::Bytes;
 use evenkeel_api::{
     OwnerReference, StrMap,
@@ -162,7 +162,7 @@ pub(super) fn create(
     annotations: &StrMap,
     content: &Content<'_>,
 ) -> Write {
-    let metadata = Fresh {
+    let metadata = NewMetadata {
         name: "",
         generate_name: &prefix(&key.name),
         namespace: &key.namespace,

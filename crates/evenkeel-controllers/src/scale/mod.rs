@@ -3,7 +3,7 @@
 
 mod read;
 
-pub(crate) use read::{get, resource_for_version, resources_in_group, update};
+pub(crate) use read::{Step, get, resource_for_version, resources_in_group, update};
 
 use evenkeel_api::Text;
 use evenkeel_runtime::plan::Failure;
@@ -27,7 +27,7 @@ pub(crate) struct Scale {
     pub(crate) selector: Text,
 }
 
-/// Failure to find the scaled kind.
+/// Failure to find the resource of a scaled kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KindLookupError {
     /// Discovery has no such kind in the group.
@@ -43,8 +43,8 @@ pub(crate) enum KindLookupError {
     Discovery(#[source] Failure),
 }
 
-/// Encodes a scale with `replicas` as desired replicas, and the resource version of `scale` as precondition.
-fn body(namespace: &str, scale: &Scale, replicas: i32) -> String {
+/// Encodes an update of `scale` to `replicas`. The resource version that was read is the precondition.
+fn update_body(namespace: &str, scale: &Scale, replicas: i32) -> String {
     let body = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {

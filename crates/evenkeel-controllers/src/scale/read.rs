@@ -1,7 +1,7 @@
 //! Steps that read and write scales and discover the scaled kind. Upstream: `client-go/scale`.
 
-use super::{KindLookupError, Scale, body, decode};
-use crate::answers::words;
+use super::{KindLookupError, Scale, decode, update_body};
+use crate::client_go_error;
 use evenkeel_api::Kind;
 use evenkeel_runtime::{
     discovery::{Resource, ServerResources},
@@ -9,14 +9,14 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Maximum age of a discovery that is used; upstream resets its REST mapper at this interval.
+/// Maximum age of a discovery. Upstream resets its REST mapper at this interval.
 const MAX_DISCOVERY_AGE: Duration = Duration::from_secs(30);
 
-/// Maximum age of a discovery that lacks the kind; an older one is repeated.
+/// Maximum age of a discovery that lacks the kind. If it is older, discovery is repeated.
 const MAX_AGE_WITHOUT_KIND: Duration = Duration::from_secs(5);
 
-/// Result of a step, or the plan that must be executed first.
-type Step<T, E> = Result<Result<T, E>, Plan>;
+/// Result of a step, or the plan that must be carried out first.
+pub(crate) type Step<T, E> = Result<Result<T, E>, Plan>;
 
 /// Finds the resource of a kind in one version of its group.
 pub(crate) fn resource_for_version(
@@ -41,9 +41,9 @@ pub(crate) fn resources_in_group(
     steps: &mut Steps<'_>,
 ) -> Step<Vec<Resource>, KindLookupError> {
     let of_kind = |found: &ServerResources| {
-        let fits = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
-        let all: Vec<Resource> = found.preferred().filter(fits).cloned().collect();
-        (!all.is_empty()).then_some(all)
+        let has_kind = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
+        let resources: Vec<Resource> = found.preferred().filter(has_kind).cloned().collect();
+        (!resources.is_empty()).then_some(resources)
     };
     let found = lookup(of_kind, steps)?;
     Ok(found.and_then(|found| {
@@ -73,7 +73,7 @@ fn lookup<T>(
     Ok(Ok(None))
 }
 
-/// Reads the scale of an object after `delay`. Fails with NotFound also if the kind has no scale.
+/// Reads the scale of an object after `delay`. If the kind has no scale, the error is NotFound.
 pub(crate) fn get(
     kind: &Kind,
     namespace: &str,
@@ -84,7 +84,7 @@ pub(crate) fn get(
     let path = format!("{}/{name}/scale", kind.path(namespace));
     let read = steps.one(LiveRead { delay, ..with_ignored_error(LiveRead::json(&path)) })?;
     if let Some(error) = &read.error {
-        return Ok(Err(Failure { message: words(error, ""), ..error.clone() }));
+        return Ok(Err(Failure { message: client_go_error::message(error, ""), ..error.clone() }));
     }
     let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
     Ok(decode(&body).map_err(|error| {
@@ -93,7 +93,7 @@ pub(crate) fn get(
     }))
 }
 
-/// Sets the replicas, with the resource version of `scale` as precondition.
+/// Updates the replicas, with the resource version of `scale` as precondition.
 pub(crate) fn update(
     kind: &Kind,
     namespace: &str,
@@ -105,15 +105,17 @@ pub(crate) fn update(
     let update = Update {
         subresource: "scale",
         on_error: OnError::Ignore,
-        ..Update::new(target, body(namespace, scale, replicas))
+        ..Update::new(target, update_body(namespace, scale, replicas))
     };
     Ok(match &steps.one(update)?.error {
-        Some(error) => Err(Failure { message: words(error, ""), ..error.clone() }),
+        Some(error) => {
+            Err(Failure { message: client_go_error::message(error, ""), ..error.clone() })
+        }
         None => Ok(()),
     })
 }
 
-/// Returns the read, with an error that the decision handles.
+/// Returns the read with errors ignored by the runtime, so that the decision handles them.
 fn with_ignored_error(read: LiveRead) -> LiveRead {
     LiveRead { on_error: OnError::Ignore, ..read }
 }
@@ -146,12 +148,12 @@ mod tests {
     #[test]
     fn missing_kind_is_rediscovered() {
         let (served, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
-        let none = "no matches for kind \"Deployment\" in group \"apps\"";
+        let no_matches = "no matches for kind \"Deployment\" in group \"apps\"";
         assert_eq!(found(vec![]), Err(MAX_DISCOVERY_AGE));
         assert_eq!(found(vec![served.clone()]), Ok(Ok("deployments".to_owned())));
         assert_eq!(found(vec![missing.clone()]), Err(MAX_AGE_WITHOUT_KIND));
         assert_eq!(found(vec![missing.clone(), served]), Ok(Ok("deployments".to_owned())));
-        assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(none.to_owned())));
+        assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(no_matches.to_owned())));
         assert_eq!(found(vec![failed(500)]), Ok(Err("no".to_owned())));
     }
 

@@ -5,19 +5,19 @@ use evenkeel_api::{Meta, View};
 use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
 use serde_json::json;
 
-/// Reports whether the object is terminating and has this finalizer.
-pub(super) fn holds(meta: &Meta, finalizer: &str) -> bool {
+/// Reports whether this finalizer keeps the object from being deleted now.
+pub(super) fn blocks_deletion(meta: &Meta, finalizer: &str) -> bool {
     meta.deleting() && has(meta, finalizer)
 }
 
-/// Reports whether the object is not terminating and lacks this finalizer.
+/// Reports whether the object needs this finalizer: it lacks the finalizer, and is not terminating.
 pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
 /// Reports whether the finalizer may have to be added, or removed.
 pub(super) fn may_change(meta: &Meta, finalizer: &str) -> bool {
-    holds(meta, finalizer) || is_missing(meta, finalizer)
+    blocks_deletion(meta, finalizer) || is_missing(meta, finalizer)
 }
 
 /// Reports whether the object has this finalizer.
@@ -26,24 +26,29 @@ pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
 }
 
 /// Adds the finalizer to an object that is not terminating, and removes it from a terminating object that is unused.
-pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan {
-    let (meta, mut plan) = (object.meta(), Plan::nothing());
+pub(super) fn protect<V: View>(object: &V, finalizer: &str, is_used: bool) -> Plan {
+    let meta = object.meta();
     if is_missing(meta, finalizer) {
-        let all = meta.finalizers.iter().map(|present| &**present).chain([finalizer]);
-        plan.push(set(object, &all.collect::<Vec<_>>()));
-    } else if holds(meta, finalizer) && !used {
-        plan.push(without(object, finalizer));
+        Plan::one(add(object, finalizer))
+    } else if blocks_deletion(meta, finalizer) && !is_used {
+        Plan::one(remove(object, finalizer))
+    } else {
+        Plan::nothing()
     }
-    plan
+}
+
+fn add<V: View>(object: &V, finalizer: &str) -> Rewrite {
+    let present = object.meta().finalizers.iter().map(|present| &**present);
+    replace(object, &present.chain([finalizer]).collect::<Vec<_>>())
 }
 
 /// Removes the finalizer from the object.
-pub(super) fn without<V: View>(object: &V, finalizer: &str) -> Rewrite {
-    let others = object.meta().finalizers.iter().map(|present| &**present);
-    set(object, &others.filter(|present| *present != finalizer).collect::<Vec<_>>())
+pub(super) fn remove<V: View>(object: &V, finalizer: &str) -> Rewrite {
+    let present = object.meta().finalizers.iter().map(|present| &**present);
+    replace(object, &present.filter(|other| *other != finalizer).collect::<Vec<_>>())
 }
 
-fn set<V: View>(object: &V, finalizers: &[&str]) -> Rewrite {
+fn replace<V: View>(object: &V, finalizers: &[&str]) -> Rewrite {
     let body = json!({"metadata": {"finalizers": finalizers}}).to_string();
     Rewrite::new(wire::target(object), &object.meta().resource_version, PatchForm::Merge, body)
 }

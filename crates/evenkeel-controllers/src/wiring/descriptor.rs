@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub struct Descriptor {
     /// Name in `--controllers`.
     pub name: &'static str,
-    /// Deprecated names that `--controllers` accepts, too.
+    /// Deprecated names, which `--controllers` also accepts.
     pub aliases: &'static [&'static str],
     /// Name of the queue in metrics; empty without a queue.
     pub queue: &'static str,
@@ -46,8 +46,8 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Defaults for `..Descriptor::ORDINARY`: on by default, without requirements, and with a start function that
-    /// does nothing.
+    /// Defaults of the fields: on by default, without requirements, and with a start function that does nothing. A
+    /// controller's descriptor ends with `..Descriptor::ORDINARY`.
     pub const ORDINARY: Self = Self {
         name: "",
         aliases: &[],
@@ -62,10 +62,11 @@ impl Descriptor {
 
     /// Returns the first requirement that is not met.
     pub fn unmet(&self, gates: &Gates, resources: &Resources) -> Option<Unmet> {
-        let gate =
-            self.gates.iter().find(|gate| !gates.enabled(gate)).map(|gate| Unmet::Gate(gate));
-        let resource = || self.resources.iter().find(|resource| !resources.has(resource));
-        gate.or_else(|| resource().map(|resource| Unmet::Resource(*resource)))
+        if let Some(gate) = self.gates.iter().find(|gate| !gates.enabled(gate)) {
+            return Some(Unmet::Gate(gate));
+        }
+        let missing = self.resources.iter().find(|resource| !resources.has(resource));
+        missing.map(|resource| Unmet::Resource(*resource))
     }
 }
 
@@ -132,7 +133,7 @@ impl ControllerContext {
         }
     }
 
-    /// Starts a controller if its requirements are met; otherwise returns the first requirement that is not.
+    /// Starts a controller if its requirements are met. Otherwise, returns the first unmet requirement.
     ///
     /// # Errors
     /// The controller cannot start with its options.
@@ -159,20 +160,20 @@ impl ControllerContext {
 
     /// Returns a builder with the descriptor's queue, client and event source.
     pub fn builder<V: View>(&self, descriptor: &Descriptor, root: &Cache<V>) -> Builder {
-        self.described(descriptor, Builder::new(&self.env, descriptor.name, root))
+        self.with_descriptor(descriptor, Builder::new(&self.env, descriptor.name, root))
     }
 
-    /// Returns the builder of [`Self::builder`] with a custom mapping of root events to keys and delays.
+    /// Returns the builder of [`Self::builder`], in which `map` enqueues keys for an event of the root.
     pub fn builder_watching<V: View>(
         &self,
         descriptor: &Descriptor,
         root: &Cache<V>,
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) -> Builder {
-        self.described(descriptor, Builder::watching(&self.env, descriptor.name, root, map))
+        self.with_descriptor(descriptor, Builder::watching(&self.env, descriptor.name, root, map))
     }
 
-    fn described(&self, descriptor: &Descriptor, builder: Builder) -> Builder {
+    fn with_descriptor(&self, descriptor: &Descriptor, builder: Builder) -> Builder {
         builder
             .queue(descriptor.queue)
             .client((self.clients)(descriptor.client))
@@ -243,28 +244,30 @@ mod tests {
 
     #[test]
     fn unmet_gates_and_resources_are_named() {
-        let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
-        let resources = [cidrs];
         let descriptor = Descriptor {
             gates: &["StatefulSetRecreateStrategy"],
-            resources: Box::leak(Box::new(resources)),
+            resources: &[Resource {
+                group: "networking.k8s.io",
+                version: "v1",
+                plural: "servicecidrs",
+            }],
             ..Descriptor::ORDINARY
         };
-        let (none, all) =
-            (Resources::discovered(&ServerResources::default()), Resources::default());
+        let no_resources = Resources::discovered(&ServerResources::default());
+        let all_resources = Resources::default();
         let unmet = |gates: &Gates, resources: &Resources| {
             descriptor.unmet(gates, resources).map(|unmet| unmet.to_string())
         };
-        let on = Gates::new(|_| true);
+        let all_gates = Gates::new(|_| true);
         assert_eq!(
-            unmet(&Gates::default(), &all).as_deref(),
+            unmet(&Gates::default(), &all_resources).as_deref(),
             Some("feature gate StatefulSetRecreateStrategy is off")
         );
         assert_eq!(
-            unmet(&on, &none).as_deref(),
+            unmet(&all_gates, &no_resources).as_deref(),
             Some("the server has no servicecidrs.v1.networking.k8s.io")
         );
-        assert_eq!(unmet(&on, &all), None);
+        assert_eq!(unmet(&all_gates, &all_resources), None);
     }
 
     #[test]

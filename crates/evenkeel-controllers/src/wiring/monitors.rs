@@ -1,6 +1,7 @@
-//! Watches of all resources, which the garbage collector and the quota controller share. They follow discovery.
+//! Watches of all resources, which the garbage collector and the quota controller share.
 //!
-//! The module discovers resources, and starts and stops watches by [`WatchChanges`]. It does not decide about objects.
+//! The module discovers the resources periodically, and starts and stops watches by [`WatchChanges`]. It does not decide
+//! about objects.
 
 use super::watch_changes::WatchChanges;
 use evenkeel_api::{
@@ -37,34 +38,43 @@ pub(crate) trait Follower: Send + Sync + 'static {
     /// Whether the controller watches the resource.
     fn wants(&self, resource: &Resource) -> bool;
 
-    /// Starts to watch a kind, and resolves when its cache has synced. Called again for a kind that was removed and
-    /// restored.
+    /// Starts to watch a kind. The future resolves when the kind's cache has synced. Called again if the server serves
+    /// the kind again.
     fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()>;
 
     /// Stops watching a kind that the server no longer serves.
     fn stop_watching(&self, _kind: &Kind) {}
 
-    /// Called when discovery or a watch failed.
-    fn failed(&self) {}
+    /// Called after discovery failed, or a watch did not sync in time.
+    fn on_failed(&self) {}
 
-    /// Called when all followed kinds have synced, or the wait timed out.
-    fn settled(&self) {}
+    /// Called after each successful discovery, once all watched kinds have synced or the wait timed out.
+    fn on_settled(&self) {}
 }
 
-/// The shared watches; clones refer to the same watches.
+/// The shared watches. Clones refer to the same watches.
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
 struct Shared {
     env: Env,
-    found: Mutex<Arc<ServerResources>>,
-    followers: Mutex<Vec<Arc<Following>>>,
-    joined: Notify,
+    /// Result of the last successful discovery.
+    discovered: Mutex<Arc<ServerResources>>,
+    followers: Mutex<Vec<Arc<FollowerWatches>>>,
+    follower_added: Notify,
 }
 
-struct Following {
+/// A follower, and the kinds that it watches.
+struct FollowerWatches {
     follower: Box<dyn Follower>,
     watched: Mutex<BTreeSet<Kind>>,
+}
+
+/// A discovery to which the watches were adapted.
+struct AppliedDiscovery {
+    discovered: Arc<ServerResources>,
+    /// Number of followers at that time.
+    n_followers: usize,
 }
 
 impl Monitors {
@@ -72,114 +82,117 @@ impl Monitors {
     pub(crate) fn new(env: &Env) -> Self {
         Self(Arc::new(Shared {
             env: env.clone(),
-            found: Mutex::default(),
+            discovered: Mutex::default(),
             followers: Mutex::default(),
-            joined: Notify::new(),
+            follower_added: Notify::new(),
         }))
     }
 
     /// Registers a follower. The first follower starts the watches, which stop with `tasks`.
     pub(crate) fn follow(&self, tasks: &Tasks, follower: impl Follower) {
-        let following = Following { follower: Box::new(follower), watched: Mutex::default() };
-        let first = {
+        let watches = FollowerWatches { follower: Box::new(follower), watched: Mutex::default() };
+        let is_first = {
             let mut followers = lock(&self.0.followers);
-            followers.push(Arc::new(following));
+            followers.push(Arc::new(watches));
             followers.len() == 1
         };
-        if first {
-            let (this, stop) = (self.clone(), tasks.token());
+        if is_first {
+            let (monitors, stop) = (self.clone(), tasks.token());
             // Do not restart this task: a second run would treat watches that have not synced as complete.
-            tasks.spawn("monitors", async move { this.run(stop).await });
+            tasks.spawn("monitors", async move { monitors.run(stop).await });
         } else {
-            self.0.joined.notify_one();
+            self.0.follower_added.notify_one();
         }
     }
 
     /// Returns the result of the last successful discovery.
     pub(crate) fn discovered(&self) -> Arc<ServerResources> {
-        lock(&self.0.found).clone()
+        lock(&self.0.discovered).clone()
     }
 
     async fn run(&self, stop: CancellationToken) {
-        // The last discovery that was applied, and the number of followers then.
-        let mut applied: Option<(Arc<ServerResources>, usize)> = None;
+        let mut last_applied: Option<AppliedDiscovery> = None;
         loop {
-            let found = tokio::select! {
+            let result = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                found = self.0.env.client.api_resources() => found,
+                result = self.0.env.client.api_resources() => result,
             };
-            match found {
-                Ok(found) if !found.resources.is_empty() => {
+            match result {
+                Ok(discovered) if !discovered.resources.is_empty() => {
                     let followers = lock(&self.0.followers).clone();
-                    let is_applied = applied.as_ref().is_some_and(|(before, followed)| {
-                        Arc::ptr_eq(before, &found) && *followed == followers.len()
+                    let n_followers = followers.len();
+                    let is_applied = last_applied.as_ref().is_some_and(|last| {
+                        Arc::ptr_eq(&last.discovered, &discovered)
+                            && last.n_followers == n_followers
                     });
                     if is_applied {
-                        followers.iter().for_each(|following| following.follower.settled());
+                        followers.iter().for_each(|watches| watches.follower.on_settled());
                     } else {
-                        self.update(&followers, &found, &stop).await;
-                        applied = Some((found, followers.len()));
+                        self.apply(&followers, &discovered, &stop).await;
+                        last_applied = Some(AppliedDiscovery { discovered, n_followers });
                     }
                 }
                 Ok(_) => {
-                    self.failed();
+                    self.report_failure();
                     tracing::warn!("Discovery found no resources; keeping the known watches");
                 }
                 Err(error) => {
-                    self.failed();
+                    self.report_failure();
                     tracing::warn!(%error, "Discovery failed; keeping the known watches");
                 }
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.0.joined.notified() => {}
+                () = self.0.follower_added.notified() => {}
                 () = self.0.env.clock.sleep(DISCOVERY_INTERVAL) => {}
             }
         }
     }
 
-    async fn update(
+    /// Adapts the watches to a discovery, and waits until they have synced.
+    async fn apply(
         &self,
-        followers: &[Arc<Following>],
-        found: &Arc<ServerResources>,
+        followers: &[Arc<FollowerWatches>],
+        discovered: &Arc<ServerResources>,
         stop: &CancellationToken,
     ) {
-        *lock(&self.0.found) = found.clone();
-        self.stop_removed(followers, found);
+        *lock(&self.0.discovered) = discovered.clone();
+        self.stop_removed(followers, discovered);
         let mut syncing: FuturesUnordered<BoxFuture<'static, ()>> =
-            followers.iter().flat_map(|following| following.start_watching(found)).collect();
-        let all = async { while syncing.next().await.is_some() {} };
+            followers.iter().flat_map(|watches| watches.start_watching(discovered)).collect();
+        let all_synced = async { while syncing.next().await.is_some() {} };
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = all => {}
+            () = all_synced => {}
             () = self.0.env.clock.sleep(SYNC_TIMEOUT) => {
-                self.failed();
+                self.report_failure();
                 tracing::warn!("Timed out waiting for caches to sync; continuing without the resources");
             }
         }
-        for following in followers {
-            following.follower.settled();
+        for watches in followers {
+            watches.follower.on_settled();
         }
     }
 
-    fn failed(&self) {
-        lock(&self.0.followers).iter().for_each(|following| following.follower.failed());
+    fn report_failure(&self) {
+        lock(&self.0.followers).iter().for_each(|watches| watches.follower.on_failed());
     }
 
-    fn stop_removed(&self, followers: &[Arc<Following>], found: &ServerResources) {
+    /// Stops the watches of kinds that the server no longer serves.
+    fn stop_removed(&self, followers: &[Arc<FollowerWatches>], discovered: &ServerResources) {
         let mut removed: BTreeSet<Kind> = BTreeSet::new();
-        for following in followers {
-            removed.extend(following.changes(found, &lock(&following.watched)).stop);
+        for watches in followers {
+            removed.extend(watches.changes(discovered, &lock(&watches.watched)).stop);
         }
         for kind in removed {
-            // The cache stays if another controller uses it. It then delivers events after the kind is restored.
+            // A cache that another controller uses stays, and delivers events once the server serves the kind again.
             if self.0.env.caches.stop(&kind) {
-                for following in followers {
-                    if lock(&following.watched).remove(&kind) {
-                        following.follower.stop_watching(&kind);
+                for watches in followers {
+                    if lock(&watches.watched).remove(&kind) {
+                        watches.follower.stop_watching(&kind);
                     }
                 }
             }
@@ -187,14 +200,15 @@ impl Monitors {
     }
 }
 
-impl Following {
-    fn changes(&self, found: &ServerResources, watched: &BTreeSet<Kind>) -> WatchChanges {
-        WatchChanges::new(found, watched, |resource| self.follower.wants(resource))
+impl FollowerWatches {
+    fn changes(&self, discovered: &ServerResources, watched: &BTreeSet<Kind>) -> WatchChanges {
+        WatchChanges::new(discovered, watched, |resource| self.follower.wants(resource))
     }
 
-    fn start_watching(&self, found: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
+    /// Starts the missing watches. Each future resolves when a kind has synced.
+    fn start_watching(&self, discovered: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
         let mut watched = lock(&self.watched);
-        let new = self.changes(found, &watched).start;
+        let new = self.changes(discovered, &watched).start;
         let syncing = new.iter().map(|kind| self.follower.start_watching(kind)).collect();
         watched.extend(new);
         syncing
@@ -205,7 +219,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A generic operation on the cache of a kind.
+/// An operation on the cache of a kind, generic over the cached type.
 pub(crate) trait WithCache {
     /// Result of the operation.
     type Out;
@@ -214,16 +228,17 @@ pub(crate) trait WithCache {
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Calls the operation with the cache of a kind: the typed cache if controllers share one, else a cache of metadata.
+/// Performs the operation on the cache of a kind. That is the typed cache if controllers share one, else a cache of
+/// metadata.
 pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, operation: W) -> W::Out {
-    macro_rules! shared {
+    macro_rules! try_typed_caches {
         ($($view:ty),* $(,)?) => {$(
             if *kind == <$view>::kind() {
                 return operation.with(caches.of::<$view>());
             }
         )*};
     }
-    shared!(
+    try_typed_caches!(
         Pod,
         ReplicaSet,
         ReplicationController,

@@ -14,19 +14,20 @@ pub(super) struct WatchChanges {
 }
 
 impl WatchChanges {
-    /// Compares a discovery with the watched kinds. A kind whose group failed discovery is unknown, so it is not
-    /// removed.
+    /// Compares a discovery with the watched kinds. If the discovery of a group failed, the watches of its kinds stay.
     pub(super) fn new(
-        found: &ServerResources,
+        discovered: &ServerResources,
         watched: &BTreeSet<Kind>,
         wants: impl Fn(&Resource) -> bool,
     ) -> Self {
-        let to_watch = found.preferred().filter(|resource| wants(resource));
+        let to_watch = discovered.preferred().filter(|resource| wants(resource));
         let to_watch: BTreeSet<Kind> = to_watch.map(|resource| resource.kind.clone()).collect();
-        let is_unknown = |kind: &Kind| found.failed.iter().any(|one| *one.group == *kind.group);
+        let discovery_failed =
+            |kind: &Kind| discovered.failed.iter().any(|failed| *failed.group == *kind.group);
+        let removed = watched.difference(&to_watch).filter(|kind| !discovery_failed(kind));
         Self {
             start: to_watch.difference(watched).cloned().collect(),
-            stop: watched.difference(&to_watch).filter(|kind| !is_unknown(kind)).cloned().collect(),
+            stop: removed.cloned().collect(),
         }
     }
 }

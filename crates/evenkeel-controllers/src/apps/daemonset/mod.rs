@@ -88,7 +88,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 |old, new| {
                     old.spec.node_name != new.spec.node_name
                         || old.status.phase != new.status.phase
-                        || pods::counts_otherwise(old, new)
+                        || pods::changes_owner_counts(old, new)
                 },
                 |key| enqueue.add(key),
             );

@@ -64,9 +64,9 @@ fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
         description.fact("history", format!("{count} without pods"));
     }
     let claims = &sync.observed.claims;
-    if claims.adopt > 0 || !claims.release.is_empty() {
+    if claims.n_to_adopt > 0 || !claims.release.is_empty() {
         let text =
-            format!("{} to be adopted, {} to be released", claims.adopt, claims.release.len());
+            format!("{} to be adopted, {} to be released", claims.n_to_adopt, claims.release.len());
         description.fact("unclaimed", text);
     }
 }

@@ -1,7 +1,7 @@
 //! Maps deletions of pods to Deployments.
 
 use super::limits::RECREATE;
-use crate::owned::resolve;
+use crate::owned::resolve_controller_ref;
 use evenkeel_api::views::{Deployment, Pod, ReplicaSet};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},

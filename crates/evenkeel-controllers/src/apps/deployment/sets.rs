@@ -131,9 +131,9 @@ struct ReplicaSetBody<M> {
 struct NewMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
-    #[serde(serialize_with = "wire::map")]
+    #[serde(serialize_with = "wire::serialize_map")]
     labels: &'a StrMap,
-    #[serde(serialize_with = "wire::map")]
+    #[serde(serialize_with = "wire::serialize_map")]
     annotations: &'a StrMap,
     #[serde(serialize_with = "serialize_owners")]
     owner_references: [OwnerReference; 1],
@@ -157,7 +157,7 @@ fn serialize_owners<S: serde::Serializer>(
     owners: &[OwnerReference; 1],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    wire::owners(owners, serializer)
+    wire::serialize_owners(owners, serializer)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -60,9 +60,11 @@ fn describe_counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: 
         text.push_str(&format!(", {} ending", observed.n_terminating));
     }
     description.fact("its pods", text);
-    if observed.pods.adopt > 0 {
-        description
-            .fact("unclaimed", format!("{} that it selects, to be adopted", observed.pods.adopt));
+    if observed.pods.n_to_adopt > 0 {
+        description.fact(
+            "unclaimed",
+            format!("{} that it selects, to be adopted", observed.pods.n_to_adopt),
+        );
     }
     let released = observed.pods.release.len();
     if released > 0 {

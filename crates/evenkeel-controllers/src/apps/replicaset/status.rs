@@ -4,7 +4,7 @@ use super::{
     plan::{Observed, balance, template_error},
     set::{Counts, REPLICA_FAILURE, Set, has_all_labels},
 };
-use crate::{claim::of_labels, conditions::Condition, pods, wire};
+use crate::{claim::cached_for_last_labels, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;

@@ -85,7 +85,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 &pod_owners,
                 event,
                 |set, pod| set.spec.selector.matches(&pod.meta.labels),
-                |old, new| old.status.phase != new.status.phase || pods::counts_otherwise(old, new),
+                |old, new| {
+                    old.status.phase != new.status.phase || pods::changes_owner_counts(old, new)
+                },
                 |key| enqueue.add(key),
             );
         })

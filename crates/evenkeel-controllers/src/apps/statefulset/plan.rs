@@ -152,7 +152,7 @@ impl<'a> StatefulSetSync<'a> {
         sync.actions.extend(observed.revisions.actions(&sync.target));
         sync.actions.extend(observed.pods.actions(&sync.target));
         // Adopt first; a later reconciliation changes or deletes the adopted objects.
-        if observed.revisions.adopt + observed.pods.adopt > 0 {
+        if observed.revisions.n_to_adopt + observed.pods.n_to_adopt > 0 {
             return sync;
         }
         sync.ensure_update_revision();

@@ -1,8 +1,9 @@
-//! Proposed replicas of one metric. Upstream: `computeReplicasForMetric`.
+//! Replicas that one metric proposes. Upstream: `computeReplicasForMetric`.
 
 use super::{
     readings::Reading,
     replicas::{CalculatorInputs, ReplicaCount},
+    samples::Samples,
 };
 use crate::words;
 use evenkeel_api::{
@@ -13,8 +14,9 @@ use evenkeel_api::{
         PodsMetricSource, PodsMetricStatus, ResourceMetricStatus,
     },
 };
+use std::fmt;
 
-/// A metric's proposal.
+/// Replicas that a metric proposes, with the metric's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
@@ -36,13 +38,13 @@ pub(super) struct MetricError {
     pub(super) is_spec_error: bool,
 }
 
-/// A metric's values, or the message of the error.
-pub(super) type Read = Result<Reading, String>;
+/// A metric's values, or an error message.
+pub(super) type ReadResult = Result<Reading, String>;
 
 /// Returns the metric's proposal. Upstream: `computeReplicasForMetric`.
 pub(super) fn propose(
     metric: &MetricSpec,
-    read: Read,
+    read: ReadResult,
     inputs: &CalculatorInputs<'_>,
     namespace: &str,
 ) -> Result<Proposal, MetricError> {
@@ -53,37 +55,38 @@ pub(super) fn propose(
         is_spec_error: false,
     };
     if let Some(source) = &metric.resource {
-        let of = ResourceMetric { resource: &source.name, container: "", target: &source.target };
-        return of.propose(read, inputs).map_err(|message| {
+        let whole_pods =
+            ResourceMetric { resource: &source.name, container: "", target: &source.target };
+        return whole_pods.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {} resource metric value: {message}", source.name);
             metric_error("FailedGetResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.container_resource {
         let (resource, container) = (&*source.name, &*source.container);
-        let of = ResourceMetric { resource, container, target: &source.target };
-        return of.propose(read, inputs).map_err(|message| {
+        let containers = ResourceMetric { resource, container, target: &source.target };
+        return containers.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {container} container metric value: {message}");
             metric_error("FailedGetContainerResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.pods {
-        return of_pods(source, read, inputs).map_err(|message| {
+        return propose_by_pods_metric(source, read, inputs).map_err(|message| {
             let error = format!("failed to get pods metric value: {message}");
             metric_error("FailedGetPodsMetric", message, error)
         });
     }
     if let Some(source) = &metric.object {
-        return of_object(source, read, inputs, namespace).map_err(|(message, prefix)| {
-            let error = format!("failed to get object metric value: {prefix}{message}");
-            metric_error("FailedGetObjectMetric", message, error)
+        return propose_by_object_metric(source, read, inputs, namespace).map_err(|prefixed| {
+            let error = format!("failed to get object metric value: {prefixed}");
+            metric_error("FailedGetObjectMetric", prefixed.message, error)
         });
     }
     if let Some(source) = &metric.external {
-        return of_external(source, read, inputs, namespace).map_err(|(message, prefix)| {
+        return propose_by_external_metric(source, read, inputs, namespace).map_err(|prefixed| {
             let name = &source.metric.name;
-            let error = format!("failed to get {name} external metric value: {prefix}{message}");
-            metric_error("FailedGetExternalMetric", message, error)
+            let error = format!("failed to get {name} external metric value: {prefixed}");
+            metric_error("FailedGetExternalMetric", prefixed.message, error)
         });
     }
     let message = format!("unknown metric source type {:?}", &*metric.type_);
@@ -91,16 +94,16 @@ pub(super) fn propose(
     Err(MetricError { reason, message: message.clone(), error: message, is_spec_error: true })
 }
 
-/// Returns the samples of pods.
-fn samples(read: Read) -> Result<super::samples::Samples, String> {
+/// Returns the samples of pods that the read found.
+fn samples_of(read: ReadResult) -> Result<Samples, String> {
     match read? {
         Reading::Samples(samples) => Ok(samples),
         other => Err(format!("expected metrics of pods, got {other:?}")),
     }
 }
 
-/// Returns the sum of the values, saturating.
-fn sum(read: Read) -> Result<i64, String> {
+/// Returns the sum of the values that the read found, saturating.
+fn sum_of(read: ReadResult) -> Result<i64, String> {
     match read? {
         Reading::Value(value) => Ok(value),
         Reading::Values(values) => Ok(values.into_iter().fold(0_i64, i64::saturating_add)),
@@ -115,11 +118,11 @@ fn average_value_status(value: i64) -> MetricValueStatus {
     }
 }
 
-fn total_value(value: i64) -> MetricValueStatus {
+fn total_value_status(value: i64) -> MetricValueStatus {
     MetricValueStatus { value: Some(Quantity::from_millis(value)), ..MetricValueStatus::default() }
 }
 
-/// A resource metric of pods, or of one container of each.
+/// A resource metric of whole pods, or of one container in each pod.
 struct ResourceMetric<'a> {
     resource: &'a str,
     /// The container's name, empty for whole pods.
@@ -128,22 +131,23 @@ struct ResourceMetric<'a> {
 }
 
 impl ResourceMetric<'_> {
-    fn propose(&self, read: Read, inputs: &CalculatorInputs<'_>) -> Result<Proposal, String> {
+    fn propose(&self, read: ReadResult, inputs: &CalculatorInputs<'_>) -> Result<Proposal, String> {
         let Self { resource, container, target } = *self;
-        let read = samples(read)
+        let samples = samples_of(read)
             .map_err(|why| format!("unable to get metrics for resource {resource}: {why}"));
         let (count, name) = if let Some(target) = target.average_value {
-            let count =
-                read.and_then(|read| inputs.by_average(resource, read, target.milli_value()));
-            let count = count.map_err(|why| format!("failed to get {resource} usage: {why}"))?;
+            let count = samples
+                .and_then(|samples| inputs.by_average(resource, samples, target.milli_value()))
+                .map_err(|why| format!("failed to get {resource} usage: {why}"))?;
             (count, format!("{resource} resource"))
-        } else if let Some(target) = target.average_utilization {
-            let count =
-                read.and_then(|read| inputs.by_utilization(resource, container, read, target));
-            let count =
-                count.map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
-            let of = if container.is_empty() { "" } else { " container" };
-            (count, format!("{resource}{of} resource utilization (percentage of request)"))
+        } else if let Some(target_percent) = target.average_utilization {
+            let count = samples
+                .and_then(|samples| {
+                    inputs.by_utilization(resource, container, samples, target_percent)
+                })
+                .map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
+            let infix = if container.is_empty() { "" } else { " container" };
+            (count, format!("{resource}{infix} resource utilization (percentage of request)"))
         } else {
             return Err("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set".to_owned());
         };
@@ -151,13 +155,13 @@ impl ResourceMetric<'_> {
     }
 
     fn status(&self, count: ReplicaCount) -> MetricStatus {
-        let amount = match self.resource {
+        let usage = match self.resource {
             "memory" => Quantity::from_milli_bytes(count.usage),
             _ => Quantity::from_millis(count.usage),
         };
         let current = MetricValueStatus {
             value: None,
-            average_value: Some(amount),
+            average_value: Some(usage),
             average_utilization: count.utilization,
         };
         let name = self.resource.into();
@@ -182,15 +186,15 @@ impl ResourceMetric<'_> {
     }
 }
 
-fn of_pods(
+fn propose_by_pods_metric(
     source: &PodsMetricSource,
-    read: Read,
+    read: ReadResult,
     inputs: &CalculatorInputs<'_>,
 ) -> Result<Proposal, String> {
     let name = &source.metric.name;
-    let read = samples(read).map_err(|why| format!("unable to get metric {name}: {why}"))?;
+    let samples = samples_of(read).map_err(|why| format!("unable to get metric {name}: {why}"))?;
     let target = source.target.average_value.unwrap_or_default().milli_value();
-    let count = inputs.by_average("", read, target)?;
+    let count = inputs.by_average("", samples, target)?;
     let current = average_value_status(count.usage);
     let status = MetricStatus {
         type_: "Pods".into(),
@@ -200,31 +204,49 @@ fn of_pods(
     Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
-/// Message of the event, and the prefix that the reconciliation's error adds.
-type MetricMessages = (String, String);
+/// Error of a metric. The event has the message alone; the reconciliation's error also has the prefix.
+struct PrefixedError {
+    prefix: String,
+    message: String,
+}
 
-fn of_object(
+impl PrefixedError {
+    fn without_prefix(message: impl Into<String>) -> Self {
+        Self { prefix: String::new(), message: message.into() }
+    }
+}
+
+impl fmt::Display for PrefixedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.prefix, self.message)
+    }
+}
+
+fn propose_by_object_metric(
     source: &ObjectMetricSource,
-    read: Read,
+    read: ReadResult,
     inputs: &CalculatorInputs<'_>,
     namespace: &str,
-) -> Result<Proposal, MetricMessages> {
+) -> Result<Proposal, PrefixedError> {
     let (name, object) = (&source.metric.name, &source.described_object);
-    let read = sum(read).map_err(|why| {
+    let usage = sum_of(read).map_err(|why| {
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
     });
     let target = &source.target;
-    let (count, current, message) = match (&*target.type_, target.value, target.average_value) {
+    let (count, current, proposal_name) = match (&*target.type_, target.value, target.average_value)
+    {
         ("Value", Some(target), _) => {
-            let count = read.and_then(|usage| inputs.by_value(usage, target.milli_value()));
-            let count = count.map_err(|message| (message, String::new()))?;
-            (count, total_value(count.usage), format!("{} metric {name}", object.kind))
+            let count = usage
+                .and_then(|usage| inputs.by_value(usage, target.milli_value()))
+                .map_err(PrefixedError::without_prefix)?;
+            (count, total_value_status(count.usage), format!("{} metric {name}", object.kind))
         }
         ("AverageValue", _, Some(target)) => {
-            let usage =
-                read.map_err(|message| (message, format!("failed to get {name} object metric: ")))?;
+            let prefix = format!("failed to get {name} object metric: ");
+            let usage = usage.map_err(|message| PrefixedError { prefix, message })?;
             let count = inputs.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
+            // Upstream also calls an object metric "external" here.
             (
                 count,
                 average_value_status(count.usage),
@@ -233,7 +255,7 @@ fn of_object(
         }
         _ => {
             let message = "invalid object metric source: neither a value target nor an average value target was set";
-            return Err((message.to_owned(), String::new()));
+            return Err(PrefixedError::without_prefix(message));
         }
     };
     let status = ObjectMetricStatus {
@@ -246,34 +268,35 @@ fn of_object(
         object: Some(Box::new(status)),
         ..MetricStatus::default()
     };
-    Ok(Proposal { replicas: count.replicas, name: message, status })
+    Ok(Proposal { replicas: count.replicas, name: proposal_name, status })
 }
 
-fn of_external(
+fn propose_by_external_metric(
     source: &ExternalMetricSource,
-    read: Read,
+    read: ReadResult,
     inputs: &CalculatorInputs<'_>,
     namespace: &str,
-) -> Result<Proposal, MetricMessages> {
+) -> Result<Proposal, PrefixedError> {
     let name = &source.metric.name;
     let selector = words::selector(&source.metric.selector);
-    let read = sum(read).map_err(|why| {
+    let usage = sum_of(read).map_err(|why| {
         format!("unable to get external metric {namespace}/{name}/{selector}: {why}")
     });
     let target = &source.target;
     let (count, current) = if let Some(target) = target.average_value {
-        let usage =
-            read.map_err(|message| (message, format!("failed to get {name} external metric: ")))?;
+        let prefix = format!("failed to get {name} external metric: ");
+        let usage = usage.map_err(|message| PrefixedError { prefix, message })?;
         let count = inputs.by_value_per_pod(usage, target.milli_value());
         (count, average_value_status(count.usage))
     } else if let Some(target) = target.value {
-        let count = read.and_then(|usage| inputs.by_value(usage, target.milli_value()));
-        let count = count
-            .map_err(|message| (message, format!("failed to get external metric {name}: ")))?;
-        (count, total_value(count.usage))
+        let prefix = format!("failed to get external metric {name}: ");
+        let count = usage
+            .and_then(|usage| inputs.by_value(usage, target.milli_value()))
+            .map_err(|message| PrefixedError { prefix, message })?;
+        (count, total_value_status(count.usage))
     } else {
         let message = "invalid external metric source: neither a value target nor an average value target was set";
-        return Err((message.to_owned(), String::new()));
+        return Err(PrefixedError::without_prefix(message));
     };
     let status = MetricStatus {
         type_: "External".into(),

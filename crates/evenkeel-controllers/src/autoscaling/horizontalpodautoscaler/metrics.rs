@@ -1,6 +1,6 @@
 //! Metrics of the horizontal pod autoscaler, with upstream's names. Upstream: `monitor` package.
 
-use super::reconcile::ScalingAction;
+use super::reconcile::{ErrorLabel, ScalingAction};
 use evenkeel_runtime::metrics::{counters, exponential, gauges, histograms, register};
 use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
@@ -12,10 +12,10 @@ pub(super) struct Metrics {
     computations: IntCounterVec,
     computation_seconds: HistogramVec,
     pub(super) autoscalers: Gauge,
-    desired: GaugeVec,
+    desired_replicas: GaugeVec,
 }
 
-/// Returns the label of a scaling action.
+/// Returns the value of the label `action`.
 fn action_label(action: ScalingAction) -> &'static str {
     match action {
         ScalingAction::Up => "scale_up",
@@ -24,12 +24,12 @@ fn action_label(action: ScalingAction) -> &'static str {
     }
 }
 
-/// Returns the label of an error. Upstream: `ErrorLabel`.
-fn error_label(is_spec_error: Option<bool>) -> &'static str {
-    match is_spec_error {
-        None => "none",
-        Some(true) => "spec",
-        Some(false) => "internal",
+/// Returns the value of the label `error`.
+fn error_label(error: ErrorLabel) -> &'static str {
+    match error {
+        ErrorLabel::NoError => "none",
+        ErrorLabel::Spec => "spec",
+        ErrorLabel::Internal => "internal",
     }
 }
 
@@ -68,7 +68,7 @@ impl Metrics {
                 &["action", "error", "metric_type"],
             ),
             autoscalers: register(registry, autoscalers.expect("the name is a valid literal")),
-            desired: gauges(
+            desired_replicas: gauges(
                 registry,
                 "horizontal_pod_autoscaler_controller_desired_replicas",
                 "Current desired replica count for HPA objects.",
@@ -77,41 +77,39 @@ impl Metrics {
         }
     }
 
-    /// Observes a reconciliation. `is_spec_error` is `None` without an error, and true if the spec is invalid.
-    /// Upstream:
-    /// `ObserveReconciliationResult`.
+    /// Observes a reconciliation. Upstream: `ObserveReconciliationResult`.
     pub(super) fn observe_reconciliation(
         &self,
         action: ScalingAction,
-        is_spec_error: Option<bool>,
+        error: ErrorLabel,
         took: Duration,
     ) {
-        let labels = [action_label(action), error_label(is_spec_error)];
+        let labels = [action_label(action), error_label(error)];
         self.reconciliations.with_label_values(&labels).inc();
         self.reconciliation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// Observes the computation of a metric of type `metric`. Upstream: `ObserveMetricComputationResult`.
+    /// Observes the computation of a metric of this type, such as `Resource`. Upstream: `ObserveMetricComputationResult`.
     pub(super) fn observe_computation(
         &self,
-        metric: &str,
+        metric_type: &str,
         action: ScalingAction,
-        is_spec_error: Option<bool>,
+        error: ErrorLabel,
         took: Duration,
     ) {
-        let labels = [action_label(action), error_label(is_spec_error), metric];
+        let labels = [action_label(action), error_label(error), metric_type];
         self.computations.with_label_values(&labels).inc();
         self.computation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
     /// Sets the gauge of desired replicas. Upstream: `ObserveDesiredReplicas`.
     pub(super) fn set_desired_replicas(&self, namespace: &str, name: &str, replicas: i32) {
-        self.desired.with_label_values(&[namespace, name]).set(f64::from(replicas));
+        self.desired_replicas.with_label_values(&[namespace, name]).set(f64::from(replicas));
     }
 
     /// Removes the gauge of a deleted autoscaler.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
         // An autoscaler that was never evaluated has no gauge.
-        let _ = self.desired.remove_label_values(&[namespace, name]);
+        let _ = self.desired_replicas.remove_label_values(&[namespace, name]);
     }
 }

@@ -20,7 +20,6 @@ pub use options::Options;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    Text,
     time::Timestamp,
     views::{HorizontalPodAutoscaler, Pod},
 };
@@ -32,7 +31,7 @@ use evenkeel_runtime::{
     queue::Backoff,
 };
 use metrics::Metrics;
-use reconcile::{Computation, Watched, reconcile_autoscaler};
+use reconcile::{CachedAutoscaler, Computation, DiscoveredVersion, reconcile_autoscaler};
 use selectors::Selectors;
 use stabilization::StabilizationHistory;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +59,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     let reconciliation_handler =
         ReconciliationHandler { shared_reads, metrics: metrics.clone(), options };
-    let periodic =
+    // A failed reconciliation is retried like a successful one, after the sync period.
+    let every_sync_period =
         Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: false };
     let builder = context
         .builder_watching(&DESCRIPTOR, &autoscalers, move |event, enqueue| {
@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&pods)
         .workers(options.concurrent_syncs)
         .stale_skips_metric("horizontal_pod_autoscaler_controller_stale_sync_skips_total")
-        .backoff(periodic);
+        .backoff(every_sync_period);
     context.run(builder.planned_with(planner, reconciliation_handler));
     Ok(())
 }
@@ -106,12 +106,11 @@ struct Autoscalers {
     options: Options,
 }
 
-/// Results of live reads that reconciliations of several autoscalers share.
+/// Results of live reads that the reconciliations of all autoscalers share.
 #[derive(Default)]
 struct SharedReads {
     selectors: Mutex<Selectors>,
-    /// The preferred version of custom metrics, and when it was discovered.
-    custom_version: Mutex<Option<(Timestamp, Text)>>,
+    custom_version: Mutex<Option<DiscoveredVersion>>,
 }
 
 impl SharedReads {
@@ -119,17 +118,17 @@ impl SharedReads {
         self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn custom_version(&self) -> MutexGuard<'_, Option<(Timestamp, Text)>> {
+    fn custom_version(&self) -> MutexGuard<'_, Option<DiscoveredVersion>> {
         self.custom_version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Planner for Autoscalers {
-    type Observed = Watched;
+    type Observed = CachedAutoscaler;
     type Memory = StabilizationHistory;
 
-    fn observe(&self, key: &Key, _: &StabilizationHistory) -> Option<Watched> {
-        Some(Watched {
+    fn observe(&self, key: &Key, _: &StabilizationHistory) -> Option<CachedAutoscaler> {
+        Some(CachedAutoscaler {
             autoscaler: self.autoscalers.get(&key.namespace, &key.name)?,
             pods: self.pods.namespace(&key.namespace),
             selectors: self.shared_reads.selectors().of_namespace(&key.namespace),
@@ -140,42 +139,42 @@ impl Planner for Autoscalers {
 
     fn plan(
         &self,
-        watched: &Watched,
+        cached: &CachedAutoscaler,
         history: &StabilizationHistory,
         now: Timestamp,
     ) -> (Plan, StabilizationHistory) {
-        let first = self.first_step(watched, history, now);
+        let first = self.first_step(cached, history, now);
         (first, history.clone())
     }
 
     fn next(
         &self,
-        watched: &Watched,
+        cached: &CachedAutoscaler,
         history: &StabilizationHistory,
         outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<Plan> {
-        Steps::next(outcomes, |steps| reconcile::plan(watched, history, &self.options, now, steps))
+        Steps::next(outcomes, |steps| reconcile::plan(cached, history, &self.options, now, steps))
     }
 
     fn remember(
         &self,
-        watched: &Watched,
+        cached: &CachedAutoscaler,
         history: &StabilizationHistory,
         outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<StabilizationHistory> {
         let steps = &mut Steps::of(outcomes);
-        let reconciled = reconcile_autoscaler(watched, history, &self.options, now, steps);
-        Some(reconciled.ok()?.history)
+        let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
+        Some(reconciliation.ok()?.history)
     }
 
-    fn describe(&self, watched: &Watched, _: Timestamp) -> Description {
-        describe(&watched.autoscaler)
+    fn describe(&self, cached: &CachedAutoscaler, _: Timestamp) -> Description {
+        describe(&cached.autoscaler)
     }
 }
 
-/// Counts reconciliations, and records shared reads for later ones.
+/// Counts reconciliations, and records what they read for later reconciliations.
 struct ReconciliationHandler {
     shared_reads: Arc<SharedReads>,
     metrics: Arc<Metrics>,
@@ -183,25 +182,28 @@ struct ReconciliationHandler {
 }
 
 impl PassHandler<Autoscalers> for ReconciliationHandler {
-    fn on_passed(&self, watched: &Watched, pass: &Pass<'_, StabilizationHistory>) {
+    fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, StabilizationHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
         let (history, now) = (pass.memory, pass.planned);
-        let reconciled = reconcile_autoscaler(watched, history, &self.options, now, steps);
-        let Ok(reconciled) = reconciled else { return };
-        let key = &watched.key;
-        for Computation { type_, action, is_spec_error, took } in reconciled.computations {
-            self.metrics.observe_computation(&type_, action, is_spec_error, took);
+        let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
+        let Ok(reconciliation) = reconciliation else { return };
+        let key = &cached.key;
+        for Computation { metric_type, action, error, took } in &reconciliation.computations {
+            self.metrics.observe_computation(metric_type, *action, *error, *took);
         }
-        if let Some(replicas) = reconciled.desired {
+        if let Some(replicas) = reconciliation.desired {
             self.metrics.set_desired_replicas(&key.namespace, &key.name, replicas);
         }
-        let is_spec_error = reconciled.result.err().map(|problem| problem.is_spec_error);
-        self.metrics.observe_reconciliation(reconciled.action, is_spec_error, pass.took);
-        if let Some(selector) = &reconciled.selector {
+        self.metrics.observe_reconciliation(
+            reconciliation.action,
+            reconciliation.error_label(),
+            pass.took,
+        );
+        if let Some(selector) = &reconciliation.selector {
             self.shared_reads.selectors().record(key, selector);
         }
-        if let Some(version) = reconciled.custom_version {
-            *self.shared_reads.custom_version() = Some((now, version));
+        if let Some(version) = reconciliation.custom_version {
+            *self.shared_reads.custom_version() = Some(DiscoveredVersion { version, at: now });
         }
     }
 
@@ -226,7 +228,7 @@ fn on_autoscaler(
             enqueue.add(key);
         }
         CacheEvent::Updated { old, new } => {
-            if options.by_generation && old.meta.generation != new.meta.generation {
+            if options.observe_generation && old.meta.generation != new.meta.generation {
                 enqueue.add(key);
             } else {
                 enqueue.add_after(key, options.sync_period);

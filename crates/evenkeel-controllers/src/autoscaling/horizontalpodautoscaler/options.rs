@@ -13,7 +13,7 @@ pub struct Options {
     /// Scale-down stabilization window without `behavior`; `--horizontal-pod-autoscaler-downscale-stabilization`,
     /// default 5m.
     pub downscale_stabilization: Duration,
-    /// Deviation from the target, as a fraction, that causes no scaling; `--horizontal-pod-autoscaler-tolerance`,
+    /// Largest deviation from the target, as a fraction, that causes no scaling; `--horizontal-pod-autoscaler-tolerance`,
     /// default 0.1.
     pub tolerance: f64,
     /// Time after a pod's start during which its CPU samples may be skipped;
@@ -23,13 +23,13 @@ pub struct Options {
     /// `--horizontal-pod-autoscaler-initial-readiness-delay`, default 30s.
     pub initial_readiness_delay: Duration,
     /// Whether scaling to and from zero is possible; gate `HPAScaleToZero`.
-    pub to_zero: bool,
+    pub scale_to_zero: bool,
     /// Whether a change of the spec is reconciled at once and `observedGeneration` is set; gate `HPAGeneration`.
-    pub by_generation: bool,
-    /// Whether `behavior` may have tolerances; gate `HPAConfigurableTolerance`.
-    pub own_tolerance: bool,
+    pub observe_generation: bool,
+    /// Whether the tolerances of `behavior` count; gate `HPAConfigurableTolerance`.
+    pub configurable_tolerance: bool,
     /// Whether pod-level requests count; gate `PodLevelResources`.
-    pub pod_level: bool,
+    pub pod_level_resources: bool,
 }
 
 impl Default for Options {
@@ -41,10 +41,10 @@ impl Default for Options {
             tolerance: 0.1,
             cpu_initialization_period: Duration::from_secs(300),
             initial_readiness_delay: Duration::from_secs(30),
-            to_zero: true,
-            by_generation: true,
-            own_tolerance: true,
-            pod_level: true,
+            scale_to_zero: true,
+            observe_generation: true,
+            configurable_tolerance: true,
+            pod_level_resources: true,
         }
     }
 }
@@ -52,18 +52,18 @@ impl Default for Options {
 impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
-        let time = |name: &str| flags.duration(&format!("horizontal-pod-autoscaler-{name}"));
+        let duration = |name: &str| flags.duration(&format!("horizontal-pod-autoscaler-{name}"));
         Self {
             concurrent_syncs: flags.positive("concurrent-horizontal-pod-autoscaler-syncs"),
-            sync_period: time("sync-period"),
-            downscale_stabilization: time("downscale-stabilization"),
+            sync_period: duration("sync-period"),
+            downscale_stabilization: duration("downscale-stabilization"),
             tolerance: flags.float("horizontal-pod-autoscaler-tolerance"),
-            cpu_initialization_period: time("cpu-initialization-period"),
-            initial_readiness_delay: time("initial-readiness-delay"),
-            to_zero: flags.enabled("HPAScaleToZero"),
-            by_generation: flags.enabled("HPAGeneration"),
-            own_tolerance: flags.enabled("HPAConfigurableTolerance"),
-            pod_level: flags.enabled("PodLevelResources"),
+            cpu_initialization_period: duration("cpu-initialization-period"),
+            initial_readiness_delay: duration("initial-readiness-delay"),
+            scale_to_zero: flags.enabled("HPAScaleToZero"),
+            observe_generation: flags.enabled("HPAGeneration"),
+            configurable_tolerance: flags.enabled("HPAConfigurableTolerance"),
+            pod_level_resources: flags.enabled("PodLevelResources"),
         }
     }
 }

@@ -4,10 +4,10 @@
 mod wire;
 
 use super::{
-    metric::Read,
+    metric::ReadResult,
     samples::{Sample, Samples},
 };
-use crate::{answers::words, scale};
+use crate::{client_go_error, scale};
 use evenkeel_api::{
     Text,
     selector::Selector,
@@ -17,7 +17,7 @@ use evenkeel_runtime::plan::{LiveRead, OnError, Plan, Steps};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
-const CUSTOM: &str = "custom.metrics.k8s.io";
+const CUSTOM_METRICS_GROUP: &str = "custom.metrics.k8s.io";
 
 /// Characters escaped in paths and queries: all but RFC 3986's unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -29,17 +29,17 @@ pub(super) enum Reading {
     Samples(Samples),
     /// One value, in thousandths.
     Value(i64),
-    /// Values of several series, in thousandths.
+    /// Values of the external metric's time series, in thousandths.
     Values(Vec<i64>),
 }
 
-/// Reads the metrics of one autoscaler from the metrics APIs.
-pub(super) struct Readings<'a> {
+/// Reads the metrics of one autoscaler. Upstream: `MetricsClient`.
+pub(super) struct MetricsClient<'a> {
     /// Namespace of the autoscaler.
     pub(super) namespace: &'a str,
     /// Selector of the target's pods.
-    pub(super) pods: &'a Selector,
-    /// The preferred version of custom metrics, if it is known.
+    pub(super) pod_selector: &'a Selector,
+    /// The preferred version of the custom metrics API, if it is known.
     pub(super) custom_version: &'a mut Option<Text>,
 }
 
@@ -65,9 +65,9 @@ impl From<String> for Missing {
 
 impl Missing {
     /// Prefixes the error with a message.
-    fn with_prefix(self, words: &str) -> Self {
+    fn with_prefix(self, prefix: &str) -> Self {
         match self {
-            Self::Error(why) => Self::Error(format!("{words}: {why}")),
+            Self::Error(why) => Self::Error(format!("{prefix}: {why}")),
             step @ Self::Step(_) => step,
         }
     }
@@ -76,12 +76,13 @@ impl Missing {
 /// A GET request to a metrics API.
 struct MetricsRequest<'a> {
     path: String,
+    /// Query parameters with their selectors; empty selectors are left out.
     selectors: Vec<(&'static str, &'a Selector)>,
     /// Client-go's name for the request in errors.
     client_go_name: String,
 }
 
-impl Readings<'_> {
+impl MetricsClient<'_> {
     /// Reads a metric.
     ///
     /// # Errors
@@ -90,17 +91,17 @@ impl Readings<'_> {
         &mut self,
         metric: &MetricSpec,
         steps: &mut Steps<'_>,
-    ) -> Result<Read, Plan> {
+    ) -> Result<ReadResult, Plan> {
         let read = if let Some(source) = &metric.resource {
-            self.of_resource(&source.name, "", steps)
+            self.read_resource(&source.name, "", steps)
         } else if let Some(source) = &metric.container_resource {
-            self.of_resource(&source.name, &source.container, steps)
+            self.read_resource(&source.name, &source.container, steps)
         } else if let Some(source) = &metric.pods {
-            self.of_pods(&source.metric, steps)
+            self.read_pods_metric(&source.metric, steps)
         } else if let Some(source) = &metric.object {
-            self.of_object(&source.described_object, &source.metric, steps)
+            self.read_object_metric(&source.described_object, &source.metric, steps)
         } else if let Some(source) = &metric.external {
-            self.of_external(&source.metric, steps)
+            self.read_external_metric(&source.metric, steps)
         } else {
             Err("the metric has no source".to_owned().into())
         };
@@ -111,7 +112,8 @@ impl Readings<'_> {
         }
     }
 
-    fn of_resource(
+    /// Reads a resource metric of the pods; if `container` is not empty, of this container in each pod.
+    fn read_resource(
         &self,
         resource: &str,
         container: &str,
@@ -119,7 +121,7 @@ impl Readings<'_> {
     ) -> Result<Reading, Missing> {
         let request = MetricsRequest {
             path: format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", self.namespace),
-            selectors: vec![("labelSelector", self.pods)],
+            selectors: vec![("labelSelector", self.pod_selector)],
             client_go_name: "get pods.metrics.k8s.io".to_owned(),
         };
         let list: wire::PodMetricsList = get(request, steps).map_err(|missing| {
@@ -128,18 +130,19 @@ impl Readings<'_> {
         if list.items.is_empty() {
             return Err("no metrics returned from resource metrics API".to_owned().into());
         }
-        let all = list.items.iter();
-        let samples =
-            all.filter_map(|pod| Some((pod.name().into(), pod.sample(resource, container)?)));
+        let samples = list.items.iter().filter_map(|pod| {
+            let sample = pod.sample(resource, container)?;
+            Some((pod.name().into(), sample))
+        });
         Ok(Reading::Samples(samples.collect()))
     }
 
-    fn of_pods(
+    fn read_pods_metric(
         &mut self,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let list = self.list_of_pods(metric, steps).map_err(custom_metrics_error)?;
+        let list = self.list_pods_metric(metric, steps).map_err(with_custom_metrics_prefix)?;
         if list.items.is_empty() {
             return Err("no metrics returned from custom metrics API".to_owned().into());
         }
@@ -151,7 +154,7 @@ impl Readings<'_> {
         Ok(Reading::Samples(samples.collect()))
     }
 
-    fn list_of_pods(
+    fn list_pods_metric(
         &mut self,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
@@ -159,49 +162,55 @@ impl Readings<'_> {
         let (version, name) = (self.custom_version(steps)?, escape(&metric.name));
         let namespace = self.namespace;
         let request = MetricsRequest {
-            path: format!("/apis/{CUSTOM}/{version}/namespaces/{namespace}/pods/*/{name}"),
+            path: format!(
+                "/apis/{CUSTOM_METRICS_GROUP}/{version}/namespaces/{namespace}/pods/*/{name}"
+            ),
             selectors: vec![
-                ("labelSelector", self.pods),
+                ("labelSelector", self.pod_selector),
                 ("metricLabelSelector", &metric.selector),
             ],
-            client_go_name: format!("get pods.{CUSTOM} *"),
+            client_go_name: format!("get pods.{CUSTOM_METRICS_GROUP} *"),
         };
         get(request, steps)
     }
 
-    fn of_object(
+    fn read_object_metric(
         &mut self,
         object: &CrossVersionObjectReference,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let list = self.list_of_object(object, metric, steps).map_err(custom_metrics_error)?;
+        let list =
+            self.list_object_metric(object, metric, steps).map_err(with_custom_metrics_prefix)?;
         match &*list.items {
             [value] => Ok(Reading::Value(value.milli_value())),
-            several => Err(custom_metrics_error(Missing::Error(format!(
+            several => Err(with_custom_metrics_prefix(Missing::Error(format!(
                 "the custom metrics API server returned {} results when we asked for exactly one",
                 several.len()
             )))),
         }
     }
 
-    fn list_of_object(
+    fn list_object_metric(
         &mut self,
         object: &CrossVersionObjectReference,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<wire::MetricValueList, Missing> {
         let version = self.custom_version(steps)?;
-        let (object_path, client_go_name) = object_path(object, metric, steps)?;
+        let ObjectMetricPath { path, client_go_name } = object_metric_path(object, metric, steps)?;
         let request = MetricsRequest {
-            path: format!("/apis/{CUSTOM}/{version}/namespaces/{}/{object_path}", self.namespace),
+            path: format!(
+                "/apis/{CUSTOM_METRICS_GROUP}/{version}/namespaces/{}/{path}",
+                self.namespace
+            ),
             selectors: vec![("metricLabelSelector", &metric.selector)],
             client_go_name: format!("get {client_go_name}"),
         };
         get(request, steps)
     }
 
-    fn of_external(
+    fn read_external_metric(
         &self,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
@@ -221,7 +230,8 @@ impl Readings<'_> {
         Ok(Reading::Values(list.items.iter().map(wire::MetricValue::milli_value).collect()))
     }
 
-    /// Returns the server's preferred version of custom metrics, or else the first that this client knows.
+    /// Returns the version of the custom metrics API to use: the server's preferred one if this client knows it, or else
+    /// the first known one.
     fn custom_version(&mut self, steps: &mut Steps<'_>) -> Result<Text, Missing> {
         if let Some(version) = &self.custom_version {
             return Ok(version.clone());
@@ -232,59 +242,76 @@ impl Readings<'_> {
             client_go_name: String::new(),
         };
         let groups: wire::Groups = get(request, steps)?;
-        let group = groups.groups.iter().find(|group| &*group.name == CUSTOM);
-        let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
-        let version = group.version();
-        let version: Text =
-            version.ok_or_else(|| "no known available metric versions found".to_owned())?.into();
+        let group = groups.groups.iter().find(|group| &*group.name == CUSTOM_METRICS_GROUP);
+        let group = group
+            .ok_or_else(|| format!("no custom metrics API ({CUSTOM_METRICS_GROUP}) registered"))?;
+        let version: Text = group
+            .version()
+            .ok_or_else(|| "no known available metric versions found".to_owned())?
+            .into();
         *self.custom_version = Some(version.clone());
         Ok(version)
     }
 }
 
-/// Returns the path of an object's metric below the namespace, and client-go's name for it.
-fn object_path(
+/// An object's metric.
+struct ObjectMetricPath {
+    /// Path below the namespace.
+    path: String,
+    /// Client-go's name for the metric in errors.
+    client_go_name: String,
+}
+
+fn object_metric_path(
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
     steps: &mut Steps<'_>,
-) -> Result<(String, String), Missing> {
-    let name = escape(&metric.name);
+) -> Result<ObjectMetricPath, Missing> {
+    let metric_name = escape(&metric.name);
     let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
     if (group, &*object.kind) == ("", "Namespace") {
-        return Ok((format!("metrics/{name}"), format!("metrics.{CUSTOM} {}", metric.name)));
+        return Ok(ObjectMetricPath {
+            path: format!("metrics/{metric_name}"),
+            client_go_name: format!("metrics.{CUSTOM_METRICS_GROUP} {}", metric.name),
+        });
     }
-    let mapped = scale::resources_in_group(group, &object.kind, steps)?.map_err(|error| {
-        let dot = if group.is_empty() { "" } else { "." };
-        format!("unable to map kind {}{dot}{group} to resource: {error}", object.kind)
+    let suffix = if group.is_empty() { String::new() } else { format!(".{group}") };
+    let resources = scale::resources_in_group(group, &object.kind, steps)?.map_err(|error| {
+        format!("unable to map kind {}{suffix} to resource: {error}", object.kind)
     })?;
-    let first = mapped.first().ok_or_else(|| "the kind has no resource".to_owned())?;
-    let dot = if group.is_empty() { "" } else { "." };
-    let resource = format!("{}{dot}{group}", first.kind.plural);
-    let client_go_name = format!("{resource}.{CUSTOM} {}", object.name);
-    Ok((format!("{resource}/{}/{name}", escape(&object.name)), client_go_name))
+    let first = resources.first().ok_or_else(|| "the kind has no resource".to_owned())?;
+    let resource = format!("{}{suffix}", first.kind.plural);
+    Ok(ObjectMetricPath {
+        path: format!("{resource}/{}/{metric_name}", escape(&object.name)),
+        client_go_name: format!("{resource}.{CUSTOM_METRICS_GROUP} {}", object.name),
+    })
 }
 
+/// Sends the request, and decodes the response.
 fn get<T: DeserializeOwned>(
     request: MetricsRequest<'_>,
     steps: &mut Steps<'_>,
 ) -> Result<T, Missing> {
     let mut path = request.path;
-    for (name, selector) in request.selectors.iter().filter(|(_, selector)| !selector.is_empty()) {
+    for (parameter, selector) in request.selectors {
+        if selector.is_empty() {
+            continue;
+        }
         path.push(if path.contains('?') { '&' } else { '?' });
-        path.push_str(name);
+        path.push_str(parameter);
         path.push('=');
         path.push_str(&escape(&selector.to_string()));
     }
     let read = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
     let read = steps.one(read)?;
     if let Some(error) = &read.error {
-        return Err(words(error, &request.client_go_name).into());
+        return Err(client_go_error::message(error, &request.client_go_name).into());
     }
     let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
     serde_json::from_slice(&body).map_err(|error| error.to_string().into())
 }
 
-fn custom_metrics_error(missing: Missing) -> Missing {
+fn with_custom_metrics_prefix(missing: Missing) -> Missing {
     missing.with_prefix("unable to fetch metrics from custom metrics API")
 }
 

@@ -3,15 +3,15 @@
 
 use super::{
     Options,
-    metric::{self, MetricError, Proposal, Read},
-    plan::{self, Course, Decision, Measured, Observed, Pods, Problem},
-    readings::Readings,
+    metric::{self, MetricError, Proposal, ReadResult},
+    plan::{self, Approach, Decision, Observed, Pods, Proposals, ReconcileError},
+    readings::MetricsClient,
     replicas::CalculatorInputs,
     selectors::{self, Selectors},
     stabilization::StabilizationHistory,
     status::StatusBuilder,
 };
-use crate::scale::{self, Scale};
+use crate::scale::{self, Scale, Step};
 use evenkeel_api::{
     Kind, Text,
     selector::Selector,
@@ -21,22 +21,30 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Failure, Key, OnError, Plan, Steps, Update};
 use std::{sync::Arc, time::Duration};
 
-/// Maximum number of attempts to update a scale, after conflicts. Upstream: `retry.DefaultRetry`.
-const MAX_ATTEMPTS: u32 = 5;
+/// Maximum number of attempts to update a scale. Conflicts are retried. Upstream: `retry.DefaultRetry`.
+const MAX_UPDATE_ATTEMPTS: u32 = 5;
 
-/// Delay before the read that precedes each further attempt.
+/// Delay before the scale is read again for a further attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// An autoscaler and its pods, before its scale is read.
-pub(super) struct Watched {
+/// Inputs of a reconciliation that need no live read.
+pub(super) struct CachedAutoscaler {
     pub(super) key: Key,
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
     /// Pods of the namespace.
     pub(super) pods: Pods,
     /// Selectors of the namespace's autoscalers, as of their last reconciliations.
     pub(super) selectors: Selectors,
-    /// The preferred version of custom metrics, and when it was discovered.
-    pub(super) custom_version: Option<(Timestamp, Text)>,
+    /// The version of the custom metrics API, if a reconciliation has discovered it.
+    pub(super) custom_version: Option<DiscoveredVersion>,
+}
+
+/// The server's preferred version of the custom metrics API.
+#[derive(Debug, Clone)]
+pub(super) struct DiscoveredVersion {
+    pub(super) version: Text,
+    /// Time of the discovery.
+    pub(super) at: Timestamp,
 }
 
 /// Scaling action, as metrics name it. Upstream: `ActionLabel`.
@@ -59,21 +67,34 @@ impl ScalingAction {
     }
 }
 
+/// Kind of error, as metrics name it. Upstream: `ErrorLabel`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorLabel {
+    NoError,
+    /// The autoscaler's spec is invalid.
+    Spec,
+    Internal,
+}
+
+impl ErrorLabel {
+    fn of_error(is_spec_error: bool) -> Self {
+        if is_spec_error { Self::Spec } else { Self::Internal }
+    }
+}
+
 /// Computation of one metric of the autoscaler, for the controller's Prometheus metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Computation {
     /// Type of the metric, such as `Resource`.
-    pub(super) type_: Text,
+    pub(super) metric_type: Text,
     pub(super) action: ScalingAction,
-    /// Whether the spec is invalid; `None` without an error.
-    pub(super) is_spec_error: Option<bool>,
+    pub(super) error: ErrorLabel,
     pub(super) took: Duration,
 }
 
 /// Result of a complete reconciliation.
-pub(super) struct Reconciled {
-    /// The error, if it failed.
-    pub(super) result: Result<(), Problem>,
+pub(super) struct Reconciliation {
+    pub(super) result: Result<(), ReconcileError>,
     pub(super) action: ScalingAction,
     /// Desired replicas, if they were computed.
     pub(super) desired: Option<i32>,
@@ -81,35 +102,38 @@ pub(super) struct Reconciled {
     pub(super) history: StabilizationHistory,
     /// Selector of the target's pods, if it was needed.
     pub(super) selector: Option<Selector>,
-    /// The preferred version of custom metrics, if this reconciliation discovered it.
+    /// The preferred version of the custom metrics API, if this reconciliation discovered it.
     pub(super) custom_version: Option<Text>,
     pub(super) computations: Vec<Computation>,
 }
 
 /// Reconciles an autoscaler, and requeues it after the sync period. Upstream: `reconcileKey`.
 pub(super) fn plan(
-    watched: &Watched,
+    cached: &CachedAutoscaler,
     history: &StabilizationHistory,
     options: &Options,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
-    Ok(match reconcile_autoscaler(watched, history, options, now, steps)?.result {
+    Ok(match reconcile_autoscaler(cached, history, options, now, steps)?.result {
         Ok(()) => Plan { requeue: Some(options.sync_period), ..Plan::nothing() },
-        Err(problem) => Plan::failure(problem.text),
+        Err(error) => Plan::failure(error.message),
     })
 }
 
-/// Plans the steps. Once all are carried out, returns the results for metrics and for later reconciliations.
-/// Upstream: `reconcileAutoscaler`.
+/// Reconciles an autoscaler with the outcomes of the steps so far. Once all steps are carried out, returns the results
+/// for metrics and for later reconciliations. Upstream: `reconcileAutoscaler`.
+///
+/// # Errors
+/// The plan of the next step.
 pub(super) fn reconcile_autoscaler(
-    watched: &Watched,
+    cached: &CachedAutoscaler,
     history: &StabilizationHistory,
     options: &Options,
     now: Timestamp,
     steps: &mut Steps<'_>,
-) -> Result<Reconciled, Plan> {
-    let mut reconciled = Reconciled {
+) -> Result<Reconciliation, Plan> {
+    let mut reconciliation = Reconciliation {
         result: Ok(()),
         action: ScalingAction::Nothing,
         desired: None,
@@ -118,53 +142,63 @@ pub(super) fn reconcile_autoscaler(
         custom_version: None,
         computations: Vec::new(),
     };
-    let autoscaler = &watched.autoscaler;
+    let autoscaler = &cached.autoscaler;
     let (kind, scale) = match scale_for_resource_mappings(autoscaler, steps)? {
         Ok(found) => found,
         Err(why) => {
-            let builder = plan::without_scale(autoscaler, &why, now);
-            // Return the error about the scale even if the status update fails, too.
+            let builder = plan::status_without_scale(autoscaler, &why, now);
+            // If the status update also fails, the scale's error is still the one to return.
             let _ = write_status(&builder, autoscaler, steps)?;
-            reconciled.result = Err(no_scale(autoscaler, &why));
-            return Ok(reconciled);
+            reconciliation.result = Err(scale_error(autoscaler, &why));
+            return Ok(reconciliation);
         }
     };
     let observed = Observed { autoscaler: autoscaler.clone(), scale };
-    let course = plan::course(&observed, options);
-    let measured = match course {
-        Course::Measure => measure(watched, &observed, options, now, &mut reconciled, steps)?,
-        Course::Disabled | Course::Bound(..) => Measured::Each(Vec::new()),
+    let approach = plan::choose_approach(&observed, options);
+    let proposals = match approach {
+        Approach::UseMetrics => {
+            propose_all(cached, &observed, options, now, &mut reconciliation, steps)?
+        }
+        Approach::Disabled | Approach::UseBound { .. } => Proposals::Each(Vec::new()),
     };
-    let history = &mut reconciled.history;
-    let decision = plan::decide(&observed, course, measured, history, options, now);
-    let scaled = match &decision.rescale {
+    let history = &mut reconciliation.history;
+    let decision = plan::decide_replicas(&observed, approach, proposals, history, options, now);
+    let scale_update = match &decision.rescale_reason {
         Some(_) => Some(rescale(&kind, &observed, decision.desired, steps)?),
         None => None,
     };
-    let builder = plan::conclude(&observed, &decision, scaled.as_ref(), history, options, now);
-    let written = write_status(&builder, autoscaler, steps)?;
-    reconciled.end(&observed, decision, scaled, written.err());
-    Ok(reconciled)
+    let builder =
+        plan::conclude(&observed, &decision, scale_update.as_ref(), history, options, now);
+    let status_update = write_status(&builder, autoscaler, steps)?;
+    reconciliation.set_result(&observed, decision, scale_update, status_update.err());
+    Ok(reconciliation)
 }
 
-impl Reconciled {
-    fn end(
+impl Reconciliation {
+    pub(super) fn error_label(&self) -> ErrorLabel {
+        match &self.result {
+            Ok(()) => ErrorLabel::NoError,
+            Err(error) => ErrorLabel::of_error(error.is_spec_error),
+        }
+    }
+
+    fn set_result(
         &mut self,
         observed: &Observed,
         decision: Decision,
-        scaled: Option<Result<(), String>>,
+        scale_update: Option<Result<(), String>>,
         status_error: Option<&Failure>,
     ) {
         let name = &observed.autoscaler.meta.name;
-        let internal = |text| Err(Problem { text, is_spec_error: false });
-        if let Some(Err(error)) = scaled {
+        let internal = |message| Err(ReconcileError { message, is_spec_error: false });
+        if let Some(Err(error)) = scale_update {
             self.result = internal(format!("failed to rescale: {error}"));
             return;
         }
         self.action = ScalingAction::of(observed.scale.replicas, decision.desired);
-        self.desired = (!decision.failed).then_some(decision.desired);
+        self.desired = (!decision.has_failed).then_some(decision.desired);
         self.result = match (status_error, decision.error) {
-            (Some(failure), _) if !decision.failed => {
+            (Some(failure), _) if !decision.has_failed => {
                 internal(format!("failed to update status for {name}: {failure}"))
             }
             (_, Some(error)) => Err(error),
@@ -174,16 +208,16 @@ impl Reconciled {
 }
 
 /// Returns the error of a reconciliation whose scale cannot be read.
-fn no_scale(autoscaler: &HorizontalPodAutoscaler, why: &str) -> Problem {
+fn scale_error(autoscaler: &HorizontalPodAutoscaler, why: &str) -> ReconcileError {
     let target = &autoscaler.spec.scale_target_ref;
     let is_spec_error = group_of(&target.api_version).is_err();
-    let text = if is_spec_error {
+    let message = if is_spec_error {
         format!("invalid API version in scale target reference: {why}")
     } else {
         let (kind, name, namespace) = (&target.kind, &target.name, &autoscaler.meta.namespace);
         format!("failed to query scale subresource for {kind}/{namespace}/{name}: {why}")
     };
-    Problem { text, is_spec_error }
+    ReconcileError { message, is_spec_error }
 }
 
 /// Records the events and writes the status. Returns the error of the write.
@@ -191,7 +225,7 @@ fn write_status<'a>(
     builder: &StatusBuilder,
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'a>,
-) -> Result<Result<(), &'a Failure>, Plan> {
+) -> Step<(), &'a Failure> {
     let actions = builder.plan(autoscaler).actions.into_iter().map(|action| match action {
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
@@ -200,12 +234,12 @@ fn write_status<'a>(
     Ok(outcomes.iter().find_map(|outcome| outcome.error.as_ref()).map_or(Ok(()), Err))
 }
 
-/// Returns the scale target's resource and scale. If the kind has several resources, returns the first with this
-/// object. Upstream: `scaleForResourceMappings`.
+/// Returns the scale target's resource and scale. If several resources have this kind, returns the first whose scale can
+/// be read. Upstream: `scaleForResourceMappings`.
 fn scale_for_resource_mappings(
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'_>,
-) -> Result<Result<(Kind, Scale), String>, Plan> {
+) -> Step<(Kind, Scale), String> {
     let target = &autoscaler.spec.scale_target_ref;
     let group = match group_of(&target.api_version) {
         Ok(group) => group,
@@ -215,81 +249,86 @@ fn scale_for_resource_mappings(
         Ok(resources) => resources,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let (namespace, mut first) = (&autoscaler.meta.namespace, None);
+    let (namespace, mut first_error) = (&autoscaler.meta.namespace, None);
     for resource in resources {
         match scale::get(&resource.kind, namespace, &target.name, Duration::ZERO, steps)? {
             Ok(scale) => return Ok(Ok((resource.kind, scale))),
             Err(failure) => {
-                first.get_or_insert(failure.message);
+                first_error.get_or_insert(failure.message);
             }
         }
     }
-    Ok(Err(first.unwrap_or_else(|| "unrecognized resource".to_owned())))
+    Ok(Err(first_error.unwrap_or_else(|| "unrecognized resource".to_owned())))
 }
 
 /// Reads all metrics and returns their proposals. Upstream: `computeReplicasForMetrics`.
-fn measure(
-    watched: &Watched,
+fn propose_all(
+    cached: &CachedAutoscaler,
     observed: &Observed,
     options: &Options,
     now: Timestamp,
-    reconciled: &mut Reconciled,
+    reconciliation: &mut Reconciliation,
     steps: &mut Steps<'_>,
-) -> Result<Measured, Plan> {
-    let text = &observed.scale.selector;
-    let selector = match selectors::parse(text) {
+) -> Result<Proposals, Plan> {
+    let selector_text = &observed.scale.selector;
+    let selector = match selectors::parse(selector_text) {
         Ok(selector) => selector,
-        Err(unselected) => return Ok(unselected),
+        Err(error) => return Ok(Proposals::Unselected(error)),
     };
-    let mut pods = watched.pods.clone();
+    let mut pods = cached.pods.clone();
     pods.retain(|pod| selector.matches(&pod.meta.labels));
-    let selector = &*reconciled.selector.insert(selector);
-    if let Err(ambiguous) =
-        selectors::check_unambiguous(&watched.selectors, &watched.key, text, selector, &pods)
+    let selector = &*reconciliation.selector.insert(selector);
+    let (key, selectors) = (&cached.key, &cached.selectors);
+    if let Err(error) = selectors::check_unambiguous(selectors, key, selector_text, selector, &pods)
     {
-        return Ok(ambiguous);
+        return Ok(Proposals::Unselected(error));
     }
-    let known = known_version(watched, options, now);
-    let mut version = known.clone();
-    let namespace = &*watched.key.namespace;
-    let mut readings = Readings { namespace, pods: selector, custom_version: &mut version };
-    let mut each = Vec::new();
+    let known_version = known_version(cached, options, now);
+    let mut version = known_version.clone();
+    let mut client = MetricsClient {
+        namespace: &key.namespace,
+        pod_selector: selector,
+        custom_version: &mut version,
+    };
+    let mut results = Vec::new();
     for metric in &observed.autoscaler.spec.metrics {
         let started = steps.took();
-        let read = readings.read(metric, steps)?;
+        let read = client.read(metric, steps)?;
         let proposal = propose(metric, read, observed, &pods, options, now);
         let took = steps.took().saturating_sub(started);
-        reconciled.computations.push(computed(metric, &proposal, observed, took));
-        each.push(proposal);
+        reconciliation.computations.push(computation(metric, &proposal, observed, took));
+        results.push(proposal);
     }
-    reconciled.custom_version = version.filter(|_| known.is_none());
-    Ok(Measured::Each(each))
+    if known_version.is_none() {
+        reconciliation.custom_version = version;
+    }
+    Ok(Proposals::Each(results))
 }
 
-/// Returns the preferred version of custom metrics, if it was discovered within the sync period.
-fn known_version(watched: &Watched, options: &Options, now: Timestamp) -> Option<Text> {
-    let (at, version) = watched.custom_version.as_ref()?;
+/// Returns the preferred version of the custom metrics API, if it was discovered within the sync period.
+fn known_version(cached: &CachedAutoscaler, options: &Options, now: Timestamp) -> Option<Text> {
+    let DiscoveredVersion { version, at } = cached.custom_version.as_ref()?;
     let age = Duration::try_from(now.duration_since(*at)).ok()?;
     (age < options.sync_period).then(|| version.clone())
 }
 
-fn computed(
+fn computation(
     metric: &MetricSpec,
     proposal: &Result<Proposal, MetricError>,
     observed: &Observed,
     took: Duration,
 ) -> Computation {
-    let before = observed.autoscaler.status.current_replicas;
-    let (action, is_spec_error) = match proposal {
-        Ok(proposal) => (ScalingAction::of(before, proposal.replicas), None),
-        Err(error) => (ScalingAction::Nothing, Some(error.is_spec_error)),
+    let current = observed.autoscaler.status.current_replicas;
+    let (action, error) = match proposal {
+        Ok(proposal) => (ScalingAction::of(current, proposal.replicas), ErrorLabel::NoError),
+        Err(error) => (ScalingAction::Nothing, ErrorLabel::of_error(error.is_spec_error)),
     };
-    Computation { type_: metric.type_.clone(), action, is_spec_error, took }
+    Computation { metric_type: metric.type_.clone(), action, error, took }
 }
 
 fn propose(
     metric: &MetricSpec,
-    read: Read,
+    read: ReadResult,
     observed: &Observed,
     pods: &Pods,
     options: &Options,
@@ -307,20 +346,20 @@ fn propose(
     metric::propose(metric, read, &inputs, &observed.autoscaler.meta.namespace)
 }
 
-/// Updates the scale, and retries conflicts with the new resource version. Upstream: `RetryOnConflict` around
+/// Updates the scale. After a conflict, reads the scale again and retries. Upstream: `RetryOnConflict` around
 /// `reconcileAutoscaler`.
 fn rescale(
     kind: &Kind,
     observed: &Observed,
     replicas: i32,
     steps: &mut Steps<'_>,
-) -> Result<Result<(), String>, Plan> {
+) -> Step<(), String> {
     let namespace = &observed.autoscaler.meta.namespace;
     let mut scale = observed.scale.clone();
     for attempt in 1.. {
-        let changed = scale::update(kind, namespace, &scale, replicas, steps)?;
-        let Err(failure) = changed else { break };
-        if failure.code != 409 || attempt == MAX_ATTEMPTS {
+        let result = scale::update(kind, namespace, &scale, replicas, steps)?;
+        let Err(failure) = result else { break };
+        if failure.code != 409 || attempt == MAX_UPDATE_ATTEMPTS {
             return Ok(Err(failure.message));
         }
         if let Ok(latest) = scale::get(kind, namespace, &scale.name, RETRY_DELAY, steps)? {
@@ -330,7 +369,7 @@ fn rescale(
     Ok(Ok(()))
 }
 
-/// Returns the group of the target's `apiVersion`, or the error that it is no group and version.
+/// Returns the group of the target's `apiVersion`, or the error that `apiVersion` is not a group and version.
 fn group_of(api_version: &str) -> Result<&str, String> {
     match *api_version.split('/').collect::<Vec<_>>() {
         [_] => Ok(""),

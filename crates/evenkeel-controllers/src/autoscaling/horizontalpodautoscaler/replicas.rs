@@ -1,4 +1,4 @@
-//! Replica calculator. Upstream: `replica_calculator.go`. Values are in thousandths.
+//! Replica calculator. Values of metrics and their targets are in thousandths. Upstream: `replica_calculator.go`.
 
 use super::{
     Options,
@@ -8,7 +8,7 @@ use crate::pods::is_ready;
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Deviations from the target, as fractions, that cause no scaling.
+/// Largest deviations from the target, as fractions, that cause no scaling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerances {
     pub(super) down: f64,
@@ -16,7 +16,7 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    /// Whether the ratio of a metric to its target is within the tolerance of its direction.
+    /// Whether the ratio of a metric to its target is within the tolerances.
     fn is_within(self, ratio: f64) -> bool {
         (1.0 - self.down) <= ratio && ratio <= (1.0 + self.up)
     }
@@ -39,9 +39,9 @@ pub(super) struct CalculatorInputs<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ReplicaCount {
     pub(super) replicas: i32,
-    /// The metric's value.
+    /// The metric's value: the total for [`CalculatorInputs::by_value`], else the average per pod.
     pub(super) usage: i64,
-    /// The value in percent of requests, for a utilization target.
+    /// The usage in percent of requests, for a utilization target.
     pub(super) utilization: Option<i32>,
 }
 
@@ -50,30 +50,29 @@ fn ceil(number: f64) -> i32 {
 }
 
 impl CalculatorInputs<'_> {
-    /// Returns the replicas by utilization: usage in percent of the requests, of pods or one container of
-    /// each. Upstream: `GetResourceReplicas`.
+    /// Returns the replicas by utilization, the usage in percent of requests. Requests are those of whole pods, or of one
+    /// container in each pod if `container` is not empty. Upstream: `GetResourceReplicas`.
     pub(super) fn by_utilization(
         &self,
         resource: &str,
         container: &str,
         samples: Samples,
-        target: i32,
+        target_percent: i32,
     ) -> Result<ReplicaCount, String> {
         let (samples, groups) = self.group_pods(samples, resource)?;
         let requests = calculate_requests(self.pods, container, resource, self.options)?;
-        let utilization_of = |samples: &Samples| utilization(samples, &requests, target);
-        let first = utilization_of(&samples)?;
-        let (utilization, usage) = (Some(first.percent), first.average);
-        // 100 % of a pod's request, or the target if higher.
-        let percent = i64::from(target.max(100));
-        let full_use = |pod: &str| requests.get(pod).map_or(0, |request| request * percent / 100);
+        let current = utilization(&samples, &requests, target_percent)?;
+        let full_percent = i64::from(target_percent.max(100));
+        let full_use =
+            |pod: &str| requests.get(pod).map_or(0, |request| request * full_percent / 100);
         let ratio_of =
-            |samples: &Samples| utilization_of(samples).map(|utilization| utilization.ratio);
-        let replicas = self.desired_replicas(samples, &groups, first.ratio, full_use, ratio_of)?;
-        Ok(ReplicaCount { replicas, usage, utilization })
+            |samples: &Samples| Ok(utilization(samples, &requests, target_percent)?.ratio);
+        let replicas =
+            self.desired_replicas(samples, &groups, current.ratio, full_use, ratio_of)?;
+        Ok(ReplicaCount { replicas, usage: current.average, utilization: Some(current.percent) })
     }
 
-    /// Returns the replicas by average value per pod; `resource` is empty for other metrics. Upstream:
+    /// Returns the replicas by average value per pod. `resource` is empty unless the metric is a resource metric. Upstream:
     /// `GetRawResourceReplicas`, `GetMetricReplicas`.
     pub(super) fn by_average(
         &self,
@@ -84,8 +83,9 @@ impl CalculatorInputs<'_> {
         let (samples, groups) = self.group_pods(samples, resource)?;
         let usage = average(&samples);
         let ratio_of = |samples: &Samples| Ok(average(samples) as f64 / target as f64);
-        let first = ratio_of(&samples)?;
-        let replicas = self.desired_replicas(samples, &groups, first, |_| target, ratio_of)?;
+        let ratio = ratio_of(&samples)?;
+        let full_use = |_: &str| target;
+        let replicas = self.desired_replicas(samples, &groups, ratio, full_use, ratio_of)?;
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
@@ -98,7 +98,7 @@ impl CalculatorInputs<'_> {
         } else if self.tolerances.is_within(ratio) {
             self.spec_replicas
         } else {
-            ceil(ratio * self.ready()? as f64)
+            ceil(ratio * self.count_ready_pods()? as f64)
         };
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
@@ -112,15 +112,16 @@ impl CalculatorInputs<'_> {
         } else {
             ceil(usage as f64 / target as f64)
         };
-        let each = if usage == i64::MAX {
+        // A saturated sum stays the maximum.
+        let usage_per_pod = if usage == i64::MAX {
             usage
         } else {
             (usage as f64 / f64::from(self.status_replicas)).ceil() as i64
         };
-        ReplicaCount { replicas, usage: each, utilization: None }
+        ReplicaCount { replicas, usage: usage_per_pod, utilization: None }
     }
 
-    /// Returns the samples that count, and the groups of pods. Upstream: `groupPods`.
+    /// Returns the samples without those of unready and ignored pods, and the groups of pods. Upstream: `groupPods`.
     fn group_pods(
         &self,
         mut samples: Samples,
@@ -130,8 +131,8 @@ impl CalculatorInputs<'_> {
             return Err("no pods returned by selector while calculating replica count".to_owned());
         }
         let groups = Groups::new(self.pods, &samples, resource, self.options, self.now);
-        samples
-            .retain(|pod, _| !groups.ignored.contains(&**pod) && !groups.unready.contains(&**pod));
+        let counts = |pod: &str| !groups.ignored.contains(pod) && !groups.unready.contains(pod);
+        samples.retain(|pod, _| counts(pod));
         if samples.is_empty() {
             return Err(
                 "did not receive metrics for targeted pods (pods might be unready)".to_owned()
@@ -140,15 +141,14 @@ impl CalculatorInputs<'_> {
         Ok((samples, groups))
     }
 
-    /// Returns the desired replicas from the samples that count and their `ratio` to the target. Upstream:
-    /// `calcPlainMetricReplicas`.
+    /// Returns the desired replicas from `samples` and their `ratio` to the target. Upstream: `calcPlainMetricReplicas`.
     ///
-    /// - If all pods count: `ceil(pods × ratio)`, unless the ratio is within the tolerance.
-    /// - A missing metric counts as `full_use` when scaling down, and as 0 when scaling up. For a
+    /// - If no pod is missing or unready: `ceil(ready pods × ratio)`, unless the ratio is within the tolerance.
+    /// - A pod without a sample counts as `full_use` when scaling down, and as 0 when scaling up. For a
     ///   utilization, `full_use` is 100 % of the pod's request, or the target if that is more.
-    /// - An unready pod counts as 0 % when scaling up, and is ignored otherwise.
-    /// - `ratio_of` computes the ratio again with these values. If the new ratio reverses the direction or is
-    ///   within the tolerance, or if the result moves the other way, the replicas stay.
+    /// - An unready pod counts as 0 when scaling up, and is ignored otherwise.
+    /// - `ratio_of` computes the ratio again with these values. The replicas stay if the new ratio is within the
+    ///   tolerance or reverses the direction, or if the result moves against the new ratio.
     fn desired_replicas(
         &self,
         mut samples: Samples,
@@ -157,8 +157,8 @@ impl CalculatorInputs<'_> {
         full_use: impl Fn(&str) -> i64,
         ratio_of: impl Fn(&Samples) -> Result<f64, String>,
     ) -> Result<i32, String> {
-        let up_with_unready = !groups.unready.is_empty() && ratio > 1.0;
-        if !up_with_unready && groups.missing.is_empty() {
+        let scales_up_with_unready = !groups.unready.is_empty() && ratio > 1.0;
+        if !scales_up_with_unready && groups.missing.is_empty() {
             let is_near_target = self.tolerances.is_within(ratio);
             return Ok(if is_near_target {
                 self.spec_replicas
@@ -174,22 +174,22 @@ impl CalculatorInputs<'_> {
         } else if ratio > 1.0 {
             groups.missing.iter().for_each(|pod| assume(pod, 0));
         }
-        if up_with_unready {
+        if scales_up_with_unready {
             groups.unready.iter().for_each(|pod| assume(pod, 0));
         }
         let new_ratio = ratio_of(&samples)?;
-        let reversed = (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0);
-        if self.tolerances.is_within(new_ratio) || reversed {
+        let is_reversed = (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0);
+        if self.tolerances.is_within(new_ratio) || is_reversed {
             return Ok(self.spec_replicas);
         }
         let replicas = ceil(new_ratio * samples.len() as f64);
-        let other_way = (new_ratio < 1.0 && replicas > self.spec_replicas)
+        let contradicts_ratio = (new_ratio < 1.0 && replicas > self.spec_replicas)
             || (new_ratio > 1.0 && replicas < self.spec_replicas);
-        Ok(if other_way { self.spec_replicas } else { replicas })
+        Ok(if contradicts_ratio { self.spec_replicas } else { replicas })
     }
 
-    /// Returns the number of running and ready pods. Upstream: `getReadyPodsCount`.
-    fn ready(&self) -> Result<usize, String> {
+    /// Counts the running and ready pods. Upstream: `getReadyPodsCount`.
+    fn count_ready_pods(&self) -> Result<usize, String> {
         if self.pods.is_empty() {
             return Err("unable to calculate ready pods: no pods returned by selector while calculating replica count".to_owned());
         }
@@ -199,7 +199,7 @@ impl CalculatorInputs<'_> {
     }
 }
 
-/// Usage in relation to requests, over all samples.
+/// Usage in relation to requests, over all pods with a sample and a request.
 struct Utilization {
     /// Ratio of `percent` to the target.
     ratio: f64,
@@ -212,26 +212,25 @@ struct Utilization {
 fn utilization(
     samples: &Samples,
     requests: &BTreeMap<Text, i64>,
-    target: i32,
+    target_percent: i32,
 ) -> Result<Utilization, String> {
-    let known =
-        samples.iter().filter_map(|(pod, sample)| Some((sample.value, *requests.get(pod)?)));
-    let (mut used, mut requested, mut count) = (0_i64, 0_i64, 0_i64);
-    for (value, request) in known {
-        used = used.saturating_add(value);
-        requested = requested.saturating_add(request);
-        count += 1;
+    let (mut used, mut requested, mut n_pods) = (0_i64, 0_i64, 0_i64);
+    for (pod, sample) in samples {
+        let Some(request) = requests.get(pod) else { continue };
+        used = used.saturating_add(sample.value);
+        requested = requested.saturating_add(*request);
+        n_pods += 1;
     }
     if requested == 0 {
         return Err("no metrics returned matched known pods".to_owned());
     }
     let percent = i128::from(used) * 100 / i128::from(requested);
     let percent = i32::try_from(percent).unwrap_or(i32::MAX);
-    let ratio = f64::from(percent) / f64::from(target);
-    Ok(Utilization { ratio, percent, average: used / count })
+    let ratio = f64::from(percent) / f64::from(target_percent);
+    Ok(Utilization { ratio, percent, average: used / n_pods })
 }
 
-/// Returns the average of the samples, rounded toward zero; there must be at least one.
+/// Returns the average of the samples, rounded toward zero; 0 without samples.
 fn average(samples: &Samples) -> i64 {
     let sum = samples.values().fold(0_i64, |sum, sample| sum.saturating_add(sample.value));
     sum / i64::try_from(samples.len()).unwrap_or(i64::MAX).max(1)

@@ -18,16 +18,16 @@ use std::{
 pub(super) struct Sample {
     /// Value in thousandths.
     pub(super) value: i64,
-    /// Time of the measurement.
+    /// Time of the measurement, at the end of the window.
     pub(super) at: Timestamp,
-    /// Window of the measurement.
+    /// Time that the value covers.
     pub(super) window: Duration,
 }
 
 /// Samples by pod name. Upstream: `PodMetricsInfo`.
 pub(super) type Samples = BTreeMap<Text, Sample>;
 
-/// Groups of pods. Upstream: `groupPods`.
+/// Names of pods, in groups by the usability of their samples. Upstream: `groupPods`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Groups<'a> {
     /// Number of pods whose samples count.
@@ -70,48 +70,54 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Whether the pod's CPU sample may show its initialization. Upstream: `groupPods`.
+/// Whether the pod's CPU sample may include CPU time of the pod's initialization. Upstream: `groupPods`.
 fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) -> bool {
     let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     let (Some(ready), Some(start)) = (ready, pod.status.start_time) else { return true };
-    let unready = &*ready.status == "False";
+    let is_unready = &*ready.status == "False";
     let since = ready.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH);
     if saturating_add(start, options.cpu_initialization_period) > now {
         // The sample must be taken a full window after the pod became ready.
-        unready || sample.at < saturating_add(since, sample.window)
+        is_unready || sample.at < saturating_add(since, sample.window)
     } else {
         // A pod whose readiness never changed after the initial delay was never ready.
-        unready && saturating_add(start, options.initial_readiness_delay) > since
+        is_unready && saturating_add(start, options.initial_readiness_delay) > since
     }
 }
 
-/// Returns the requests of a resource by pod, in thousandths, of one container or of all. Upstream:
-/// `calculateRequests`.
+/// Returns the requests of a resource by pod name, in thousandths. If `container` is not empty, only this container of
+/// each pod counts. Upstream: `calculateRequests`.
 pub(super) fn calculate_requests(
     pods: &[Arc<Pod>],
     container: &str,
     resource: &str,
     options: &Options,
 ) -> Result<BTreeMap<Text, i64>, String> {
-    let of_pod = |pod: &Arc<Pod>| {
-        let pod_resources = pod.spec.resources.as_deref().filter(|_| options.pod_level);
-        let is_set = pod_resources.is_some_and(|pod_resources| {
-            pod_resources
-                .requests
-                .iter()
-                .any(|(name, _)| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-"))
-        });
-        let amount = if is_set && container.is_empty() {
+    let with_name = |pod: &Arc<Pod>| {
+        let uses_pod_level = options.pod_level_resources && has_pod_level_requests(pod);
+        let request = if uses_pod_level && container.is_empty() {
             pod_level_request(pod, resource)?
         } else {
             container_requests(pod, container, resource)?
         };
-        Ok((pod.meta.name.clone(), amount))
+        Ok((pod.meta.name.clone(), request))
     };
-    pods.iter().map(of_pod).collect()
+    pods.iter().map(with_name).collect()
 }
 
-/// Returns pod-level requests (KEP-2837). Upstream: `calculatePodLevelRequests`.
+/// Whether the pod itself requests a resource that pods may request (KEP-2837). Upstream:
+/// `IsPodLevelRequestsSet`.
+fn has_pod_level_requests(pod: &Pod) -> bool {
+    let is_supported =
+        |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+    pod.spec
+        .resources
+        .as_deref()
+        .is_some_and(|resources| resources.requests.iter().any(|(name, _)| is_supported(name)))
+}
+
+/// Returns the request of a pod with pod-level requests: its own, or else the sum over its containers, with the overhead.
+/// Upstream: `calculatePodLevelRequests`.
 fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
     let explicit_request = pod
         .spec
@@ -119,24 +125,24 @@ fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
         .as_ref()
         .and_then(|pod_resources| pod_resources.requests.get(resource))
         .copied();
-    let summed = || {
-        let each = |container, _: Option<_>| resource::amounts(requests_of(container));
-        let all = resource::aggregate(pod, each);
-        all.into_iter().find(|(name, _)| *name == resource).map(|(_, amount)| amount)
+    let sum_of_containers = || {
+        let requests = |container, _: Option<_>| resource::amounts(requests_of(container));
+        let sums = resource::aggregate(pod, requests);
+        sums.into_iter().find(|(name, _)| *name == resource).map(|(_, sum)| sum)
     };
-    let amount = explicit_request.or_else(summed).ok_or_else(|| {
+    let request = explicit_request.or_else(sum_of_containers).ok_or_else(|| {
         format!("missing pod-level request for {resource} in Pod {}", pod.meta.name)
     })?;
     let overhead = pod.spec.overhead.get(resource).copied().unwrap_or_default();
-    Ok(amount.plus(overhead).milli_value())
+    Ok(request.plus(overhead).milli_value())
 }
 
 fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::quantity::Quantity> {
     &container.resources.requests
 }
 
-/// Returns the sum of the requests of containers and sidecars; each must have one. Upstream:
-/// `calculatePodRequestsFromContainers`.
+/// Returns the sum of the requests of containers and sidecars, or the request of one of them if `container` is not
+/// empty. Each of these must have a request. Upstream: `calculatePodRequestsFromContainers`.
 fn container_requests(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
     let mut sum = 0_i64;
@@ -144,13 +150,13 @@ fn container_requests(pod: &Pod, container: &str, resource: &str) -> Result<i64,
         if !container.is_empty() && *candidate.name != *container {
             continue;
         }
-        let amount = candidate.resources.requests.get(resource).ok_or_else(|| {
+        let request = candidate.resources.requests.get(resource).ok_or_else(|| {
             format!(
                 "missing request for {resource} in container {} of Pod {}",
                 candidate.name, pod.meta.name
             )
         })?;
-        sum = sum.saturating_add(amount.milli_value());
+        sum = sum.saturating_add(request.milli_value());
         if !container.is_empty() {
             return Ok(sum);
         }

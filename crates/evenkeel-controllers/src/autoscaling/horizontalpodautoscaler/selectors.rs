@@ -1,7 +1,8 @@
-//! Selectors of scale targets. They reveal autoscalers that select the same pods and would scale against each other.
+//! Selectors of scale targets. Two autoscalers that select the same pods would scale against each other, so their
+//! selectors are ambiguous.
 //! Upstream: `selectors.BiMultimap`.
 
-use super::plan::{Measured, Pods};
+use super::plan::{Pods, SelectorError};
 use evenkeel_api::selector::Selector;
 use evenkeel_runtime::plan::Key;
 use std::collections::BTreeMap;
@@ -23,8 +24,8 @@ impl Selectors {
 
     /// Returns the selectors of the autoscalers in a namespace.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
-        let all = self.0.range(Key::new(namespace, "")..);
-        let in_namespace = all.take_while(|(key, _)| *key.namespace == *namespace);
+        let from_namespace = self.0.range(Key::new(namespace, "")..);
+        let in_namespace = from_namespace.take_while(|(key, _)| *key.namespace == *namespace);
         Self(in_namespace.map(|(key, selector)| (key.clone(), selector.clone())).collect())
     }
 
@@ -34,7 +35,7 @@ impl Selectors {
             .0
             .into_iter()
             .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&pod.meta.labels)))
-            .map(|(other, _)| other);
+            .map(|(key, _)| key);
         Some([matching.next()?, matching.next()?])
     }
 }
@@ -42,13 +43,13 @@ impl Selectors {
 /// Parses the selector of a scale.
 ///
 /// # Errors
-/// The condition for a missing or invalid selector. Upstream: `validateAndParseSelector`.
-pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
+/// The selector is missing or invalid. Upstream: `validateAndParseSelector`.
+pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     if text.is_empty() {
-        return Err(Measured::Unselected {
-            event: "SelectorRequired",
-            reason: "InvalidSelector",
-            message: "the HPA target's scale is missing a selector".to_owned(),
+        return Err(SelectorError {
+            event_reason: "SelectorRequired",
+            condition_reason: "InvalidSelector",
+            condition_message: "the HPA target's scale is missing a selector".to_owned(),
             error: "selector is required".to_owned(),
         });
     }
@@ -56,36 +57,37 @@ pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
         let error = format!(
             "couldn't convert selector into a corresponding internal selector object: {error}"
         );
-        Measured::Unselected {
-            event: "InvalidSelector",
-            reason: "InvalidSelector",
-            message: error.clone(),
+        SelectorError {
+            event_reason: "InvalidSelector",
+            condition_reason: "InvalidSelector",
+            condition_message: error.clone(),
             error,
         }
     })
 }
 
-/// Checks that no other autoscaler of `selectors` selects the pods.
+/// Checks that no other autoscaler of the namespace selects any of `pods`. `key` is the autoscaler, with its selector as
+/// text and parsed.
 ///
 /// # Errors
-/// The condition for an ambiguous selector. Upstream: `validateAndParseSelector`.
+/// The selector is ambiguous. Upstream: `validateAndParseSelector`.
 pub(super) fn check_unambiguous(
     selectors: &Selectors,
     key: &Key,
-    text: &str,
+    selector_text: &str,
     selector: &Selector,
     pods: &Pods,
-) -> Result<(), Measured> {
+) -> Result<(), SelectorError> {
     let mut selectors = selectors.of_namespace(&key.namespace);
     selectors.record(key, selector);
-    let Some([one, other]) = selectors.first_two(pods) else { return Ok(()) };
+    let Some([first, second]) = selectors.first_two(pods) else { return Ok(()) };
     let error = format!(
-        "pods by selector {text} are controlled by more than one HPA (e.g. [{one} {other}])"
+        "pods by selector {selector_text} are controlled by more than one HPA (e.g. [{first} {second}])"
     );
-    Err(Measured::Unselected {
-        event: "AmbiguousSelector",
-        reason: "AmbiguousSelector",
-        message: error.clone(),
+    Err(SelectorError {
+        event_reason: "AmbiguousSelector",
+        condition_reason: "AmbiguousSelector",
+        condition_message: error.clone(),
         error,
     })
 }

@@ -16,7 +16,7 @@ struct TimestampedCount {
     at: Timestamp,
 }
 
-/// What the controller remembers of an autoscaler between syncs. It is lost on restart, as upstream.
+/// Recommendations and scale events of one autoscaler. As upstream, a restart of the controller loses them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StabilizationHistory {
     /// Recommended replicas. Upstream: `recommendations`.
@@ -27,20 +27,21 @@ pub(super) struct StabilizationHistory {
     scale_down_events: Vec<TimestampedCount>,
 }
 
-/// Replaces the last outdated entry by `new`, or appends it.
+/// Puts `new` in the place of the last outdated entry. Without an outdated one, appends it.
 fn replace_outdated(
     list: &mut Vec<TimestampedCount>,
     new: TimestampedCount,
-    outdated: impl Fn(&TimestampedCount) -> bool,
+    is_outdated: impl Fn(&TimestampedCount) -> bool,
 ) {
-    match list.iter_mut().rev().find(|old| outdated(old)) {
+    match list.iter_mut().rev().find(|old| is_outdated(old)) {
         Some(outdated) => *outdated = new,
         None => list.push(new),
     }
 }
 
-fn seconds(seconds: i32) -> Duration {
-    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+/// Returns the time `seconds` before `now`.
+fn seconds_before(now: Timestamp, seconds: i32) -> Timestamp {
+    saturating_sub(now, Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
 impl StabilizationHistory {
@@ -87,8 +88,8 @@ impl StabilizationHistory {
         down_window_seconds: i32,
         now: Timestamp,
     ) -> i32 {
-        let up_cutoff = saturating_sub(now, seconds(up_window_seconds));
-        let down_cutoff = saturating_sub(now, seconds(down_window_seconds));
+        let up_cutoff = seconds_before(now, up_window_seconds);
+        let down_cutoff = seconds_before(now, down_window_seconds);
         let since = |cutoff: Timestamp| {
             self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
@@ -102,16 +103,16 @@ impl StabilizationHistory {
         current_replicas.max(lowest).min(highest)
     }
 
-    /// Returns the number of replicas `period` seconds ago: the current one without the scale events since then.
+    /// Returns the number of replicas `period_seconds` ago: the current number without the scale events since then.
     ///
     /// Upstream: `getReplicasChangePerPeriod`.
     pub(super) fn replicas_at_period_start(
         &self,
         current_replicas: i32,
-        period: i32,
+        period_seconds: i32,
         now: Timestamp,
     ) -> i32 {
-        let cutoff = saturating_sub(now, seconds(period));
+        let cutoff = seconds_before(now, period_seconds);
         let changed = |list: &[TimestampedCount]| -> i32 {
             let recent = list.iter().filter(|old| old.at > cutoff);
             recent.fold(0_i32, |sum, old| sum.saturating_add(old.replicas))
@@ -133,7 +134,7 @@ impl StabilizationHistory {
     ) {
         let policies = rules.map(|rules| &*rules.policies).unwrap_or_default();
         let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0);
-        let cutoff = saturating_sub(now, seconds(longest));
+        let cutoff = seconds_before(now, longest);
         let list = if to > from { &mut self.scale_up_events } else { &mut self.scale_down_events };
         let replicas = to.saturating_sub(from).saturating_abs();
         replace_outdated(list, TimestampedCount { replicas, at: now }, |old| old.at < cutoff);

@@ -26,7 +26,7 @@ pub(super) struct StatusBuilder {
 }
 
 impl StatusBuilder {
-    /// Starts from the current status.
+    /// Begins with the autoscaler's current status.
     pub(super) fn new(autoscaler: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
         Self {
             target: wire::target(autoscaler),
@@ -36,39 +36,38 @@ impl StatusBuilder {
         }
     }
 
-    pub(super) fn normal(&mut self, reason: &'static str, message: String) {
+    pub(super) fn normal_event(&mut self, reason: &'static str, message: String) {
         self.events.push(EventRecord::normal(self.target.clone(), reason, message));
     }
 
-    pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+    pub(super) fn warning_event(&mut self, reason: &'static str, message: impl Into<String>) {
         self.events.push(EventRecord::warning(self.target.clone(), reason, message));
     }
 
     /// Sets a condition; its transition time changes only with its status. Upstream: `setCondition`.
-    pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
-        let status = if holds { "True" } else { "False" };
-        let mut all = std::mem::take(&mut self.status.conditions).into_vec();
-        let index = all.iter().position(|condition| &*condition.type_ == type_);
+    pub(super) fn set_condition(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
+        let mut conditions = std::mem::take(&mut self.status.conditions).into_vec();
+        let index = conditions.iter().position(|condition| &*condition.type_ == type_);
         let index = index.unwrap_or_else(|| {
-            all.push(HorizontalPodAutoscalerCondition {
+            conditions.push(HorizontalPodAutoscalerCondition {
                 type_: type_.into(),
                 ..HorizontalPodAutoscalerCondition::default()
             });
-            all.len() - 1
+            conditions.len() - 1
         });
-        let condition = &mut all[index];
+        let condition = &mut conditions[index];
         if &*condition.status != status {
             condition.last_transition_time = Some(wire::whole_second(self.now));
         }
         condition.status = status.into();
         condition.reason = reason.into();
         condition.message = message.into();
-        self.status.conditions = all.into();
+        self.status.conditions = conditions.into();
     }
 
-    pub(super) fn remove(&mut self, type_: &str) {
-        let all = std::mem::take(&mut self.status.conditions).into_vec();
-        self.status.conditions = all.into_iter().filter(|c| &*c.type_ != type_).collect();
+    pub(super) fn remove_condition(&mut self, type_: &str) {
+        let conditions = std::mem::take(&mut self.status.conditions).into_vec();
+        self.status.conditions = conditions.into_iter().filter(|c| &*c.type_ != type_).collect();
     }
 
     /// Sets `lastScaleTime` to now.
@@ -81,8 +80,11 @@ impl StatusBuilder {
         let mut plan = Plan::nothing();
         plan.actions.extend(self.events.iter().cloned().map(Into::into));
         if self.status != autoscaler.status {
-            let body =
-                wire::status_body(autoscaler, &autoscaler.meta.annotations, &json_of(&self.status));
+            let body = wire::status_body(
+                autoscaler,
+                &autoscaler.meta.annotations,
+                &status_json(&self.status),
+            );
             plan.push(Update {
                 failed: Some(EventRecord::warning(
                     self.target.clone(),
@@ -96,10 +98,10 @@ impl StatusBuilder {
     }
 }
 
-/// Returns the status as JSON without absent fields.
-fn json_of(status: &HorizontalPodAutoscalerStatus) -> Value {
-    let conditions: Vec<Value> = status.conditions.iter().map(condition).collect();
-    let metrics: Vec<Value> = status.current_metrics.iter().map(metric).collect();
+/// Encodes the status, without absent fields.
+fn status_json(status: &HorizontalPodAutoscalerStatus) -> Value {
+    let conditions: Vec<Value> = status.conditions.iter().map(condition_json).collect();
+    let metrics: Vec<Value> = status.current_metrics.iter().map(metric_json).collect();
     let mut json = json!({
         "currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas,
         "currentMetrics": metrics, "conditions": conditions,
@@ -113,7 +115,7 @@ fn json_of(status: &HorizontalPodAutoscalerStatus) -> Value {
     json
 }
 
-fn condition(condition: &HorizontalPodAutoscalerCondition) -> Value {
+fn condition_json(condition: &HorizontalPodAutoscalerCondition) -> Value {
     let mut json = json!({
         "type": condition.type_, "status": condition.status,
         "reason": condition.reason, "message": condition.message,
@@ -125,34 +127,32 @@ fn condition(condition: &HorizontalPodAutoscalerCondition) -> Value {
     json
 }
 
-fn metric(metric: &MetricStatus) -> Value {
+fn metric_json(metric: &MetricStatus) -> Value {
     let mut json = json!({"type": metric.type_});
     if let Some(status) = &metric.object {
         json["object"] = json!({
-            "metric": identifier(&status.metric), "current": current(&status.current),
-            "describedObject": reference(&status.described_object),
+            "metric": identifier_json(&status.metric), "current": value_json(&status.current),
+            "describedObject": reference_json(&status.described_object),
         });
     }
     if let Some(status) = &metric.pods {
-        json["pods"] =
-            json!({"metric": identifier(&status.metric), "current": current(&status.current)});
+        json["pods"] = json!({"metric": identifier_json(&status.metric), "current": value_json(&status.current)});
     }
     if let Some(status) = &metric.resource {
-        json["resource"] = json!({"name": status.name, "current": current(&status.current)});
+        json["resource"] = json!({"name": status.name, "current": value_json(&status.current)});
     }
     if let Some(status) = &metric.container_resource {
         json["containerResource"] = json!({
-            "name": status.name, "container": status.container, "current": current(&status.current),
+            "name": status.name, "container": status.container, "current": value_json(&status.current),
         });
     }
     if let Some(status) = &metric.external {
-        json["external"] =
-            json!({"metric": identifier(&status.metric), "current": current(&status.current)});
+        json["external"] = json!({"metric": identifier_json(&status.metric), "current": value_json(&status.current)});
     }
     json
 }
 
-fn reference(object: &CrossVersionObjectReference) -> Value {
+fn reference_json(object: &CrossVersionObjectReference) -> Value {
     let mut json = json!({"kind": object.kind, "name": object.name});
     if !object.api_version.is_empty() {
         json["apiVersion"] = (&*object.api_version).into();
@@ -160,7 +160,7 @@ fn reference(object: &CrossVersionObjectReference) -> Value {
     json
 }
 
-fn identifier(metric: &MetricIdentifier) -> Value {
+fn identifier_json(metric: &MetricIdentifier) -> Value {
     let mut json = json!({"name": metric.name});
     if let Some(selector) = metric.selector.to_json() {
         json["selector"] = selector;
@@ -168,7 +168,7 @@ fn identifier(metric: &MetricIdentifier) -> Value {
     json
 }
 
-fn current(value: &MetricValueStatus) -> Value {
+fn value_json(value: &MetricValueStatus) -> Value {
     let mut json = json!({});
     for (name, amount) in [("value", value.value), ("averageValue", value.average_value)] {
         if let Some(amount) = amount {

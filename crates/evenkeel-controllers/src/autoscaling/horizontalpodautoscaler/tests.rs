@@ -2,8 +2,8 @@
 
 use super::{
     Options,
-    metric::{self, Proposal, Read},
-    plan::{self, Course, Measured, Observed},
+    metric::{self, Proposal, ReadResult},
+    plan::{self, Approach, Observed, Proposals, SelectorError},
     readings::Reading,
     replicas::{CalculatorInputs, ReplicaCount, Tolerances},
     samples::{Sample, Samples},
@@ -34,10 +34,10 @@ pub(super) const OPTIONS: Options = Options {
     tolerance: 0.1,
     cpu_initialization_period: Duration::from_secs(300),
     initial_readiness_delay: Duration::from_secs(30),
-    to_zero: true,
-    by_generation: true,
-    own_tolerance: true,
-    pod_level: true,
+    scale_to_zero: true,
+    observe_generation: true,
+    configurable_tolerance: true,
+    pod_level_resources: true,
 };
 
 /// State of a pod in the tests.
@@ -99,23 +99,28 @@ fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> CalculatorInputs<'a> {
     }
 }
 
-/// Returns the desired replicas for this CPU usage, and the utilization in percent.
-fn by_cpu(states: &[PodState], usage: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
+/// Returns the desired replicas for this CPU usage in thousandths, and the utilization in percent.
+fn by_cpu(
+    states: &[PodState],
+    usage: &[Option<i64>],
+    target_percent: i32,
+) -> Result<(i32, i32), String> {
     let pods = pods(states);
     let replicas = i32::try_from(states.len()).unwrap();
-    let count = calculator(&pods, replicas).by_utilization("cpu", "", samples(usage), target)?;
+    let count =
+        calculator(&pods, replicas).by_utilization("cpu", "", samples(usage), target_percent)?;
     Ok((count.replicas, count.utilization.unwrap()))
 }
 
 #[test]
 fn replicas_follow_the_average_utilization() {
     use PodState::{Failed, Pending, Ready, Terminating, Unready};
-    let all = |value, count| vec![Some(value); count];
+    let equal_usage = |value, count| vec![Some(value); count];
     // Scale up, scale down, and stay within the tolerance.
-    assert_eq!(by_cpu(&[Ready; 3], &all(600, 3), 30), Ok((6, 60)));
-    assert_eq!(by_cpu(&[Ready; 4], &all(250, 4), 50), Ok((2, 25)));
-    assert_eq!(by_cpu(&[Ready; 3], &all(549, 3), 50), Ok((3, 54)), "8% over");
-    assert_eq!(by_cpu(&[Ready; 3], &all(560, 3), 50), Ok((4, 56)));
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(600, 3), 30), Ok((6, 60)));
+    assert_eq!(by_cpu(&[Ready; 4], &equal_usage(250, 4), 50), Ok((2, 25)));
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(549, 3), 50), Ok((3, 54)), "8% over");
+    assert_eq!(by_cpu(&[Ready; 3], &equal_usage(560, 3), 50), Ok((4, 56)));
     // A pod without a sample counts as 0 % when scaling up. When scaling down, it counts as 100 % of its
     // request, or as the target if that is more.
     assert_eq!(by_cpu(&[Ready; 3], &[Some(900), Some(900), None], 50), Ok((4, 90)));
@@ -131,19 +136,19 @@ fn replicas_follow_the_average_utilization() {
         "the target is more than 100 %"
     );
     // An unready pod counts as 0 % when scaling up, and is ignored otherwise.
-    assert_eq!(by_cpu(&[Ready, Ready, Unready], &all(900, 3), 30), Ok((6, 90)));
+    assert_eq!(by_cpu(&[Ready, Ready, Unready], &equal_usage(900, 3), 30), Ok((6, 90)));
     assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
     // Terminating and failed pods are ignored.
-    assert_eq!(by_cpu(&[Ready, Terminating, Failed], &all(900, 3), 30), Ok((3, 90)));
-    let none = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
-    assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), none);
-    let none = Err("no pods returned by selector while calculating replica count".to_owned());
-    assert_eq!(by_cpu(&[], &[], 30), none);
+    assert_eq!(by_cpu(&[Ready, Terminating, Failed], &equal_usage(900, 3), 30), Ok((3, 90)));
+    let error = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+    assert_eq!(by_cpu(&[Unready], &equal_usage(900, 1), 30), error);
+    let error = Err("no pods returned by selector while calculating replica count".to_owned());
+    assert_eq!(by_cpu(&[], &[], 30), error);
 }
 
 #[test]
 fn replicas_follow_the_average_value() {
-    let by = |states: &[PodState], values: &[Option<i64>], target| {
+    let replicas_and_usage = |states: &[PodState], values: &[Option<i64>], target| {
         let pods = pods(states);
         let replicas = i32::try_from(states.len()).unwrap();
         calculator(&pods, replicas)
@@ -151,30 +156,43 @@ fn replicas_follow_the_average_value() {
             .map(|a| (a.replicas, a.usage))
     };
     assert_eq!(
-        by(&[PodState::Ready; 3], &[Some(20_000), Some(10_000), Some(30_000)], 15_000),
+        replicas_and_usage(
+            &[PodState::Ready; 3],
+            &[Some(20_000), Some(10_000), Some(30_000)],
+            15_000
+        ),
         Ok((4, 20_000))
     );
-    assert_eq!(by(&[PodState::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
-    // Readiness matters only for CPU.
-    assert_eq!(by(&[PodState::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
     assert_eq!(
-        by(&[PodState::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000),
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(5_000); 3], 15_000),
+        Ok((1, 5_000))
+    );
+    // Readiness matters only for CPU.
+    assert_eq!(
+        replicas_and_usage(&[PodState::Unready; 3], &[Some(30_000); 3], 15_000),
+        Ok((6, 30_000))
+    );
+    assert_eq!(
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000),
         Ok((4, 30_000))
     );
-    assert_eq!(by(&[PodState::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
+    assert_eq!(
+        replicas_and_usage(&[PodState::Ready; 3], &[Some(0), Some(0), None], 15_000),
+        Ok((1, 0))
+    );
 }
 
 #[test]
 fn replicas_follow_the_value() {
     let pods = pods(&[PodState::Ready, PodState::Ready, PodState::Unready]);
-    let by = |replicas, usage, target| {
+    let replicas_by_value = |replicas, usage, target| {
         calculator(&pods, replicas).by_value(usage, target).map(|a| a.replicas)
     };
-    assert_eq!(by(3, 20_000, 10_000), Ok(4), "2 ready pods at twice the target");
-    assert_eq!(by(3, 10_500, 10_000), Ok(3));
-    assert_eq!(by(0, 25_000, 10_000), Ok(3), "from zero, pods are not counted");
-    assert_eq!(by(0, 0, 10_000), Ok(0));
-    assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
+    assert_eq!(replicas_by_value(3, 20_000, 10_000), Ok(4), "2 ready pods at twice the target");
+    assert_eq!(replicas_by_value(3, 10_500, 10_000), Ok(3));
+    assert_eq!(replicas_by_value(0, 25_000, 10_000), Ok(3), "from zero, pods are not counted");
+    assert_eq!(replicas_by_value(0, 0, 10_000), Ok(0));
+    assert_eq!(replicas_by_value(3, i64::MAX, 1), Ok(i32::MAX));
     let per_pod = |replicas, usage, target| {
         CalculatorInputs { status_replicas: replicas, ..calculator(&pods, replicas) }
             .by_value_per_pod(usage, target)
@@ -188,9 +206,9 @@ fn replicas_follow_the_value() {
         ReplicaCount { replicas: 3, usage: 10_334, utilization: None }
     );
     assert_eq!(per_pod(3, i64::MAX, 1000).usage, i64::MAX);
-    let none: Vec<Arc<Pod>> = Vec::new();
+    let no_pods: Vec<Arc<Pod>> = Vec::new();
     assert!(
-        calculator(&none, 1)
+        calculator(&no_pods, 1)
             .by_value(20, 10)
             .unwrap_err()
             .starts_with("unable to calculate ready pods: ")
@@ -223,7 +241,7 @@ fn cpu_of_starting_pods_is_ignored() {
 
 #[test]
 fn utilization_needs_requests() {
-    let with = |spec: Value, container: &str| {
+    let utilization_of = |spec: Value, container: &str| {
         let spec = object::<Pod>(&json!({"metadata": {}, "spec": spec})).spec;
         let pod = Arc::new(Pod { spec, ..(*pod_in_state(0, PodState::Ready)).clone() });
         calculator(&[pod], 1)
@@ -232,23 +250,26 @@ fn utilization_needs_requests() {
     };
     let container =
         |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
-    let two = json!({"containers": [container("a", "1"), container("b", "1")]});
-    assert_eq!(with(two.clone(), ""), Ok(25));
-    assert_eq!(with(two.clone(), "b"), Ok(50));
-    assert_eq!(with(two, "c"), Err("container c not found in Pod p0".to_owned()));
+    let two_containers = json!({"containers": [container("a", "1"), container("b", "1")]});
+    assert_eq!(utilization_of(two_containers.clone(), ""), Ok(25));
+    assert_eq!(utilization_of(two_containers.clone(), "b"), Ok(50));
+    assert_eq!(
+        utilization_of(two_containers, "c"),
+        Err("container c not found in Pod p0".to_owned())
+    );
     let without_request = json!({"containers": [container("a", "1"), {"name": "b"}]});
     assert_eq!(
-        with(without_request.clone(), ""),
+        utilization_of(without_request.clone(), ""),
         Err("missing request for cpu in container b of Pod p0".to_owned())
     );
-    assert_eq!(with(without_request, "a"), Ok(50));
+    assert_eq!(utilization_of(without_request, "a"), Ok(50));
     let mut sidecar = json!({"containers": [container("a", "1")], "initContainers": [container("s", "1"), container("i", "9")]});
     sidecar["initContainers"][0]["restartPolicy"] = "Always".into();
-    assert_eq!(with(sidecar, ""), Ok(25));
+    assert_eq!(utilization_of(sidecar, ""), Ok(25));
     let whole = json!({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "2"}}});
-    assert_eq!(with(whole.clone(), ""), Ok(25));
+    assert_eq!(utilization_of(whole.clone(), ""), Ok(25));
     assert_eq!(
-        with(whole, "a"),
+        utilization_of(whole, "a"),
         Err("missing request for cpu in container a of Pod p0".to_owned())
     );
 }
@@ -281,38 +302,38 @@ fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
     Observed { autoscaler: Arc::new(autoscaler(spec, status)), scale }
 }
 
-/// Runs a pass in which each metric has this reading. Returns the status, the plan's events, and
-/// the new replicas.
+/// Runs a pass in which the metrics have these readings. Returns the status, the events, and the new replicas if the
+/// target is rescaled.
 fn pass(
     observed: &Observed,
-    reads: Vec<Read>,
+    reads: Vec<ReadResult>,
     history: &mut StabilizationHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
-    let course = plan::course(observed, &OPTIONS);
+    let approach = plan::choose_approach(observed, &OPTIONS);
     let pods = pods(&vec![PodState::Ready; usize::try_from(observed.scale.replicas).unwrap()]);
     let each = observed.autoscaler.spec.metrics.iter().zip(reads);
-    let propose = |(spec, read): (&MetricSpec, Read)| {
+    let propose = |(spec, read): (&MetricSpec, ReadResult)| {
         metric::propose(spec, read, &calculator(&pods, observed.scale.replicas), "ns")
     };
-    let measured = Measured::Each(if course == Course::Measure {
-        each.map(propose).collect()
-    } else {
-        Vec::new()
+    let proposals = Proposals::Each(match approach {
+        Approach::UseMetrics => each.map(propose).collect(),
+        Approach::Disabled | Approach::UseBound { .. } => Vec::new(),
     });
-    conclude(observed, course, measured, history, now)
+    conclude(observed, approach, proposals, history, now)
 }
 
 fn conclude(
     observed: &Observed,
-    course: Course,
-    measured: Measured,
+    approach: Approach,
+    proposals: Proposals,
     history: &mut StabilizationHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
-    let decision = plan::decide(observed, course, measured, history, &OPTIONS, now);
-    let scaled = decision.rescale.as_ref().map(|_| Ok(()));
-    let builder = plan::conclude(observed, &decision, scaled.as_ref(), history, &OPTIONS, now);
+    let decision = plan::decide_replicas(observed, approach, proposals, history, &OPTIONS, now);
+    let scale_update = decision.rescale_reason.as_ref().map(|_| Ok(()));
+    let builder =
+        plan::conclude(observed, &decision, scale_update.as_ref(), history, &OPTIONS, now);
     let written = builder.plan(&observed.autoscaler);
     assert!(lint(&written).is_empty(), "{written:?}");
     let events = written.actions.iter().filter_map(|action| match action {
@@ -320,10 +341,10 @@ fn conclude(
         _ => None,
     });
     let events = events.collect();
-    (builder, events, decision.rescale.map(|_| decision.desired))
+    (builder, events, decision.rescale_reason.map(|_| decision.desired))
 }
 
-fn usage(values: &[i64]) -> Read {
+fn usage(values: &[i64]) -> ReadResult {
     Ok(Reading::Samples(samples(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>())))
 }
 
@@ -335,10 +356,16 @@ fn status_and_reason(builder: &StatusBuilder, type_: &str) -> (String, String) {
 #[test]
 fn bounds_apply_before_metrics() {
     let spec = json!({"minReplicas": 2, "maxReplicas": 4, "metrics": [cpu()]});
-    let of = |replicas| plan::course(&observed(&spec, &json!({}), replicas), &OPTIONS);
-    assert_eq!(of(5), Course::Bound(4, "Current number of replicas above Spec.MaxReplicas"));
-    assert_eq!(of(1), Course::Bound(2, "Current number of replicas below Spec.MinReplicas"));
-    assert_eq!((of(0), of(2), of(4)), (Course::Disabled, Course::Measure, Course::Measure));
+    let approach =
+        |replicas| plan::choose_approach(&observed(&spec, &json!({}), replicas), &OPTIONS);
+    let reason = "Current number of replicas above Spec.MaxReplicas";
+    assert_eq!(approach(5), Approach::UseBound { replicas: 4, reason });
+    let reason = "Current number of replicas below Spec.MinReplicas";
+    assert_eq!(approach(1), Approach::UseBound { replicas: 2, reason });
+    assert_eq!(
+        (approach(0), approach(2), approach(4)),
+        (Approach::Disabled, Approach::UseMetrics, Approach::UseMetrics)
+    );
     let observed = observed(&spec, &json!({}), 9);
     let (builder, events, to) =
         pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
@@ -399,12 +426,12 @@ fn autoscaler_scales_to_zero_and_back() {
         ("False".into(), "NotScaledToZero".into())
     );
     // Without the gate, a target at zero stays at zero.
-    let off = Options { to_zero: false, ..OPTIONS };
-    assert_eq!(plan::course(&idle, &off), Course::Disabled);
+    let off = Options { scale_to_zero: false, ..OPTIONS };
+    assert_eq!(plan::choose_approach(&idle, &off), Approach::Disabled);
     // After `minReplicas` is raised, a target at zero is evaluated again.
     let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
     let raised = observed(&raised, &status, 0);
-    assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
+    assert_eq!(plan::choose_approach(&raised, &OPTIONS), Approach::UseMetrics);
 }
 
 #[test]
@@ -457,7 +484,7 @@ fn highest_proposal_wins() {
 
 #[test]
 fn each_metric_source_has_its_own_failure_event() {
-    let of = |metric: Value| {
+    let first_event = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
         let observed = observed(&spec, &json!({}), 2);
         pass(&observed, vec![Err("E".to_owned())], &mut StabilizationHistory::default(), T0).1[0]
@@ -467,27 +494,29 @@ fn each_metric_source_has_its_own_failure_event() {
     let value = json!({"type": "Value", "value": "1"});
     let service = json!({"apiVersion": "v1", "kind": "Service", "name": "s"});
     assert_eq!(
-        of(
+        first_event(
             json!({"type": "ContainerResource", "containerResource": {"name": "memory", "container": "app", "target": average}})
         ),
         "FailedGetContainerResourceMetric: failed to get memory usage: unable to get metrics for resource memory: E"
     );
     assert_eq!(
-        of(json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": average}})),
+        first_event(
+            json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": average}})
+        ),
         "FailedGetPodsMetric: unable to get metric qps: E"
     );
     assert_eq!(
-        of(
+        first_event(
             json!({"type": "Object", "object": {"metric": {"name": "qps"}, "describedObject": service, "target": value}})
         ),
         "FailedGetObjectMetric: unable to get metric qps on Service ns/s: E"
     );
     assert_eq!(
-        of(queue()),
+        first_event(queue()),
         "FailedGetExternalMetric: unable to get external metric ns/jobs/nil: E"
     );
     assert_eq!(
-        of(json!({"type": "Dice"})),
+        first_event(json!({"type": "Dice"})),
         "InvalidMetricSourceType: unknown metric source type \"Dice\""
     );
 }
@@ -509,10 +538,10 @@ fn memory_status_has_binary_units() {
 fn tolerance_of_behavior_overrides_the_default() {
     let behavior = json!({"scaleUp": {"tolerance": "500m"}, "scaleDown": {}});
     let spec = json!({"maxReplicas": 9, "metrics": [cpu()], "behavior": behavior});
-    let own = autoscaler(&spec, &json!({})).spec.behavior;
-    assert_eq!(plan::tolerances(own.as_deref(), &OPTIONS), Tolerances { down: 0.1, up: 0.5 });
-    let off = Options { own_tolerance: false, ..OPTIONS };
-    assert_eq!(plan::tolerances(own.as_deref(), &off), Tolerances { down: 0.1, up: 0.1 });
+    let behavior = autoscaler(&spec, &json!({})).spec.behavior;
+    assert_eq!(plan::tolerances(behavior.as_deref(), &OPTIONS), Tolerances { down: 0.1, up: 0.5 });
+    let off = Options { configurable_tolerance: false, ..OPTIONS };
+    assert_eq!(plan::tolerances(behavior.as_deref(), &off), Tolerances { down: 0.1, up: 0.1 });
 }
 
 #[test]
@@ -520,10 +549,10 @@ fn failed_rescale_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
     let mut history = StabilizationHistory::default();
-    let decision = plan::decide(
+    let decision = plan::decide_replicas(
         &observed,
-        plan::course(&observed, &OPTIONS),
-        Measured::Each(Vec::new()),
+        plan::choose_approach(&observed, &OPTIONS),
+        Proposals::Each(Vec::new()),
         &mut history,
         &OPTIONS,
         T0,
@@ -553,7 +582,7 @@ fn failed_rescale_is_reported() {
 #[test]
 fn missing_scale_changes_only_able_to_scale() {
     let autoscaler = autoscaler(&json!({"maxReplicas": 4}), &json!({"desiredReplicas": 7}));
-    let builder = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
+    let builder = plan::status_without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
     assert_eq!(
         status_and_reason(&builder, "AbleToScale"),
         ("False".into(), "FailedGetScale".into())
@@ -571,13 +600,13 @@ fn ambiguous_selector_is_reported() {
     selectors.record(&a, &web);
     selectors.record(&far, &web);
     assert!(selectors::check_unambiguous(&selectors, &far, "app=web", &web, &pods).is_ok());
-    let Err(Measured::Unselected { event, error, .. }) =
+    let Err(SelectorError { event_reason, error, .. }) =
         selectors::check_unambiguous(&selectors, &b, "app=web", &web, &pods)
     else {
         panic!("both select the pod")
     };
     assert_eq!(
-        (event, &*error),
+        (event_reason, &*error),
         (
             "AmbiguousSelector",
             "pods by selector app=web are controlled by more than one HPA (e.g. [ns/a ns/b])"
@@ -596,16 +625,21 @@ fn ambiguous_selector_is_reported() {
 #[test]
 fn missing_or_invalid_selector_is_reported() {
     let event_and_reason = |text: &str| match selectors::parse(text) {
-        Err(Measured::Unselected { event, reason, .. }) => (event, reason),
-        other => panic!("{other:?}"),
+        Err(error) => (error.event_reason, error.condition_reason),
+        Ok(selector) => panic!("{selector:?}"),
     };
     assert_eq!(event_and_reason(""), ("SelectorRequired", "InvalidSelector"));
     assert_eq!(event_and_reason("a in"), ("InvalidSelector", "InvalidSelector"));
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({}), 2);
-    let Err(unselected) = selectors::parse("") else { panic!("no selector") };
-    let (builder, events, to) =
-        conclude(&observed, Course::Measure, unselected, &mut StabilizationHistory::default(), T0);
+    let unselected = Proposals::Unselected(selectors::parse("").unwrap_err());
+    let (builder, events, to) = conclude(
+        &observed,
+        Approach::UseMetrics,
+        unselected,
+        &mut StabilizationHistory::default(),
+        T0,
+    );
     assert_eq!(
         (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "InvalidSelector".into()))

@@ -11,7 +11,7 @@ mod times;
 
 use crate::{
     options::Workers,
-    owned::{ByController, resolve},
+    owned::{ByController, resolve_controller_ref},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{

@@ -95,9 +95,9 @@ fn missing_in_active_list(observed: &Observed) -> impl Iterator<Item = &ObjectRe
 struct Status<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     active: Vec<Reference<'a>>,
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     last_schedule_time: Option<Timestamp>,
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     last_successful_time: Option<Timestamp>,
 }
 

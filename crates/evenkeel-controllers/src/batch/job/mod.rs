@@ -24,7 +24,7 @@ pub(crate) use end::{final_condition, is_finished};
 
 use crate::{
     options::Workers,
-    owned::{ByController, resolve},
+    owned::{ByController, resolve_controller_ref},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use backoff::Failures;
@@ -211,7 +211,7 @@ struct OrphanPods {
 
 /// Whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
-    orphans::is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
+    orphans::is_orphan(pod, |owner| resolve_controller_ref(jobs, &pod.meta.namespace, owner))
 }
 
 impl Planner for OrphanPods {
@@ -222,8 +222,8 @@ impl Planner for OrphanPods {
         let pod = self.pods.get(&key.namespace, &key.name)?;
         let is_orphan = is_cached_orphan(&self.jobs, &pod);
         let owner = pod.meta.controller();
-        let missing_job =
-            owner.filter(|owner| resolve(&self.jobs, &key.namespace, owner).is_none());
+        let missing_job = owner
+            .filter(|owner| resolve_controller_ref(&self.jobs, &key.namespace, owner).is_none());
         Some(OrphanPod { missing_job: missing_job.cloned(), is_orphan, pod })
     }
 

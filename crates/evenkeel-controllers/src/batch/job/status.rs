@@ -299,9 +299,9 @@ struct Status {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     start_time: Option<Timestamp>,
-    #[serde(serialize_with = "wire::time", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "wire::serialize_time", skip_serializing_if = "Option::is_none")]
     completion_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "is_zero")]
     active: i32,

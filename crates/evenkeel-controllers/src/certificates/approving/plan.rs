@@ -5,8 +5,8 @@
 
 use crate::{
     certificates::{
-        SigningRequest, has, issued, kubelet,
-        request::{Request, RequestError},
+        SigningRequest, has_condition, issued_certificate, kubelet,
+        request::{ParsedRequest, RequestError},
     },
     wire,
 };
@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Path of SubjectAccessReviews.
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const REVIEWS_PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SIGNER_NAME: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// A request, and its permissions. The request is approved if the requester has any one of them.
+/// A request, and the permissions that suffice. The request is approved if the requester has at least one of them.
 pub(super) struct Observed {
     request: Arc<SigningRequest>,
     permissions: Result<Vec<Permission>, RequestError>,
@@ -75,39 +75,44 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     let Ok(permissions) = &observed.permissions else { return None };
     let permission = *permissions.get(outcomes.0.len().checked_sub(1)?)?;
-    Some(match is_allowed(outcomes.0.last()?)? {
+    Some(match review_result(outcomes.0.last()?)? {
         Err(message) => Plan::failure(message),
         Ok(true) => approve(observed, permission),
         Ok(false) => permissions.get(outcomes.0.len()).map_or_else(
-            || not_allowed(observed, permissions),
+            || not_approved_failure(observed, permissions),
             |permission| create_review(observed, *permission),
         ),
     })
 }
 
 fn create_review(observed: &Observed, permission: Permission) -> Plan {
-    let review = LiveRead::review(REVIEWS, review(&observed.request, permission).to_string());
+    let review = LiveRead::review(
+        REVIEWS_PATH,
+        subject_access_review(&observed.request, permission).to_string(),
+    );
     Plan::one(LiveRead { on_error: OnError::Abort, ..review })
 }
 
-/// Reads a review's reply; `None` if the outcome is not of a review.
-fn is_allowed(outcome: &Outcome) -> Option<Result<bool, String>> {
+/// Returns whether the review allows the access, or the error of the request. `None` if the outcome is not of a review.
+fn review_result(outcome: &Outcome) -> Option<Result<bool, String>> {
     let Some(reply) = &outcome.reply else {
         return outcome.error.as_ref().map(|error| Err(error.message.clone()));
     };
     let review: Result<Value, _> = serde_json::from_slice(reply.body());
-    let allowed = |review: Value| review.pointer("/status/allowed").and_then(Value::as_bool);
-    Some(review.map(|review| allowed(review) == Some(true)).map_err(|error| error.to_string()))
+    Some(match review {
+        Ok(review) => Ok(review["status"]["allowed"] == true),
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 fn approve(observed: &Observed, permission: Permission) -> Plan {
     let request = &*observed.request;
-    let body = wire::json(&approved(request, permission));
+    let body = wire::json(&with_approval(request, permission));
     let update = Update::new(wire::target(request), body);
     Plan::one(Update { subresource: "approval", on_error: OnError::Abort, ..update })
 }
 
-fn not_allowed(observed: &Observed, permissions: &[Permission]) -> Plan {
+fn not_approved_failure(observed: &Observed, permissions: &[Permission]) -> Plan {
     let subresources =
         permissions.iter().map(|permission| permission.subresource).collect::<Vec<_>>().join(" ");
     let name = observed.request.metadata.name.as_deref().unwrap_or_default();
@@ -116,24 +121,27 @@ fn not_allowed(observed: &Observed, permissions: &[Permission]) -> Plan {
     ))
 }
 
-/// Returns the permissions in the order of their reviews. Returns none for other kinds of requests, and for requests
-/// that are approved, denied or issued. Upstream: `recognizers`.
+/// Returns the sufficient permissions, in the order of their reviews. There are none for requests of other signers or
+/// subjects, and for requests that are approved, denied or issued. Upstream: `recognizers`.
 fn permissions(request: &SigningRequest) -> Result<Vec<Permission>, RequestError> {
-    if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
+    if issued_certificate(request).is_some()
+        || has_condition(request, "Approved")
+        || has_condition(request, "Denied")
+    {
         return Ok(Vec::new());
     }
-    let content = Request::from_pem(&request.spec.request.0)?;
+    let parsed = ParsedRequest::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
-    if request.spec.signer_name != SIGNER || kubelet::client_error(&content, usages).is_some() {
+    if request.spec.signer_name != SIGNER_NAME || kubelet::client_error(&parsed, usages).is_some() {
         return Ok(Vec::new());
     }
-    let is_own =
-        request.spec.username.as_deref().unwrap_or_default() == content.subject.common_name;
-    Ok(if is_own { vec![SELF_NODE_CLIENT, NODE_CLIENT] } else { vec![NODE_CLIENT] })
+    let is_own_certificate =
+        request.spec.username.as_deref().unwrap_or_default() == parsed.subject.common_name;
+    Ok(if is_own_certificate { vec![SELF_NODE_CLIENT, NODE_CLIENT] } else { vec![NODE_CLIENT] })
 }
 
 /// Returns the SubjectAccessReview of the requester.
-fn review(request: &SigningRequest, permission: Permission) -> Value {
+fn subject_access_review(request: &SigningRequest, permission: Permission) -> Value {
     let spec = &request.spec;
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -147,8 +155,8 @@ fn review(request: &SigningRequest, permission: Permission) -> Value {
     })
 }
 
-/// Returns the approved request. Upstream: `appendApprovalCondition`.
-fn approved(request: &SigningRequest, permission: Permission) -> CertificateSigningRequest {
+/// Returns the request with the condition `Approved`. Upstream: `appendApprovalCondition`.
+fn with_approval(request: &SigningRequest, permission: Permission) -> CertificateSigningRequest {
     let mut request: CertificateSigningRequest = (**request).clone();
     request.metadata.managed_fields = None;
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -199,15 +207,18 @@ mod tests {
 
     #[test]
     fn only_pending_kubelet_client_requests_can_be_approved() {
-        let (nodes, none) = ("system:nodes", json!({}));
+        let (nodes, no_status) = ("system:nodes", json!({}));
         let table: [(SigningRequest, &[Permission]); 7] = [
-            (request(SIGNER, "system:node:a", nodes, &none), &[SELF_NODE_CLIENT, NODE_CLIENT]),
-            (request(SIGNER, "bootstrap", nodes, &none), &[NODE_CLIENT]),
-            (request(SIGNER, "bootstrap", "others", &none), &[]),
-            (request("kubernetes.io/kubelet-serving", "system:node:a", nodes, &none), &[]),
+            (
+                request(SIGNER_NAME, "system:node:a", nodes, &no_status),
+                &[SELF_NODE_CLIENT, NODE_CLIENT],
+            ),
+            (request(SIGNER_NAME, "bootstrap", nodes, &no_status), &[NODE_CLIENT]),
+            (request(SIGNER_NAME, "bootstrap", "others", &no_status), &[]),
+            (request("kubernetes.io/kubelet-serving", "system:node:a", nodes, &no_status), &[]),
             (
                 request(
-                    SIGNER,
+                    SIGNER_NAME,
                     "bootstrap",
                     nodes,
                     &json!({"conditions": [{"type": "Denied", "status": "True"}]}),
@@ -216,14 +227,14 @@ mod tests {
             ),
             (
                 request(
-                    SIGNER,
+                    SIGNER_NAME,
                     "bootstrap",
                     nodes,
                     &json!({"conditions": [{"type": "Approved", "status": "True"}]}),
                 ),
                 &[],
             ),
-            (request(SIGNER, "bootstrap", nodes, &json!({"certificate": "QQ=="})), &[]),
+            (request(SIGNER_NAME, "bootstrap", nodes, &json!({"certificate": "QQ=="})), &[]),
         ];
         for (number, (request, expected)) in table.iter().enumerate() {
             assert_eq!(&*permissions(request).unwrap(), *expected, "{number}");
@@ -232,11 +243,11 @@ mod tests {
 
     #[test]
     fn review_is_of_the_requester_and_approval_sets_the_condition() {
-        let request = request(SIGNER, "boot", "system:nodes", &json!({}));
-        let review = review(&request, NODE_CLIENT);
+        let request = request(SIGNER_NAME, "boot", "system:nodes", &json!({}));
+        let review = subject_access_review(&request, NODE_CLIENT);
         assert_eq!(review["spec"]["user"], "boot");
         assert_eq!(review["spec"]["resourceAttributes"]["subresource"], "nodeclient");
-        let approved = approved(&request, SELF_NODE_CLIENT);
+        let approved = with_approval(&request, SELF_NODE_CLIENT);
         let condition = &approved.status.unwrap().conditions.unwrap()[0];
         assert_eq!(
             (&*condition.type_, condition.reason.as_deref()),
@@ -251,7 +262,7 @@ mod tests {
 
     fn reviewed_subresource(plan: &Plan) -> Value {
         let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
-        assert_eq!((read.path(), read.on_error), (REVIEWS, OnError::Abort));
+        assert_eq!((read.path(), read.on_error), (REVIEWS_PATH, OnError::Abort));
         let ReadRequest::Review { body, .. } = &read.request else { panic!("{read:?}") };
         let body: Value = serde_json::from_slice(body).unwrap();
         body["spec"]["resourceAttributes"]["subresource"].clone()
@@ -259,8 +270,12 @@ mod tests {
 
     #[test]
     fn reviews_are_created_in_order() {
-        let observed =
-            Observed::new(Arc::new(request(SIGNER, "system:node:a", "system:nodes", &json!({}))));
+        let observed = Observed::new(Arc::new(request(
+            SIGNER_NAME,
+            "system:node:a",
+            "system:nodes",
+            &json!({}),
+        )));
         assert_eq!(reviewed_subresource(&plan(&observed)), "selfnodeclient");
         let (no, yes) = (json!({"status": {}}), json!({"status": {"allowed": true}}));
         let after = |outcomes: &[Outcome]| next(&observed, &Outcomes(outcomes.to_vec()));
@@ -286,7 +301,8 @@ mod tests {
 
     #[test]
     fn unreadable_request_or_failed_review_is_retried() {
-        let observed = Observed::new(Arc::new(request(SIGNER, "boot", "system:nodes", &json!({}))));
+        let observed =
+            Observed::new(Arc::new(request(SIGNER_NAME, "boot", "system:nodes", &json!({}))));
         let missing = Failure {
             code: 404,
             reason: "NotFound".into(),
@@ -296,7 +312,7 @@ mod tests {
         let failed = next(&observed, &Outcomes(vec![Outcome::failure(missing)])).unwrap();
         assert_eq!(failed.error.unwrap().message, "no reviews");
         let broken: SigningRequest = object(&json!({
-            "metadata": {"name": "a"}, "spec": {"request": "QQ==", "signerName": SIGNER},
+            "metadata": {"name": "a"}, "spec": {"request": "QQ==", "signerName": SIGNER_NAME},
         }));
         let observed = Observed::new(Arc::new(broken));
         assert!(plan(&observed).error.is_some_and(|error| !error.terminal));

@@ -1,6 +1,6 @@
 //! Lifetime of a CertificateSigningRequest.
 
-use crate::certificates::{SigningRequest, issued};
+use crate::certificates::{SigningRequest, issued_certificate};
 use evenkeel_api::{
     View as _,
     time::{SignedDuration, Timestamp},
@@ -8,33 +8,34 @@ use evenkeel_api::{
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Lifetime of approved, denied and failed requests. Upstream: `approvedExpiration`, `deniedExpiration`.
+/// Lifetime of requests that were issued, denied or failed. Upstream: `approvedExpiration`, `deniedExpiration`.
 const DECIDED_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 /// Lifetime of pending requests, and of approved ones without a certificate. Upstream: `pendingExpiration`.
 const PENDING_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns the reason why a request is expired; `None` if it is not.
+/// Returns the reason to delete a request; `None` if it is not expired.
 pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
     let status = request.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let older = |since: Option<Timestamp>, limit| {
-        since.is_some_and(|since| now.duration_since(since) > limit)
+    let is_older = |since: Option<Timestamp>, lifetime| {
+        since.is_some_and(|since| now.duration_since(since) > lifetime)
     };
-    let has_older = |type_: &str, limit| {
-        let of_type = conditions.iter().filter(|condition| condition.type_ == type_);
-        let times = of_type.map(|condition| condition.last_update_time.as_ref().map(|time| time.0));
-        times.into_iter().any(|time| older(time, limit))
+    let has_older = |type_: &str, lifetime| {
+        conditions.iter().any(|condition| {
+            let updated = condition.last_update_time.as_ref().map(|time| time.0);
+            condition.type_ == type_ && is_older(updated, lifetime)
+        })
     };
-    let certificate = issued(request);
-    let approved = conditions.iter().any(|condition| condition.type_ == "Approved");
+    let certificate = issued_certificate(request);
+    let is_approved = conditions.iter().any(|condition| condition.type_ == "Approved");
     match certificate {
         Some(_) if has_older("Approved", DECIDED_LIFETIME) => Some("it was issued long ago"),
         _ if has_older("Denied", DECIDED_LIFETIME) => Some("it was denied long ago"),
         _ if has_older("Failed", DECIDED_LIFETIME) => Some("it failed long ago"),
-        _ if conditions.is_empty() && older(request.meta().creation, PENDING_LIFETIME) => {
+        _ if conditions.is_empty() && is_older(request.meta().creation, PENDING_LIFETIME) => {
             Some("nobody has decided upon it")
         }
-        Some(pem) if approved && is_expired(pem, now) => Some("its certificate has expired"),
+        Some(pem) if is_approved && is_expired(pem, now) => Some("its certificate has expired"),
         None if has_older("Approved", PENDING_LIFETIME) => Some("it was approved and never issued"),
         _ => None,
     }
@@ -58,8 +59,8 @@ mod tests {
     const HOUR: i64 = 3600;
 
     /// Returns a request created 1000 hours before the tests' time, with conditions of the given ages in seconds.
-    fn request(condition: &[(&str, i64)], certificate: Option<&str>) -> SigningRequest {
-        let conditions: Vec<Value> = condition
+    fn request(condition_ages: &[(&str, i64)], certificate: Option<&str>) -> SigningRequest {
+        let conditions: Vec<Value> = condition_ages
             .iter()
             .map(|(type_, age)| json!({"type": type_, "status": "True", "lastUpdateTime": seconds(at(-age))}))
             .collect();

@@ -43,15 +43,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     let bundles =
         context.env.caches.selected::<Full<Bundle>>("", &format!("spec.signerName={SIGNER}"));
-    let name = plan::name(&ca);
+    let name = plan::bundle_name(&ca);
     let key = Key::new("", &name);
-    let first = key.clone();
+    let initial_key = key.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &bundles, move |_, enqueue| enqueue.add(key.clone()))
         .passes_metric("clustertrustbundle_publisher");
     let controller = builder.planned(Publisher { bundles, ca, name });
-    // Without a bundle, no event enqueues the key.
-    controller.queue().add(first, Priority::NORMAL);
+    // As long as there is no bundle, no event enqueues the key.
+    controller.queue().add(initial_key, Priority::NORMAL);
     context.run(controller);
     Ok(())
 }

@@ -14,15 +14,17 @@ use std::{fmt::Write as _, sync::Arc};
 /// Signer of the API server's serving certificate.
 pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 
-/// Bundles of the signer, and the CA.
+/// Bundles of the signer, and the CA to publish.
 pub(super) struct Observed {
     pub(super) bundles: Vec<Arc<Full<Bundle>>>,
+    /// The CA's certificates as PEM.
     pub(super) ca: Arc<str>,
+    /// Name of the CA's bundle.
     pub(super) name: String,
 }
 
-/// Returns the bundle's name, with a hash of the content. Upstream: `constructBundleName`.
-pub(super) fn name(ca: &str) -> String {
+/// Returns the name of the CA's bundle, which contains a hash of the CA. Upstream: `constructBundleName`.
+pub(super) fn bundle_name(ca: &str) -> String {
     let mut name = SIGNER.replace('/', ":") + ":";
     for byte in &digest(&SHA256, ca.as_bytes()).as_ref()[..12] {
         // A write to a String cannot fail.
@@ -77,22 +79,25 @@ mod tests {
                 "metadata": {"name": name, "uid": name}, "spec": {"signerName": SIGNER, "trustBundle": text},
             })))
         });
-        Observed { bundles: bundles.collect(), ca: "PEM".into(), name: name("PEM") }
+        Observed { bundles: bundles.collect(), ca: "PEM".into(), name: bundle_name("PEM") }
     }
 
     #[test]
     fn name_contains_the_sha256_of_the_content() {
         // Expected from `sha256sum`.
-        assert_eq!(name(""), "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8");
+        assert_eq!(
+            bundle_name(""),
+            "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8"
+        );
     }
 
     #[test]
     fn stale_bundles_are_replaced_or_updated() {
-        let name = name("PEM");
+        let name = bundle_name("PEM");
         assert!(plan(&observed(&[(&name, "PEM")])).is_nothing());
-        let made = plan(&observed(&[("old", "OLD")]));
-        let [Action::Create(create), Action::Delete(delete)] = &*made.actions else {
-            panic!("{made:?}")
+        let replacement = plan(&observed(&[("old", "OLD")]));
+        let [Action::Create(create), Action::Delete(delete)] = &*replacement.actions else {
+            panic!("{replacement:?}")
         };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!((&body["metadata"]["name"], &*delete.target.name), (&json!(name), "old"));

@@ -1,11 +1,11 @@
 //! Certificate authority: its certificate and key, and the signing of requests.
 
 use super::{
-    certificate::{Content, IssuerFields, signed, to_be_signed},
-    plan::{self, Expired},
+    certificate::{Content, IssuerFields, encode_certificate, encode_tbs_certificate},
+    plan::{self, ExpiredError},
     usage::{UnknownUsages, Usages},
 };
-use crate::certificates::request::{Request, RequestError};
+use crate::certificates::request::{ParsedRequest, RequestError};
 use base64::prelude::*;
 use evenkeel_api::time::Timestamp;
 use evenkeel_x509::keys::{Form, KeyError, PrivateKey};
@@ -36,13 +36,17 @@ pub(super) enum SignError {
     #[error(transparent)]
     Usages(#[from] UnknownUsages),
     #[error(transparent)]
-    Expired(#[from] Expired),
+    Expired(#[from] ExpiredError),
     #[error("unable to generate a serial number: the random number generator failed")]
     RandomNumbers,
 }
 
-/// PEM texts of a certificate and its key.
-pub(super) type Texts = (Vec<u8>, Vec<u8>);
+/// PEM texts of an authority's certificate and key.
+#[derive(PartialEq, Eq)]
+pub(super) struct PemTexts {
+    pub(super) certificate: Vec<u8>,
+    pub(super) key: Vec<u8>,
+}
 
 /// A random serial number of a certificate.
 pub(super) type Serial = [u8; 16];
@@ -51,30 +55,36 @@ pub(super) type Serial = [u8; 16];
 pub(super) struct CertificateAuthority {
     /// Subject of its certificate, in DER.
     name: Vec<u8>,
+    /// Subject key identifier of its certificate; empty if it has none.
     key_id: Vec<u8>,
+    /// End of its certificate's validity.
     pub(super) not_after: Timestamp,
     key: PrivateKey,
 }
 
 impl CertificateAuthority {
     /// Parses the authority's certificate and key.
-    pub(super) fn new((certificate, key): &Texts) -> Result<Self, AuthorityError> {
+    pub(super) fn new(texts: &PemTexts) -> Result<Self, AuthorityError> {
         let invalid =
             |error: &dyn std::fmt::Display| AuthorityError::Certificate(error.to_string());
-        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-        let all = all.map_err(|error| invalid(&error))?;
-        let [der] = &*all else { return Err(AuthorityError::Count(all.len())) };
+        let certificates: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(&texts.certificate).collect();
+        let certificates = certificates.map_err(|error| invalid(&error))?;
+        let [der] = &*certificates else {
+            return Err(AuthorityError::Count(certificates.len()));
+        };
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(&error))?;
-        let key = PrivateKey::from_pem(key, Form::Der)?;
+        let key = PrivateKey::from_pem(&texts.key, Form::Der)?;
         if key.public() != parsed.public_key().raw {
             return Err(AuthorityError::KeyMismatch);
         }
-        let key_id = parsed.iter_extensions().find_map(|one| match one.parsed_extension() {
-            x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => {
-                Some(id.0.to_vec())
-            }
-            _ => None,
-        });
+        let key_id =
+            parsed.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+                x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => {
+                    Some(id.0.to_vec())
+                }
+                _ => None,
+            });
         let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp());
         Ok(Self {
             name: parsed.subject().as_raw().to_vec(),
@@ -88,29 +98,29 @@ impl CertificateAuthority {
     /// and key, but none of its other extensions. Upstream: `Sign`.
     pub(super) fn sign(
         &self,
-        request: &Request,
+        request: &ParsedRequest,
         usages: &[String],
         serial: Serial,
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<String, SignError> {
         request.verify()?;
-        let usages = Usages::read(usages)?;
-        let (not_before, not_after) = plan::validity(lifetime, self.not_after, now)?;
-        let content = Content { request, usages: &usages, serial, not_before, not_after };
+        let usages = Usages::parse(usages)?;
+        let validity = plan::validity(lifetime, self.not_after, now)?;
+        let content = Content { request, usages: &usages, serial, validity };
         let issuer = IssuerFields {
             name: &self.name,
             key_id: &self.key_id,
             algorithm: self.key.algorithm(),
         };
-        let to_sign = to_be_signed(&content, &issuer);
+        let to_sign = encode_tbs_certificate(&content, &issuer);
         let signature = self.key.sign(&to_sign).map_err(|_| SignError::RandomNumbers)?;
-        Ok(pem(&signed(&to_sign, &issuer, &signature)))
+        Ok(encode_pem(&encode_certificate(&to_sign, &issuer, &signature)))
     }
 }
 
 /// Encodes a certificate as PEM, in lines of 64 characters.
-fn pem(der: &[u8]) -> String {
+fn encode_pem(der: &[u8]) -> String {
     let text = BASE64_STANDARD.encode(der);
     let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
     let mut rest = &*text;

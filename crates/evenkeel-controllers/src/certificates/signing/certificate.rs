@@ -1,22 +1,28 @@
-//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`. This program and upstream's
-//! thus issue the same certificates. Rust libraries encode only one value per attribute, whereas users have several
-//! groups.
+//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`, so that this program issues the
+//! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and a
+//! subject may have several organizations.
 
 use super::usage::Usages;
-use crate::certificates::request::{Request, Subject};
+use crate::certificates::request::{ParsedRequest, Subject};
 use evenkeel_api::time::Timestamp;
 use evenkeel_x509::keys::Algorithm;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der, models::ObjectIdentifier};
 
-/// Subject and extensions of a certificate.
-pub(super) struct Content<'a> {
-    pub(super) request: &'a Request,
-    pub(super) usages: &'a Usages,
-    pub(super) serial: [u8; 16],
+/// Validity of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Validity {
     pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
+}
+
+/// Subject and extensions of a certificate.
+pub(super) struct Content<'a> {
+    pub(super) request: &'a ParsedRequest,
+    pub(super) usages: &'a Usages,
+    pub(super) serial: [u8; 16],
+    pub(super) validity: Validity,
 }
 
 /// Issuer of a certificate.
@@ -28,34 +34,40 @@ pub(super) struct IssuerFields<'a> {
     pub(super) algorithm: Algorithm,
 }
 
-/// Returns the `TBSCertificate` in DER.
-pub(super) fn to_be_signed(content: &Content<'_>, issuer: &IssuerFields<'_>) -> Vec<u8> {
-    let subject = name(&content.request.subject);
+/// Returns the part of a certificate that is signed, `TBSCertificate`, in DER.
+pub(super) fn encode_tbs_certificate(content: &Content<'_>, issuer: &IssuerFields<'_>) -> Vec<u8> {
+    let subject = encode_name(&content.request.subject);
     construct_der(|writer| {
         writer.write_sequence(|writer| {
+            // Version 3 has the number 2.
             writer.next().write_tagged(Tag::context(0), |writer| writer.write_i8(2));
-            writer.next().write_bigint_bytes(&content.serial, true);
-            algorithm(writer.next(), issuer.algorithm);
+            let is_positive = true;
+            writer.next().write_bigint_bytes(&content.serial, is_positive);
+            write_algorithm(writer.next(), issuer.algorithm);
             writer.next().write_der(issuer.name);
             writer.next().write_sequence(|writer| {
-                time(writer.next(), content.not_before);
-                time(writer.next(), content.not_after);
+                write_time(writer.next(), content.validity.not_before);
+                write_time(writer.next(), content.validity.not_after);
             });
             writer.next().write_der(&subject);
-            writer.next().write_der(&content.request.key);
+            writer.next().write_der(&content.request.public_key);
             writer.next().write_tagged(Tag::context(3), |writer| {
-                writer.write_sequence(|writer| extensions(writer, content, issuer, &subject));
+                writer.write_sequence(|writer| write_extensions(writer, content, issuer, &subject));
             });
         });
     })
 }
 
 /// Returns the signed certificate in DER.
-pub(super) fn signed(to_be_signed: &[u8], issuer: &IssuerFields<'_>, signature: &[u8]) -> Vec<u8> {
+pub(super) fn encode_certificate(
+    tbs_certificate: &[u8],
+    issuer: &IssuerFields<'_>,
+    signature: &[u8],
+) -> Vec<u8> {
     construct_der(|writer| {
         writer.write_sequence(|writer| {
-            writer.next().write_der(to_be_signed);
-            algorithm(writer.next(), issuer.algorithm);
+            writer.next().write_der(tbs_certificate);
+            write_algorithm(writer.next(), issuer.algorithm);
             writer.next().write_bitvec_bytes(signature, signature.len() * 8);
         });
     })
@@ -65,7 +77,7 @@ fn oid(numbers: &[u64]) -> ObjectIdentifier {
     ObjectIdentifier::from_slice(numbers)
 }
 
-fn algorithm(writer: DERWriter<'_>, algorithm: Algorithm) {
+fn write_algorithm(writer: DERWriter<'_>, algorithm: Algorithm) {
     writer.write_sequence(|writer| {
         let numbers: &[u64] = match algorithm {
             Algorithm::RsaSha256 => &[1, 2, 840, 113_549, 1, 1, 11],
@@ -81,7 +93,7 @@ fn algorithm(writer: DERWriter<'_>, algorithm: Algorithm) {
 }
 
 /// Writes a UTCTime until 2049, then a GeneralizedTime (RFC 5280, 4.1.2.5).
-fn time(writer: DERWriter<'_>, time: Timestamp) {
+fn write_time(writer: DERWriter<'_>, time: Timestamp) {
     let time = time.to_zoned(TimeZone::UTC);
     let (tag, text) = if (1950..2050).contains(&time.year()) {
         (yasna::tags::TAG_UTCTIME, time.strftime("%y%m%d%H%M%SZ").to_string())
@@ -91,20 +103,23 @@ fn time(writer: DERWriter<'_>, time: Timestamp) {
     writer.write_tagged_implicit(tag, |writer| writer.write_bytes(text.as_bytes()));
 }
 
-/// Returns a distinguished name in Go's order, with all values of an attribute in one set.
-fn name(subject: &Subject) -> Vec<u8> {
-    let one = |text: &String| if text.is_empty() { Vec::new() } else { vec![text.clone()] };
-    let (common, serial) = (one(&subject.common_name), one(&subject.serial_number));
+/// Returns a distinguished name in DER, with the attributes in Go's order and all values of an attribute in one set.
+fn encode_name(subject: &Subject) -> Vec<u8> {
+    let unless_empty =
+        |text: &String| if text.is_empty() { Vec::new() } else { vec![text.clone()] };
+    let common_name = unless_empty(&subject.common_name);
+    let serial_number = unless_empty(&subject.serial_number);
+    // Numbers of the attributes of X.520, after 2.5.4, with their values.
     let attributes: [(u64, &[String]); 9] = [
         (6, &subject.countries),
         (10, &subject.organizations),
-        (11, &subject.units),
+        (11, &subject.organizational_units),
         (7, &subject.localities),
         (8, &subject.provinces),
         (9, &subject.streets),
         (17, &subject.postal_codes),
-        (3, &common),
-        (5, &serial),
+        (3, &common_name),
+        (5, &serial_number),
     ];
     construct_der(|writer| {
         writer.write_sequence(|writer| {
@@ -113,7 +128,7 @@ fn name(subject: &Subject) -> Vec<u8> {
                     for value in *values {
                         writer.next().write_sequence(|writer| {
                             writer.next().write_oid(&oid(&[2, 5, 4, *number]));
-                            text(writer.next(), value);
+                            write_text(writer.next(), value);
                         });
                     }
                 });
@@ -123,7 +138,7 @@ fn name(subject: &Subject) -> Vec<u8> {
 }
 
 /// Writes a PrintableString if possible, else a UTF8String. As in Go, the asterisk and the ampersand are not printable.
-fn text(writer: DERWriter<'_>, text: &str) {
+fn write_text(writer: DERWriter<'_>, text: &str) {
     let is_printable = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
     if text.bytes().all(is_printable) {
         writer.write_printable_string(text);
@@ -132,28 +147,33 @@ fn text(writer: DERWriter<'_>, text: &str) {
     }
 }
 
-fn extensions(
+fn write_extensions(
     writer: &mut DERWriterSeq<'_>,
     content: &Content<'_>,
     issuer: &IssuerFields<'_>,
     subject: &[u8],
 ) {
     let Content { request, usages, .. } = content;
-    let bits = usages.bits();
+    let bits = usages.key_usage_bits();
     if bits != 0 {
-        extension(writer, 15, true, &construct_der(|writer| key_usage(writer, bits)));
+        let value = construct_der(|writer| write_key_usage(writer, bits));
+        write_extension(writer, Extension { number: KEY_USAGE, is_critical: true, value });
     }
-    let purposes = usages.purposes();
-    if !purposes.is_empty() {
+    let extended = usages.extended_key_usages();
+    if !extended.is_empty() {
         let value = construct_der(|writer| {
             writer.write_sequence(|writer| {
-                purposes.iter().for_each(|numbers| writer.next().write_oid(&oid(numbers)));
+                extended.iter().for_each(|numbers| writer.next().write_oid(&oid(numbers)));
             });
         });
-        extension(writer, 37, false, &value);
+        write_extension(
+            writer,
+            Extension { number: EXTENDED_KEY_USAGE, is_critical: false, value },
+        );
     }
-    // Basic constraints: not a certificate authority.
-    extension(writer, 19, true, &construct_der(|writer| writer.write_sequence(|_| {})));
+    // Empty basic constraints: the certificate is not that of an authority.
+    let value = construct_der(|writer| writer.write_sequence(|_| {}));
+    write_extension(writer, Extension { number: BASIC_CONSTRAINTS, is_critical: true, value });
     if !issuer.key_id.is_empty() && issuer.name != subject {
         let value = construct_der(|writer| {
             writer.write_sequence(|writer| {
@@ -161,56 +181,78 @@ fn extensions(
                 writer.next().write_tagged_implicit(Tag::context(0), id);
             });
         });
-        extension(writer, 35, false, &value);
+        write_extension(
+            writer,
+            Extension { number: AUTHORITY_KEY_IDENTIFIER, is_critical: false, value },
+        );
     }
-    if let Some(value) = alternative_names(request) {
-        extension(writer, 17, subject == EMPTY, &value);
+    if let Some(value) = encode_alternative_names(request) {
+        // Without a subject, the alternative names alone identify the holder.
+        let is_critical = subject == EMPTY_SEQUENCE;
+        write_extension(writer, Extension { number: SUBJECT_ALT_NAME, is_critical, value });
     }
 }
 
 /// DER of an empty sequence.
-const EMPTY: &[u8] = &[0x30, 0x00];
+const EMPTY_SEQUENCE: &[u8] = &[0x30, 0x00];
 
-/// Writes an extension of RFC 5280 (2.5.29.…).
-fn extension(writer: &mut DERWriterSeq<'_>, number: u64, critical: bool, value: &[u8]) {
+// Numbers of the extensions of RFC 5280, after 2.5.29.
+const KEY_USAGE: u64 = 15;
+const SUBJECT_ALT_NAME: u64 = 17;
+const BASIC_CONSTRAINTS: u64 = 19;
+const AUTHORITY_KEY_IDENTIFIER: u64 = 35;
+const EXTENDED_KEY_USAGE: u64 = 37;
+
+struct Extension {
+    number: u64,
+    is_critical: bool,
+    /// Content of the extension, in DER.
+    value: Vec<u8>,
+}
+
+fn write_extension(writer: &mut DERWriterSeq<'_>, extension: Extension) {
     writer.next().write_sequence(|writer| {
-        writer.next().write_oid(&oid(&[2, 5, 29, number]));
-        if critical {
+        writer.next().write_oid(&oid(&[2, 5, 29, extension.number]));
+        if extension.is_critical {
             writer.next().write_bool(true);
         }
-        writer.next().write_bytes(value);
+        writer.next().write_bytes(&extension.value);
     });
 }
 
-/// Writes the key usage: the first bit is the highest, and trailing zero bits are omitted.
-fn key_usage(writer: DERWriter<'_>, bits: u16) {
+/// Writes the key usage as a bit string, which begins with bit 0 and has no trailing zero bits.
+fn write_key_usage(writer: DERWriter<'_>, bits: u16) {
     let bytes = bits.reverse_bits().to_be_bytes();
     let length = 16 - bits.leading_zeros() as usize;
     writer.write_bitvec_bytes(&bytes[..length.div_ceil(8)], length);
 }
 
-fn alternative_names(request: &Request) -> Option<Vec<u8>> {
-    let Request { dns_names, emails, addresses, uris, .. } = request;
+fn encode_alternative_names(request: &ParsedRequest) -> Option<Vec<u8>> {
+    let ParsedRequest { dns_names, emails, addresses, uris, .. } = request;
     if dns_names.is_empty() && emails.is_empty() && addresses.is_empty() && uris.is_empty() {
         return None;
     }
-    let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
-    all.extend(dns_names.iter().map(|name| (2, name.clone().into_bytes())));
-    all.extend(emails.iter().map(|name| (1, name.clone().into_bytes())));
-    all.extend(addresses.iter().map(|address| match address {
-        IpAddr::V4(address) => (7, address.octets().to_vec()),
-        IpAddr::V6(address) => {
-            let ipv4 = address.to_ipv4_mapped().map(|address| address.octets().to_vec());
-            (7, ipv4.unwrap_or_else(|| address.octets().to_vec()))
-        }
-    }));
-    all.extend(uris.iter().map(|name| (6, name.clone().into_bytes())));
+    // Tags of `GeneralName` in RFC 5280.
+    let (email, dns, uri, ip_address) = (1, 2, 6, 7);
+    let mut names: Vec<(u64, Vec<u8>)> = Vec::new();
+    names.extend(dns_names.iter().map(|name| (dns, name.clone().into_bytes())));
+    names.extend(emails.iter().map(|name| (email, name.clone().into_bytes())));
+    names.extend(addresses.iter().map(|address| (ip_address, octets(address))));
+    names.extend(uris.iter().map(|name| (uri, name.clone().into_bytes())));
     Some(construct_der(|writer| {
         writer.write_sequence(|writer| {
-            for (tag, value) in &all {
+            for (tag, value) in &names {
                 let tag = Tag::context(*tag);
                 writer.next().write_tagged_implicit(tag, |writer| writer.write_bytes(value));
             }
         });
     }))
+}
+
+/// Returns the bytes of an address: 4, also for an IPv4 address that is mapped to IPv6, or 16.
+fn octets(address: &IpAddr) -> Vec<u8> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
 }

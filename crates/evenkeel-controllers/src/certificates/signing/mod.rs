@@ -14,14 +14,14 @@ pub use options::{Options, Pair};
 
 use super::SigningRequest;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use authority::{AuthorityError, CertificateAuthority, Texts};
+use authority::{AuthorityError, CertificateAuthority, PemTexts};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     cache::Cache,
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::{Issuer, Observed, Signer, Step};
+use plan::{Decision, Issuer, Observed, Signer};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -40,8 +40,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = &context.options.signing;
-    let failed = |reason: String| StartError { controller: DESCRIPTOR.name, reason };
-    let pairs = options.signers().map_err(|reason| failed(reason.to_owned()))?;
+    let start_error = |reason: String| StartError { controller: DESCRIPTOR.name, reason };
+    let pairs = options.signers().map_err(|reason| start_error(reason.to_owned()))?;
     if pairs.is_empty() {
         tracing::info!(controller = DESCRIPTOR.name, "No cert and key to sign with were given");
         return Ok(());
@@ -49,7 +49,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let mut authorities = Vec::new();
     for (signer, pair) in pairs {
         let authority = CaProvider::open(pair)
-            .map_err(|error| failed(format!("{}, {pair:?}: {error}", signer.name())))?;
+            .map_err(|error| start_error(format!("{}, {pair:?}: {error}", signer.name())))?;
         authorities.push((signer, authority));
     }
     let requests = context.env.caches.of::<SigningRequest>();
@@ -70,12 +70,13 @@ struct Signing {
 }
 
 impl Signing {
-    /// Returns the signer's current key, with a serial number for a certificate.
-    fn issuer(&self, of: Signer) -> Option<Issuer> {
-        let (_, authority) = self.authorities.iter().find(|(signer, _)| *signer == of)?;
+    /// Returns the signer's current authority, with a serial number for a certificate.
+    fn issuer(&self, signer: Signer) -> Option<Issuer> {
+        let (_, authority) = self.authorities.iter().find(|(other, _)| *other == signer)?;
         let mut serial = [0; 16];
-        let is_random = SystemRandom::new().fill(&mut serial).is_ok();
-        Some(Issuer { authority: authority.current(), serial: is_random.then_some(serial) })
+        let has_random_bytes = SystemRandom::new().fill(&mut serial).is_ok();
+        let serial = has_random_bytes.then_some(serial);
+        Some(Issuer { authority: authority.current(), serial })
     }
 }
 
@@ -85,12 +86,12 @@ impl Planner for Signing {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let request = self.requests.get("", &key.name)?;
-        let step = plan::step(&request, &self.signers);
-        let issuer = match &step {
-            Ok(Step::Sign(signer, _)) => self.issuer(*signer),
+        let decision = plan::decide(&request, &self.signers);
+        let issuer = match &decision {
+            Ok(Decision::Sign { signer, .. }) => self.issuer(*signer),
             _ => None,
         };
-        Some(Observed { request, step, issuer, max_duration: self.max_duration })
+        Some(Observed { request, decision, issuer, max_duration: self.max_duration })
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
@@ -105,57 +106,66 @@ impl Planner for Signing {
 /// A certificate authority whose files may change. Upstream: `caProvider`.
 struct CaProvider {
     source: Pair,
-    /// The last valid authority, with its texts.
-    last: Mutex<(Texts, Arc<CertificateAuthority>)>,
+    last_valid: Mutex<ParsedAuthority>,
+}
+
+/// An authority, with the texts that it was parsed from.
+struct ParsedAuthority {
+    texts: PemTexts,
+    authority: Arc<CertificateAuthority>,
 }
 
 impl CaProvider {
     /// Reads the authority's certificate and key from their files.
     fn open(source: &Pair) -> Result<Self, AuthorityError> {
-        let texts = read(source)?;
+        let texts = read_texts(source)?;
         let authority = Arc::new(CertificateAuthority::new(&texts)?);
-        Ok(Self { source: source.clone(), last: Mutex::new((texts, authority)) })
+        let last_valid = Mutex::new(ParsedAuthority { texts, authority });
+        Ok(Self { source: source.clone(), last_valid })
     }
 
     /// Returns the authority in the current files. Returns the last valid one if the files cannot be read or do not
     /// match, for example between the writes of certificate and key. Reading the files for each request is cheap,
     /// because they are small and requests are few. Upstream: `currentCA`.
     fn current(&self) -> Arc<CertificateAuthority> {
-        let texts = match read(&self.source) {
+        let texts = match read_texts(&self.source) {
             Ok(texts) => texts,
-            Err(error) => return self.keep_last(&error),
+            Err(error) => return self.keep_last_valid(&error),
         };
-        if self.lock().0 == texts {
-            return Arc::clone(&self.lock().1);
+        if self.lock().texts == texts {
+            return Arc::clone(&self.lock().authority);
         }
         match CertificateAuthority::new(&texts) {
             Ok(authority) => {
                 let authority = Arc::new(authority);
-                *self.lock() = (texts, Arc::clone(&authority));
+                *self.lock() = ParsedAuthority { texts, authority: Arc::clone(&authority) };
                 authority
             }
-            Err(error) => self.keep_last(&error),
+            Err(error) => self.keep_last_valid(&error),
         }
     }
 
-    fn keep_last(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
+    /// Logs the error, and returns the last valid authority.
+    fn keep_last_valid(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
         tracing::warn!(%error, source = ?self.source, "The authority stays as it was");
-        Arc::clone(&self.lock().1)
+        Arc::clone(&self.lock().authority)
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Texts, Arc<CertificateAuthority>)> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ParsedAuthority> {
+        self.last_valid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn read(source: &Pair) -> Result<Texts, AuthorityError> {
+fn read_texts(source: &Pair) -> Result<PemTexts, AuthorityError> {
     let file = |path: &String| {
         std::fs::read(path).map_err(|error| AuthorityError::File(path.clone(), error))
     };
     match source {
-        Pair::Files { certificate, key } => Ok((file(certificate)?, file(key)?)),
+        Pair::Files { certificate, key } => {
+            Ok(PemTexts { certificate: file(certificate)?, key: file(key)? })
+        }
         Pair::Texts { certificate, key } => {
-            Ok((certificate.as_bytes().into(), key.as_bytes().into()))
+            Ok(PemTexts { certificate: certificate.as_bytes().into(), key: key.as_bytes().into() })
         }
     }
 }

@@ -9,22 +9,22 @@ use std::{fmt, time::Duration};
 pub struct Options {
     /// Maximum validity of issued certificates; `--cluster-signing-duration`, default 1 year.
     pub duration: Duration,
-    /// Signer of all signer names, which excludes the other options; `--cluster-signing-{cert,key}-file`.
+    /// Authority of all signers, instead of one for each; `--cluster-signing-{cert,key}-file`.
     pub common: Option<Pair>,
-    /// Signer of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
+    /// Authority of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,
-    /// Signer of kubelet client certificates; `--cluster-signing-kubelet-client-{cert,key}-file`.
+    /// Authority of kubelet client certificates; `--cluster-signing-kubelet-client-{cert,key}-file`.
     pub kubelet_client: Option<Pair>,
-    /// Signer of API client certificates; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
+    /// Authority of API client certificates; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
     pub client: Option<Pair>,
-    /// Signer of `kubernetes.io/legacy-unknown`; `--cluster-signing-legacy-unknown-{cert,key}-file`.
+    /// Authority of `kubernetes.io/legacy-unknown`; `--cluster-signing-legacy-unknown-{cert,key}-file`.
     pub legacy_unknown: Option<Pair>,
 }
 
 /// An authority's certificate and key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pair {
-    /// Paths of PEM files, which may change. Reading a missing one is an error.
+    /// Paths of PEM files, which are read again for each certificate.
     Files {
         /// Path of the certificate.
         certificate: String,
@@ -52,47 +52,48 @@ impl fmt::Debug for Pair {
 impl Options {
     /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
-        let of = |name: &str| {
-            let file = |what: &str| flags.text(&format!("cluster-signing-{name}{what}-file"));
-            let (certificate, key) = (file("cert"), file("key"));
+        let pair = |infix: &str| {
+            let path = |suffix: &str| flags.text(&format!("cluster-signing-{infix}{suffix}-file"));
+            let (certificate, key) = (path("cert"), path("key"));
             (!certificate.is_empty() || !key.is_empty()).then_some(Pair::Files { certificate, key })
         };
         Self {
             duration: flags.duration("cluster-signing-duration"),
-            common: of(""),
-            kubelet_serving: of("kubelet-serving-"),
-            kubelet_client: of("kubelet-client-"),
-            client: of("kube-apiserver-client-"),
-            legacy_unknown: of("legacy-unknown-"),
+            common: pair(""),
+            kubelet_serving: pair("kubelet-serving-"),
+            kubelet_client: pair("kubelet-client-"),
+            client: pair("kube-apiserver-client-"),
+            legacy_unknown: pair("legacy-unknown-"),
         }
     }
 
-    /// Returns the certificate and key of each signer. Setting both a pair for all signers and one for a signer is an
-    /// error. A pair for all signers is ignored if its certificate or key is not set.
+    /// Returns the certificate and key of each signer. A common pair is ignored if its certificate or its key is not set.
+    ///
+    /// # Errors
+    /// A signer has its own pair although a common pair is set.
     pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
-        let common = self.common.as_ref().filter(|pair| pair.is_whole());
-        let of = |signer| match signer {
+        let common = self.common.as_ref().filter(|pair| pair.is_complete());
+        let own_pair = |signer| match signer {
             Signer::KubeletServing => self.kubelet_serving.as_ref(),
             Signer::KubeletUser => self.kubelet_client.as_ref(),
             Signer::User => self.client.as_ref(),
             Signer::LegacyUnknown => self.legacy_unknown.as_ref(),
         };
-        let pairs_of_signers: Vec<_> =
-            Signer::ALL.into_iter().filter_map(|signer| Some((signer, of(signer)?))).collect();
-        match (common, pairs_of_signers.is_empty()) {
-            (Some(_), false) => {
-                Err("cannot specify default and per controller certs at the same time")
-            }
-            (Some(common), true) => {
+        let with_own_pair = |signer| Some((signer, own_pair(signer)?));
+        let own_pairs: Vec<_> = Signer::ALL.into_iter().filter_map(with_own_pair).collect();
+        match common {
+            None => Ok(own_pairs),
+            Some(common) if own_pairs.is_empty() => {
                 Ok(Signer::ALL.into_iter().map(|signer| (signer, common)).collect())
             }
-            (None, _) => Ok(pairs_of_signers),
+            Some(_) => Err("cannot specify default and per controller certs at the same time"),
         }
     }
 }
 
 impl Pair {
-    fn is_whole(&self) -> bool {
+    /// Whether both certificate and key are set.
+    fn is_complete(&self) -> bool {
         match self {
             Self::Files { certificate, key } | Self::Texts { certificate, key } => {
                 !certificate.is_empty() && !key.is_empty()
@@ -124,28 +125,25 @@ mod tests {
 
     #[test]
     fn common_pair_excludes_pairs_of_single_signers() {
-        let none = Options::default();
-        assert_eq!(none.signers(), Ok(Vec::new()));
+        let no_pairs = Options::default();
+        assert_eq!(no_pairs.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
         assert_eq!(common.signers().unwrap().len(), 4);
-        // A pair for all signers is ignored if one of its paths is empty. A pair for one signer stays; reading it fails.
+        // A common pair is ignored if one of its paths is empty. A signer's own pair stays, and reading it fails.
         assert_eq!(
             Options { common: files("c", ""), ..Options::default() }.signers(),
             Ok(Vec::new())
         );
-        let pairs_of_signers = Options { client: files("c", ""), ..Options::default() };
+        let own_pair = Options { client: files("c", ""), ..Options::default() };
         assert_eq!(
-            pairs_of_signers
-                .signers()
-                .unwrap()
-                .iter()
-                .map(|(signer, _)| *signer)
-                .collect::<Vec<_>>(),
+            own_pair.signers().unwrap().iter().map(|(signer, _)| *signer).collect::<Vec<_>>(),
             [Signer::User]
         );
         assert!(Options { client: files("c", "k"), ..common }.signers().is_err());
         assert!(
-            Options { client: files("c", "k"), common: files("c", ""), ..none }.signers().is_ok()
+            Options { client: files("c", "k"), common: files("c", ""), ..no_pairs }
+                .signers()
+                .is_ok()
         );
     }
 

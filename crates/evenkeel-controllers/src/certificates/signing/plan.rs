@@ -1,10 +1,13 @@
 //! Decision about a certificate signing request: sign, fail, or ignore; and the validity of the certificate.
 
-use super::authority::{CertificateAuthority, Serial, SignError};
+use super::{
+    authority::{CertificateAuthority, Serial, SignError},
+    certificate::Validity,
+};
 use crate::{
     certificates::{
-        SigningRequest, has, holds, issued, kubelet,
-        request::{Request, RequestError},
+        SigningRequest, has_condition, has_true_condition, issued_certificate, kubelet,
+        request::{ParsedRequest, RequestError},
     },
     wire,
 };
@@ -22,8 +25,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Time by which `notBefore` is backdated, to tolerate clock skew. Upstream: `PermissiveSigningPolicy.Backdate`.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// Lifetime below which the backdating does not shorten the validity. Upstream: `PermissiveSigningPolicy.Short`.
-const SHORT: Duration = Duration::from_secs(8 * 3600);
+/// Below this lifetime, the backdated time is not part of the lifetime. Upstream: `PermissiveSigningPolicy.Short`.
+const SHORT_LIFETIME: Duration = Duration::from_secs(8 * 3600);
 /// Minimum of `spec.expirationSeconds`. Upstream: `duration`.
 const MIN_DURATION: Duration = Duration::from_secs(600);
 
@@ -55,8 +58,8 @@ impl Signer {
         }
     }
 
-    /// Returns the message about a broken rule of the signer; `None` if the request obeys all.
-    fn error(self, request: &Request, usages: &[String]) -> Option<String> {
+    /// Returns the message about a violated rule of the signer; `None` if the request obeys all.
+    fn violation(self, request: &ParsedRequest, usages: &[String]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet::serving_error(request, usages),
             Self::KubeletUser => kubelet::client_error(request, usages),
@@ -71,32 +74,33 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
     if let Some(wrong) = usages.iter().find(|usage| !allowed.contains(&&***usage)) {
         return Some(format!("invalid usage for client certificate: {wrong}"));
     }
-    let missing = !usages.iter().any(|usage| usage == "client auth");
-    missing.then(|| "missing required usage for client certificate: client auth".to_owned())
+    let has_client_auth = usages.iter().any(|usage| usage == "client auth");
+    (!has_client_auth)
+        .then(|| "missing required usage for client certificate: client auth".to_owned())
 }
 
 /// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The signer is not built in, or the request is not approved or already complete.
+pub(super) enum Decision {
+    /// The request names no signer with a key, is not approved, or is already complete.
     Nothing,
-    /// The request breaks its signer's rules. The text is the message of the condition `Failed`.
+    /// The request violates its signer's rules. The text is the message of the condition `Failed`.
     Refuse(String),
-    /// This signer signs the request.
-    Sign(Signer, Box<Request>),
+    /// The signer signs the request.
+    Sign { signer: Signer, parsed: Box<ParsedRequest> },
 }
 
 /// A request, and the inputs for signing it.
 pub(super) struct Observed {
     pub(super) request: Arc<SigningRequest>,
-    pub(super) step: Result<Step, RequestError>,
-    /// The signer's key, if the request is to be signed.
+    pub(super) decision: Result<Decision, RequestError>,
+    /// The signer's authority, if the request is to be signed.
     pub(super) issuer: Option<Issuer>,
     /// Maximum lifetime of certificates.
     pub(super) max_duration: Duration,
 }
 
-/// Key and serial number for one certificate.
+/// Authority and serial number for one certificate.
 pub(super) struct Issuer {
     pub(super) authority: Arc<CertificateAuthority>,
     /// Serial number of the certificate; `None` if the random number generator failed.
@@ -104,40 +108,48 @@ pub(super) struct Issuer {
 }
 
 /// Decides about a request, for the signers that have keys. Upstream: `handle`.
-pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step, RequestError> {
-    let approved = has(request, "Approved") && !has(request, "Denied");
-    if issued(request).is_some() || !approved || holds(request, "Failed") {
-        return Ok(Step::Nothing);
+pub(super) fn decide(
+    request: &SigningRequest,
+    signers: &[Signer],
+) -> Result<Decision, RequestError> {
+    let is_approved = has_condition(request, "Approved") && !has_condition(request, "Denied");
+    if issued_certificate(request).is_some()
+        || !is_approved
+        || has_true_condition(request, "Failed")
+    {
+        return Ok(Decision::Nothing);
     }
     let is_named = |signer: &&Signer| signer.name() == request.spec.signer_name;
-    let Some(signer) = signers.iter().find(is_named).copied() else { return Ok(Step::Nothing) };
-    let content = Request::from_pem(&request.spec.request.0)?;
+    let Some(signer) = signers.iter().find(is_named).copied() else { return Ok(Decision::Nothing) };
+    let parsed = ParsedRequest::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
-    Ok(match signer.error(&content, usages) {
-        Some(message) => Step::Refuse(message),
-        None => Step::Sign(signer, Box::new(content)),
+    Ok(match signer.violation(&parsed, usages) {
+        Some(message) => Decision::Refuse(message),
+        None => Decision::Sign { signer, parsed: Box::new(parsed) },
     })
 }
 
-/// Signs a request, or refuses one that breaks its signer's rules. Upstream: `handle`, `sign`.
+/// Signs a request, or refuses one that violates its signer's rules. Upstream: `handle`, `sign`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let request = &*observed.request;
-    match (&observed.step, &observed.issuer) {
-        (Ok(Step::Refuse(message)), _) => {
+    match (&observed.decision, &observed.issuer) {
+        (Ok(Decision::Refuse(message)), _) => {
             update_status(request, &with_failed_condition(request, message, now))
         }
-        (Ok(Step::Sign(_, content)), Some(issuer)) => match sign(observed, content, issuer, now) {
-            Ok(pem) => update_status(request, &with_certificate(request, pem)),
-            Err(error) => Plan::failure(error.to_string()),
-        },
-        (Ok(Step::Nothing | Step::Sign(..)), _) => Plan::nothing(),
+        (Ok(Decision::Sign { parsed, .. }), Some(issuer)) => {
+            match sign(observed, parsed, issuer, now) {
+                Ok(pem) => update_status(request, &with_certificate(request, pem)),
+                Err(error) => Plan::failure(error.to_string()),
+            }
+        }
+        (Ok(Decision::Nothing | Decision::Sign { .. }), _) => Plan::nothing(),
         (Err(error), _) => Plan::failure(error.to_string()),
     }
 }
 
 fn sign(
     observed: &Observed,
-    content: &Request,
+    parsed: &ParsedRequest,
     issuer: &Issuer,
     now: Timestamp,
 ) -> Result<String, SignError> {
@@ -145,54 +157,54 @@ fn sign(
     let usages = spec.usages.as_deref().unwrap_or_default();
     let lifetime = lifetime(spec.expiration_seconds, observed.max_duration);
     let serial = issuer.serial.ok_or(SignError::RandomNumbers)?;
-    issuer.authority.sign(content, usages, serial, lifetime, now)
+    issuer.authority.sign(parsed, usages, serial, lifetime, now)
 }
 
 fn update_status(request: &SigningRequest, changed: &CertificateSigningRequest) -> Plan {
     Plan::one(Update::status(wire::target(request), wire::json(changed)))
 }
 
-/// Error of a certificate that would be expired.
+/// Error about a certificate that would already be expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Expired {
-    /// The signer expired before the backdated start.
+pub(super) enum ExpiredError {
+    /// The signer's certificate expired before the backdated start.
     #[error("the signer has expired: NotAfter={0}")]
     Signer(Timestamp),
-    /// The signer expired since the backdated start.
+    /// The signer's certificate expired since the backdated start.
     #[error("refusing to sign a certificate that expired in the past: NotAfter={0}")]
     Certificate(Timestamp),
 }
 
-/// Returns the lifetime of a certificate: the requested one, at least [`MIN_DURATION`], and `max_duration` if it
-/// exceeds that or none is requested. Upstream: `duration`.
+/// Returns the lifetime of a certificate: the requested one, raised to [`MIN_DURATION`]. If it exceeds `max_duration`, or
+/// if none is requested, returns `max_duration`. Upstream: `duration`.
 fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
     let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());
     if requested > max_duration { max_duration } else { requested.max(MIN_DURATION) }
 }
 
-/// Returns `notBefore` and `notAfter` of a certificate whose signer is valid until `signer_end`.
+/// Returns the validity of a certificate whose signer is valid until `signer_end`.
 pub(super) fn validity(
     lifetime: Duration,
     signer_end: Timestamp,
     now: Timestamp,
-) -> Result<(Timestamp, Timestamp), Expired> {
-    let start = saturating_sub(now, BACKDATE);
-    let from = if lifetime < SHORT { now } else { start };
-    let lifetime_duration = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
-    let end = saturating_add(from, lifetime_duration).min(signer_end);
-    if start >= signer_end {
-        return Err(Expired::Signer(signer_end));
+) -> Result<Validity, ExpiredError> {
+    let not_before = saturating_sub(now, BACKDATE);
+    let lifetime_start = if lifetime < SHORT_LIFETIME { now } else { not_before };
+    let lifetime = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
+    let not_after = saturating_add(lifetime_start, lifetime).min(signer_end);
+    if not_before >= signer_end {
+        return Err(ExpiredError::Signer(signer_end));
     }
     if now >= signer_end {
-        return Err(Expired::Certificate(signer_end));
+        return Err(ExpiredError::Certificate(signer_end));
     }
-    Ok((start, end))
+    Ok(Validity { not_before, not_after })
 }
 
 /// Returns the request with `status.certificate`.
 fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
-    let mut request = changed(request);
+    let mut request = copy_for_update(request);
     request.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
     request
 }
@@ -203,7 +215,7 @@ fn with_failed_condition(
     message: &str,
     now: Timestamp,
 ) -> CertificateSigningRequest {
-    let mut request = changed(request);
+    let mut request = copy_for_update(request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
         type_: "Failed".to_owned(),
@@ -216,7 +228,8 @@ fn with_failed_condition(
     request
 }
 
-fn changed(request: &SigningRequest) -> CertificateSigningRequest {
+/// Returns a copy without `managedFields`, which the API server keeps.
+fn copy_for_update(request: &SigningRequest) -> CertificateSigningRequest {
     let mut request: CertificateSigningRequest = (**request).clone();
     request.metadata.managed_fields = None;
     request
@@ -226,10 +239,10 @@ fn changed(request: &SigningRequest) -> CertificateSigningRequest {
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("signer", &observed.request.spec.signer_name);
-    match &observed.step {
-        Ok(Step::Nothing | Step::Refuse(_)) => {}
-        Ok(Step::Sign(_, content)) => {
-            description.fact("signs a certificate for", &content.subject.common_name);
+    match &observed.decision {
+        Ok(Decision::Nothing | Decision::Refuse(_)) => {}
+        Ok(Decision::Sign { parsed, .. }) => {
+            description.fact("signs a certificate for", &parsed.subject.common_name);
         }
         Err(error) => description.fact("request", error),
     }

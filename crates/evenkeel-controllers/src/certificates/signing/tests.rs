@@ -7,21 +7,23 @@ fn changed_files_are_reloaded_once_they_match() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let files = Pair::Files { certificate: path("ca.crt"), key: path("ca.key") };
-    let write = |pair: &Pair, certificate_only: bool| {
-        let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
+    let write_certificate = |pair: &Pair| {
+        let Pair::Texts { certificate, .. } = pair else { panic!("{pair:?}") };
         std::fs::write(path("ca.crt"), certificate).unwrap();
-        if !certificate_only {
-            std::fs::write(path("ca.key"), key).unwrap();
-        }
+    };
+    let write = |pair: &Pair| {
+        write_certificate(pair);
+        let Pair::Texts { key, .. } = pair else { panic!("{pair:?}") };
+        std::fs::write(path("ca.key"), key).unwrap();
     };
     assert!(matches!(CaProvider::open(&files), Err(AuthorityError::File(..))));
-    let (one, other) = (authority(10), authority(20));
-    write(&one, false);
+    let (old, new) = (authority(10), authority(20));
+    write(&old);
     let authority = CaProvider::open(&files).unwrap();
     let first = authority.current().not_after;
-    write(&other, true);
+    write_certificate(&new);
     assert_eq!(authority.current().not_after, first);
-    write(&other, false);
+    write(&new);
     let second = authority.current().not_after;
     assert!(second > first);
     std::fs::remove_dir_all(&folder).unwrap();

@@ -20,7 +20,7 @@ pub(super) fn describe(namespace: &Namespace, now: Timestamp) -> Description {
     }
     let remaining = remaining_grace(deleted_at, now);
     if !remaining.is_zero() {
-        let remaining = words::time(remaining);
+        let remaining = words::go_duration(remaining);
         description.waits(format!(
             "its content is left alone for another {remaining}: it may still be growing"
         ));

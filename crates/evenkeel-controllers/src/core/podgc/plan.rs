@@ -1,7 +1,7 @@
 //! Pods that the garbage collector deletes. Upstream: `gc_controller.go`.
 
 use crate::{
-    disruption::{Why, marked},
+    disruption::{DisruptionReason, mark_failed},
     pods::is_terminal,
     wire,
 };

@@ -11,7 +11,7 @@
 //! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
-    disruption::{Why, marked},
+    disruption::{DisruptionReason, add_condition},
     wire,
 };
 use evenkeel_api::{

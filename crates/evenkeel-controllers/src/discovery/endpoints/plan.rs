@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     pods,
-    wire::{self, Fresh, PreservedMetadata},
+    wire::{self, NewMetadata, PreservedMetadata},
     words,
 };
 use evenkeel_api::{
@@ -216,7 +216,7 @@ fn create_endpoints(
 ) -> Create {
     let (Key { namespace, name }, kind) = (&observed.key, Endpoints::kind());
     let annotations = annotations(&StrMap::default(), observed, is_truncated);
-    let metadata = Fresh {
+    let metadata = NewMetadata {
         name,
         generate_name: "",
         namespace,

@@ -1,12 +1,11 @@
 //! Storage migration: rewrites all objects of a resource, so that they are stored in the storage version.
 //!
-//! The controller lists the objects page by page, and updates them one by one until an update fails. It is no
-//! planner: a planner would hold all pages, and decide anew from the first object after each of perhaps
-//! 100,000 writes.
+//! The controller lists the objects page by page, and updates them one by one until an update fails. It does not use a
+//! planner, which would hold all pages, and decide again from the first object after each of perhaps 100,000 writes.
 
 use super::{
     Migration, name,
-    plan::{self, Found, Progress, StatusChange},
+    plan::{self, Progress, ResourceLookup, StatusChange},
 };
 use crate::wire;
 use evenkeel_api::{Kind, View as _};
@@ -29,68 +28,61 @@ pub(super) struct Migrator {
 }
 
 impl Migrator {
-    /// Rewrites each object that is older than the migration, without changes. The API server then stores it in the
-    /// storage version.
+    /// Rewrites, without changes, each object that is not newer than the migration's resource version. The API server
+    /// then stores it in the storage version.
     pub(super) async fn migrate(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let is_ready = |one: &Arc<Migration>| plan::is_open(one) && !plan::version(one).is_empty();
-        let Some(migration) = self.migrations.get("", &key.name).filter(is_ready) else {
+        let has_version = |migration: &Arc<Migration>| {
+            plan::is_in_progress(migration) && !plan::version(migration).is_empty()
+        };
+        let Some(migration) = self.migrations.get("", &key.name).filter(has_version) else {
             return Ok(Outcome::Settled);
         };
-        let Some(found) = self.found(key, context, &migration).await? else {
+        let Some(resource) = self.discover_resource(key, context, &migration).await? else {
             return Ok(Outcome::Settled);
         };
-        let Ok(until) = plan::version(&migration).parse::<u64>() else {
-            let message = "the version that was noted is no number".to_owned();
-            self.update_status(key, context, &migration, StatusChange::Failed(None, message))
-                .await?;
+        let Ok(max_version) = plan::version(&migration).parse::<u64>() else {
+            let error = "the version that was noted is no number".to_owned();
+            let change = StatusChange::Failed { progress: None, error };
+            self.update_status(key, context, &migration, change).await?;
             return Ok(Outcome::Settled);
         };
         let client = &context.env.client;
-        let (all, objects) = objects(client, &found.kind, until).await?;
-        for (done, object) in objects.iter().enumerate() {
-            let Err(error) = rewrite(client, &found.kind, object).await else { continue };
-            let progress = Progress { remaining: objects.len() - done, all };
+        let Objects { total, to_migrate } =
+            list_objects(client, &resource.kind, max_version).await?;
+        for (n_migrated, object) in to_migrate.iter().enumerate() {
+            let Err(error) = rewrite(client, &resource.kind, object).await else { continue };
+            let progress = Progress { remaining: to_migrate.len() - n_migrated, total };
             let message = error.to_string();
             if is_temporary(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
-                let _ = self
-                    .update_status(
-                        key,
-                        context,
-                        &migration,
-                        StatusChange::Interrupted(progress, message),
-                    )
-                    .await;
+                let change = StatusChange::Interrupted { progress, error: message };
+                let _ = self.update_status(key, context, &migration, change).await;
                 return Err(error.into());
             }
-            self.update_status(
-                key,
-                context,
-                &migration,
-                StatusChange::Failed(Some(progress), message),
-            )
-            .await?;
+            let change = StatusChange::Failed { progress: Some(progress), error: message };
+            self.update_status(key, context, &migration, change).await?;
             return Ok(Outcome::Settled);
         }
-        let progress = Progress { remaining: 0, all };
+        let progress = Progress { remaining: 0, total };
         self.update_status(key, context, &migration, StatusChange::Succeeded(progress)).await?;
         Ok(Outcome::Settled)
     }
 
-    /// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
-    /// grace period for new resources, records that the migration failed.
-    async fn found(
+    /// Discovers the migration's resource; `None` if there is nothing to migrate. If the server still lacks the resource
+    /// after the grace period for new resources, records that the migration failed.
+    async fn discover_resource(
         &self,
         key: &Key,
         context: &Context,
         migration: &Arc<Migration>,
     ) -> Result<Option<Resource>, Error> {
-        let Some(wanted) = plan::resource(migration) else { return Ok(None) };
-        let all = context.env.client.api_resources().await?;
-        match plan::find(&all, wanted, migration, context.env.clock.now()) {
-            Found::Served(found) => Ok(Some(found)),
-            Found::NotYet(why) => Err(Error::message(why)),
-            Found::NotServed(why) => {
+        let Some(group_resource) = plan::resource(migration) else { return Ok(None) };
+        let resources = context.env.client.api_resources().await?;
+        let now = context.env.clock.now();
+        match plan::find_resource(&resources, group_resource, migration, now) {
+            ResourceLookup::Served(resource) => Ok(Some(resource)),
+            ResourceLookup::NotYet(why) => Err(Error::message(why)),
+            ResourceLookup::NotServed(why) => {
                 self.update_status(key, context, migration, StatusChange::Unsupported(why)).await?;
                 Ok(None)
             }
@@ -115,20 +107,24 @@ impl Migrator {
     }
 }
 
-/// Returns the number of objects, and those that are not newer than `until`.
-async fn objects(
-    client: &Client,
-    kind: &Kind,
-    until: u64,
-) -> Result<(usize, Vec<Metadata>), Error> {
+/// Objects of the migration's resource.
+struct Objects {
+    /// Number of all objects.
+    total: usize,
+    to_migrate: Vec<Metadata>,
+}
+
+/// Lists the objects of the resource. Those whose resource version is at most `max_version` are to be migrated.
+async fn list_objects(client: &Client, kind: &Kind, max_version: u64) -> Result<Objects, Error> {
     let mut options = ListOptions { limit: PAGE_SIZE, ..ListOptions::default() };
-    let (mut all, mut old) = (0, Vec::new());
+    let mut objects = Objects { total: 0, to_migrate: Vec::new() };
     loop {
         let page = client.list_metadata(kind, "", &options).await?;
-        all += page.items.len();
-        old.extend(page.items.into_iter().filter(|object| object.meta().version() <= until));
+        objects.total += page.items.len();
+        let old = page.items.into_iter().filter(|object| object.meta().version() <= max_version);
+        objects.to_migrate.extend(old);
         if page.continue_.is_empty() {
-            return Ok((all, old));
+            return Ok(objects);
         }
         options.continue_ = page.continue_.to_string();
     }
@@ -149,7 +145,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Whether the error is temporary, so that a retry may succeed.
+/// Whether a retry may succeed. The code is 0 without a response.
 fn is_temporary(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

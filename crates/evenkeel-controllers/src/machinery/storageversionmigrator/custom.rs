@@ -4,36 +4,37 @@ use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
 /// Field manager of the condition, and of `storedVersions` after a migration.
-pub(super) const MANAGER: &str = "migration-runner-controller";
+pub(super) const FIELD_MANAGER: &str = "migration-runner-controller";
 
-/// Progress of a migration.
+/// Stage of a migration.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage<'a> {
-    /// The migration of this name runs.
-    Running(&'a str),
-    /// The migration has ended.
+    Running {
+        /// Name of the migration.
+        name: &'a str,
+    },
     Finished {
-        /// Whether it succeeded.
+        /// Whether the migration succeeded.
         succeeded: bool,
     },
 }
 
-/// Returns the status to apply to a CustomResourceDefinition. At the end of a migration, even of a failed one, the
-/// storage version becomes the only stored version, unless the definition has changed since the migration started.
+/// Returns the status to apply to a CustomResourceDefinition. After a migration, even a failed one, the storage version
+/// becomes the only stored version, unless the definition has changed since the migration started.
 ///
 /// Upstream: `finishCRDMigration`.
-pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
+pub(super) fn apply_configuration(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
     let metadata = &definition["metadata"];
     let generation = &metadata["generation"];
     let conditions = definition["status"]["conditions"].as_array();
-    let before = conditions
+    let current = conditions
         .and_then(|all| all.iter().find(|condition| condition["type"] == "StorageMigrating"));
-    let unchanged = before.is_some_and(|before| before["observedGeneration"] == *generation);
+    let is_unchanged = current.is_some_and(|current| current["observedGeneration"] == *generation);
     let (status, reason, message) = match stage {
-        Stage::Running(name) => {
+        Stage::Running { name } => {
             ("True", "MigrationRunning", format!("Migration {name} is running"))
         }
-        Stage::Finished { succeeded: true } if unchanged => {
+        Stage::Finished { succeeded: true } if is_unchanged => {
             let message = "The migration has succeeded and the stored versions have been updated";
             ("False", "MigrationSucceeded", message.to_owned())
         }
@@ -50,16 +51,17 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
         "type": "StorageMigrating", "status": status, "reason": reason, "message": message,
         "lastTransitionTime": seconds(now), "observedGeneration": generation,
     }]});
-    if unchanged && matches!(stage, Stage::Finished { .. }) {
+    if is_unchanged && matches!(stage, Stage::Finished { .. }) {
         let versions = definition["spec"]["versions"].as_array();
-        let stored = versions.and_then(|all| all.iter().find(|version| version["storage"] == true));
-        if let Some(stored) = stored {
-            status["storedVersions"] = json!([stored["name"]]);
+        let storage_version =
+            versions.and_then(|all| all.iter().find(|version| version["storage"] == true));
+        if let Some(version) = storage_version {
+            status["storedVersions"] = json!([version["name"]]);
         }
     }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        // Apply only to the version that was read.
+        // If the definition has changed since it was read, the request conflicts.
         "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
         "status": status,
     })
@@ -70,27 +72,27 @@ mod tests {
     use super::*;
     use crate::fixtures::T0;
 
-    fn definition(observed: i64) -> Value {
+    fn definition(observed_generation: i64) -> Value {
         json!({
             "metadata": {"name": "widgets.test", "resourceVersion": "7", "generation": 3},
             "spec": {"versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]},
             "status": {
                 "storedVersions": ["v1", "v2"],
-                "conditions": [{"type": "StorageMigrating", "status": "True", "observedGeneration": observed}],
+                "conditions": [{"type": "StorageMigrating", "status": "True", "observedGeneration": observed_generation}],
             },
         })
     }
 
     #[test]
     fn stored_versions_are_pruned_only_for_the_observed_generation() {
-        let patch = status(&definition(3), Stage::Finished { succeeded: true }, T0);
+        let patch = apply_configuration(&definition(3), Stage::Finished { succeeded: true }, T0);
         assert_eq!(patch["status"]["storedVersions"], json!(["v2"]));
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["status"]["conditions"][0]["status"], "False");
-        let patch = status(&definition(2), Stage::Finished { succeeded: true }, T0);
+        let patch = apply_configuration(&definition(2), Stage::Finished { succeeded: true }, T0);
         assert!(patch["status"]["storedVersions"].is_null());
         assert!(patch["status"]["conditions"][0]["message"].as_str().unwrap().contains("mismatch"));
-        let patch = status(&definition(3), Stage::Running("m"), T0);
+        let patch = apply_configuration(&definition(3), Stage::Running { name: "m" }, T0);
         assert!(patch["status"]["storedVersions"].is_null());
         assert_eq!(patch["status"]["conditions"][0]["message"], "Migration m is running");
     }

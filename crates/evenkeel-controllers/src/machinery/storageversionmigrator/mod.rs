@@ -48,29 +48,28 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Name of the queue that upstream's first two parts share.
-const HELPERS: &str = "resource-version-controller";
+/// Name of the queue that the first two parts share, as upstream.
+const HELPER_QUEUE: &str = "resource-version-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let migrations = context.env.caches.of::<Migration>();
     let client = context.client(&DESCRIPTOR);
-    let as_migrator =
+    let with_client =
         |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
-    // A key of the first part is a resource, with its group in place of the namespace.
-    let none = Kind::new("", "", "", "", false);
-    let runner = Builder::of_keys(&context.env, "migration-runner-controller", none).watches(
+    // The keys of this part name no objects of a kind; see `Runner`.
+    let no_kind = Kind::new("", "", "", "", false);
+    let runner = Builder::of_keys(&context.env, "migration-runner-controller", no_kind).watches(
         &migrations,
         |event, enqueue| {
-            let resource = &event.object().spec.as_ref().map(|spec| spec.resource.clone());
-            if let Some(resource) = resource {
+            if let Some(resource) = plan::resource(event.object()) {
                 enqueue.add(Key::new(&resource.group, &resource.resource));
             }
         },
     );
-    let runner = as_migrator(runner.queue(HELPERS));
+    let runner = with_client(runner.queue(HELPER_QUEUE));
     context.run(runner.planned(Runner { migrations: migrations.clone() }));
     let versions = Builder::new(&context.env, "resource-version-controller", &migrations);
-    let versions = as_migrator(versions.queue(HELPERS));
+    let versions = with_client(versions.queue(HELPER_QUEUE));
     context.run(versions.planned(Versions { migrations: migrations.clone() }));
     let for_explain = migrations.clone();
     let migrating =
@@ -98,8 +97,9 @@ impl Planner for Runner {
     fn observe(&self, key: &Key, (): &()) -> Option<ResourceMigrations> {
         let mut migrations = self.migrations.list();
         migrations.retain(|migration| {
-            plan::resource(migration)
-                .is_some_and(|one| one.group == *key.namespace && one.resource == *key.name)
+            plan::resource(migration).is_some_and(|resource| {
+                resource.group == *key.namespace && resource.resource == *key.name
+            })
         });
         Some(ResourceMigrations {
             definition: format!("{}.{}", key.name, key.namespace),
@@ -118,7 +118,7 @@ impl Planner for Runner {
         outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<Plan> {
-        steps::run_next(observed, outcomes, now)
+        steps::start_next(observed, outcomes, now)
     }
 }
 

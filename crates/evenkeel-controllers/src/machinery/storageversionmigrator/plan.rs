@@ -19,21 +19,23 @@ const FAILED: &str = "Failed";
 /// Decision about the migrations of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    /// Finished migrations with the condition `Running`.
+    /// Finished migrations that still have the condition `Running`.
     pub(super) ended: Vec<Arc<Migration>>,
     /// The migration to start.
     pub(super) next: Option<Arc<Migration>>,
 }
 
-/// Returns the oldest migration that has not started, unless another one runs. As upstream, a finished migration with
-/// the condition `Running` does not keep the next one from starting.
+/// Chooses the oldest migration that has not started, unless another one is in progress. As upstream, a finished
+/// migration that still has the condition `Running` does not keep the next one from starting.
 pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     let (running, mut waiting): (Vec<_>, Vec<_>) =
-        migrations.into_iter().partition(|one| is_running(one));
-    let (ended, busy): (Vec<_>, Vec<_>) = running.into_iter().partition(|one| has_ended(one));
-    waiting.retain(|one| !has_ended(one));
-    let age = |one: &Arc<Migration>| (one.meta().creation, name(one).to_owned());
-    let next = if busy.is_empty() { waiting.into_iter().min_by_key(age) } else { None };
+        migrations.into_iter().partition(|migration| has_running_condition(migration));
+    let (ended, in_progress): (Vec<_>, Vec<_>) =
+        running.into_iter().partition(|migration| has_ended(migration));
+    waiting.retain(|migration| !has_ended(migration));
+    let by_age =
+        |migration: &Arc<Migration>| (migration.meta().creation, name(migration).to_owned());
+    let next = if in_progress.is_empty() { waiting.into_iter().min_by_key(by_age) } else { None };
     Schedule { ended, next }
 }
 
@@ -43,11 +45,12 @@ fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
 }
 
 fn is_true(migration: &Migration, type_: &str) -> bool {
-    conditions(migration).iter().any(|one| one.type_ == type_ && one.status == "True")
+    let is_it = |condition: &Condition| condition.type_ == type_ && condition.status == "True";
+    conditions(migration).iter().any(is_it)
 }
 
 /// Whether the migration has the condition `Running`.
-fn is_running(migration: &Migration) -> bool {
+fn has_running_condition(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
@@ -73,9 +76,9 @@ fn is_new(migration: &Migration, now: Timestamp) -> bool {
     created.is_some_and(|created| now.duration_since(created).as_secs() < 60)
 }
 
-/// Whether the migration is running and not finished.
-pub(super) fn is_open(migration: &Migration) -> bool {
-    is_running(migration) && !has_ended(migration)
+/// Whether the migration has started and not ended.
+pub(super) fn is_in_progress(migration: &Migration) -> bool {
+    has_running_condition(migration) && !has_ended(migration)
 }
 
 /// Returns the resource whose objects are migrated.
@@ -83,8 +86,8 @@ pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
     migration.spec.as_ref().map(|spec| &spec.resource)
 }
 
-/// Result of the discovery of a migration's resource.
-pub(super) enum Found {
+/// Result of the search for a migration's resource in a discovery.
+pub(super) enum ResourceLookup {
     /// The server serves the resource.
     Served(Resource),
     /// The resource may be too new for discovery. The text is the reason of the retry.
@@ -93,22 +96,23 @@ pub(super) enum Found {
     NotServed(String),
 }
 
-/// Finds a migration's resource.
-pub(super) fn find(
-    all: &ServerResources,
+/// Finds a migration's resource in a discovery.
+pub(super) fn find_resource(
+    discovered: &ServerResources,
     group_resource: &GroupResource,
     migration: &Migration,
     now: Timestamp,
-) -> Found {
-    let is_it = |one: &&Resource| {
-        *one.kind.group == *group_resource.group && *one.kind.plural == *group_resource.resource
+) -> ResourceLookup {
+    let is_it = |resource: &&Resource| {
+        let kind = &resource.kind;
+        *kind.group == *group_resource.group && *kind.plural == *group_resource.resource
     };
-    match all.preferred().find(is_it) {
-        Some(found) => Found::Served(found.clone()),
-        None if is_new(migration, now) => {
-            Found::NotYet("resource does not exist in our rest mapper, requeuing to attempt again")
-        }
-        None => Found::NotServed("resource does not exist in discovery".to_owned()),
+    match discovered.preferred().find(is_it) {
+        Some(resource) => ResourceLookup::Served(resource.clone()),
+        None if is_new(migration, now) => ResourceLookup::NotYet(
+            "resource does not exist in our rest mapper, requeuing to attempt again",
+        ),
+        None => ResourceLookup::NotServed("resource does not exist in discovery".to_owned()),
     }
 }
 
@@ -117,8 +121,8 @@ pub(super) fn find(
 pub(super) struct Progress {
     /// Number of objects that are not migrated yet.
     pub(super) remaining: usize,
-    /// Number of all objects.
-    pub(super) all: usize,
+    /// Number of all objects of the resource.
+    pub(super) total: usize,
 }
 
 /// Change of a migration's status.
@@ -127,17 +131,17 @@ pub(super) enum StatusChange {
     /// The migration starts.
     Started,
     /// The migration was interrupted and continues later.
-    Interrupted(Progress, String),
+    Interrupted { progress: Progress, error: String },
     /// The migration succeeded.
     Succeeded(Progress),
-    /// The resource cannot be migrated.
+    /// The resource cannot be migrated, for this reason.
     Unsupported(String),
-    /// The migration failed.
-    Failed(Option<Progress>, String),
-    /// The migration has finished: the condition `Running` becomes False.
-    Finished,
-    /// The resource version up to which objects are migrated.
-    Version(String),
+    /// The migration failed. `progress` is `None` if the objects were not listed.
+    Failed { progress: Option<Progress>, error: String },
+    /// The migration has ended, so the condition `Running` becomes False.
+    Ended,
+    /// Objects up to this resource version are to be migrated.
+    VersionRecorded(String),
 }
 
 /// Returns the migration with the changed status; `None` if nothing changes.
@@ -150,14 +154,14 @@ pub(super) fn with_change(
     changed.metadata.managed_fields = None;
     let generation = changed.metadata.generation;
     let status = changed.status.get_or_insert_default();
-    if let StatusChange::Version(version) = change {
+    if let StatusChange::VersionRecorded(version) = change {
         status.resource_version = Some(version);
         return Some(changed);
     }
-    let all = status.conditions.get_or_insert_default();
+    let conditions = status.conditions.get_or_insert_default();
     let mut set = |type_: &str, status: &str, reason: &str, message: String, generation| {
         set_condition(
-            all,
+            conditions,
             Condition {
                 type_: type_.to_owned(),
                 status: status.to_owned(),
@@ -168,49 +172,50 @@ pub(super) fn with_change(
             },
         )
     };
-    let runs = |progress: Option<Progress>, error: &str| running_message(progress, error);
-    let (running, reason) = ("MigrationRunning", "StorageVersionMigrationFailed");
+    let (running, failed) = ("MigrationRunning", "StorageVersionMigrationFailed");
     let is_changed = match change {
-        StatusChange::Started => set(RUNNING, "True", running, runs(None, ""), None),
-        StatusChange::Interrupted(progress, error) => {
-            set(RUNNING, "True", running, runs(Some(progress), &error), None)
+        StatusChange::Started => set(RUNNING, "True", running, running_message(None, ""), None),
+        StatusChange::Interrupted { progress, error } => {
+            set(RUNNING, "True", running, running_message(Some(progress), &error), None)
         }
         StatusChange::Succeeded(progress) => {
-            let is_running_changed = set(RUNNING, "True", running, runs(Some(progress), ""), None);
+            let message = running_message(Some(progress), "");
+            let is_running_changed = set(RUNNING, "True", running, message, None);
             let message = "Migration completed".to_owned();
             set(SUCCEEDED, "True", "StorageVersionMigrationSucceeded", message, None)
                 || is_running_changed
         }
-        StatusChange::Unsupported(message) => set(FAILED, "True", reason, message, None),
-        StatusChange::Failed(None, error) => {
+        StatusChange::Unsupported(message) => set(FAILED, "True", failed, message, None),
+        StatusChange::Failed { progress: None, error } => {
             let message = format!("migration encountered unhandled error: {error}");
-            set(FAILED, "True", reason, message, None)
+            set(FAILED, "True", failed, message, None)
         }
-        StatusChange::Failed(Some(progress), error) => {
-            let is_running_changed = set(RUNNING, "True", running, runs(Some(progress), ""), None);
-            let Progress { remaining, all } = progress;
+        StatusChange::Failed { progress: Some(progress), error } => {
+            let message = running_message(Some(progress), "");
+            let is_running_changed = set(RUNNING, "True", running, message, None);
+            let Progress { remaining, total } = progress;
             let message = format!(
-                "{remaining}/{all} not yet migrated. migration encountered unhandled error: {error}"
+                "{remaining}/{total} not yet migrated. migration encountered unhandled error: {error}"
             );
-            set(FAILED, "True", reason, message, None) || is_running_changed
+            set(FAILED, "True", failed, message, None) || is_running_changed
         }
-        StatusChange::Finished => set(
+        StatusChange::Ended => set(
             RUNNING,
             "False",
             "MigrationCompleted",
             "Migration completed".to_owned(),
             generation,
         ),
-        StatusChange::Version(_) => false,
+        StatusChange::VersionRecorded(_) => false,
     };
     is_changed.then_some(changed)
 }
 
 /// Sets a condition; its time changes only with its status. Returns whether anything changed.
-fn set_condition(all: &mut Vec<Condition>, mut new: Condition) -> bool {
-    match all.iter_mut().find(|one| one.type_ == new.type_) {
+fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
+    match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         None => {
-            all.push(new);
+            conditions.push(new);
             true
         }
         Some(old) => {
@@ -224,15 +229,16 @@ fn set_condition(all: &mut Vec<Condition>, mut new: Condition) -> bool {
     }
 }
 
+/// Returns the message of the condition `Running`; `error` is empty without an error.
 fn running_message(progress: Option<Progress>, error: &str) -> String {
     let mut message = "The migration is running".to_owned();
     match progress {
-        Some(Progress { all: 0, .. }) | None => {}
-        Some(Progress { remaining: 0, all }) => {
-            message += &format!(", {all} objects verified migrated");
+        Some(Progress { total: 0, .. }) | None => {}
+        Some(Progress { remaining: 0, total }) => {
+            message += &format!(", {total} objects verified migrated");
         }
-        Some(Progress { remaining, all }) => {
-            message += &format!(", {remaining}/{all} objects not yet migrated");
+        Some(Progress { remaining, total }) => {
+            message += &format!(", {remaining}/{total} objects not yet migrated");
         }
     }
     if !error.is_empty() {
@@ -270,29 +276,30 @@ mod tests {
         })))
     }
 
-    fn description(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
+    /// Returns the names of the ended migrations and of the next one.
+    fn ended_and_next(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
         let schedule = schedule(migrations.to_vec());
-        let names = schedule.ended.iter().map(|one| name(one).to_owned());
-        (names.collect(), schedule.next.map(|one| name(&one).to_owned()))
+        let ended = schedule.ended.iter().map(|migration| name(migration).to_owned());
+        (ended.collect(), schedule.next.map(|migration| name(&migration).to_owned()))
     }
 
     #[test]
     fn oldest_migration_runs_next_and_alone() {
         let waiting = |name: &str, age| migration(name, age, &[]);
         assert_eq!(
-            description(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
+            ended_and_next(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
             Some("c")
         );
-        assert_eq!(description(&[waiting("b", 5), waiting("a", 5)]).1.as_deref(), Some("a"));
+        assert_eq!(ended_and_next(&[waiting("b", 5), waiting("a", 5)]).1.as_deref(), Some("a"));
         let busy = migration("busy", 1, &[(RUNNING, "True")]);
-        assert_eq!(description(&[waiting("b", 5), busy]), (vec![], None));
+        assert_eq!(ended_and_next(&[waiting("b", 5), busy]), (vec![], None));
         let ended = migration("ended", 7, &[(RUNNING, "True"), (SUCCEEDED, "True")]);
         assert_eq!(
-            description(&[waiting("b", 5), ended]),
+            ended_and_next(&[waiting("b", 5), ended]),
             (vec!["ended".to_owned()], Some("b".to_owned()))
         );
         let finished = migration("over", 7, &[(RUNNING, "False"), (FAILED, "True")]);
-        assert_eq!(description(&[finished]), (vec![], None));
+        assert_eq!(ended_and_next(&[finished]), (vec![], None));
     }
 
     fn described_conditions(
@@ -315,28 +322,31 @@ mod tests {
         );
         let begun = Full::new(begun.unwrap());
         assert_eq!(with_change(&begun, StatusChange::Started, at(9)), None);
-        let progress = Progress { remaining: 2, all: 3 };
+        let progress = Progress { remaining: 2, total: 3 };
         let interrupted = described_conditions(with_change(
             &begun,
-            StatusChange::Interrupted(progress, text("too busy")),
+            StatusChange::Interrupted { progress, error: text("too busy") },
             T0,
         ));
         assert_eq!(
             interrupted[0].2,
             "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
         );
-        let done =
-            with_change(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
+        let done = with_change(
+            &begun,
+            StatusChange::Succeeded(Progress { remaining: 0, total: 3 }),
+            at(9),
+        );
         let message = described_conditions(done.clone());
         assert_eq!(message[0].2, "The migration is running, 3 objects verified migrated");
         assert_eq!((&*message[1].0, &*message[1].2), (SUCCEEDED, "Migration completed"));
         let done = Full::new(done.unwrap());
         assert_eq!(conditions(&done)[0].last_transition_time.0, T0);
-        let finished = described_conditions(with_change(&done, StatusChange::Finished, at(10)));
+        let finished = described_conditions(with_change(&done, StatusChange::Ended, at(10)));
         assert_eq!((&*finished[0].1, &*finished[0].2), ("False", "Migration completed"));
         let failed = described_conditions(with_change(
             &begun,
-            StatusChange::Failed(Some(progress), text("no")),
+            StatusChange::Failed { progress: Some(progress), error: text("no") },
             T0,
         ));
         assert_eq!(failed[1].2, "2/3 not yet migrated. migration encountered unhandled error: no");

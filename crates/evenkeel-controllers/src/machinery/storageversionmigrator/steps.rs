@@ -3,7 +3,7 @@
 
 use super::{
     Migration,
-    custom::{self, MANAGER, Stage},
+    custom::{self, FIELD_MANAGER, Stage},
     name,
     plan::{self, StatusChange},
 };
@@ -19,36 +19,37 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
 /// Verbs that a resource must support.
-pub(super) const VERBS: [&str; 3] = ["update", "patch", "list"];
-/// A name that no namespace has. A list in it is empty and only returns the resource version. Upstream:
+pub(super) const REQUIRED_VERBS: [&str; 3] = ["update", "patch", "list"];
+/// A name that no namespace can have. A list in this namespace is empty, and only returns the resource version. Upstream:
 /// `fakeSVMNamespaceName`.
 const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
-/// Maximum number of attempts to update a definition after conflicts.
-const MAX_ATTEMPTS: usize = 5;
+/// Maximum number of attempts to update a definition. Conflicts are retried.
+const MAX_UPDATE_ATTEMPTS: usize = 5;
 
 /// The migrations of a resource.
 pub(super) struct ResourceMigrations {
-    /// Name of the CustomResourceDefinition, for a custom resource.
+    /// Name of the CustomResourceDefinition, if the resource is a custom resource.
     pub(super) definition: String,
     pub(super) migrations: Vec<Arc<Migration>>,
 }
 
 /// Completes finished migrations of a resource, and starts the next one.
-pub(super) fn run_next(
+pub(super) fn start_next(
     observed: &ResourceMigrations,
     outcomes: &Outcomes,
     now: Timestamp,
 ) -> Option<Plan> {
     Steps::next(outcomes, |steps| {
-        let (schedule, definition) =
-            (plan::schedule(observed.migrations.clone()), &*observed.definition);
+        let schedule = plan::schedule(observed.migrations.clone());
+        let definition = &*observed.definition;
         for ended in &schedule.ended {
             let succeeded = plan::has_succeeded(ended);
             update_definition_status(definition, Stage::Finished { succeeded }, now, steps)?;
-            update_status(ended, StatusChange::Finished, now, steps)?;
+            update_status(ended, StatusChange::Ended, now, steps)?;
         }
         if let Some(next) = &schedule.next {
-            update_definition_status(definition, Stage::Running(name(next)), now, steps)?;
+            let stage = Stage::Running { name: name(next) };
+            update_definition_status(definition, stage, now, steps)?;
             update_status(next, StatusChange::Started, now, steps)?;
         }
         Ok(Plan::nothing())
@@ -62,17 +63,19 @@ pub(super) fn record_version(
     now: Timestamp,
 ) -> Option<Plan> {
     Steps::next(outcomes, |steps| {
-        if !plan::is_open(migration) || !plan::version(migration).is_empty() {
+        if !plan::is_in_progress(migration) || !plan::version(migration).is_empty() {
             return Ok(Plan::nothing());
         }
-        let Some(found) = found(migration, now, steps)? else { return Ok(Plan::nothing()) };
-        if let Some(message) = unsupported(&found) {
+        let Some(resource) = discover_resource(migration, now, steps)? else {
+            return Ok(Plan::nothing());
+        };
+        if let Some(message) = unsupported_message(&resource) {
             update_status(migration, StatusChange::Unsupported(message), now, steps)?;
             return Ok(Plan::nothing());
         }
-        let namespace = if found.kind.namespaced { FAKE_NAMESPACE } else { "" };
+        let namespace = if resource.kind.namespaced { FAKE_NAMESPACE } else { "" };
         let options = ListOptions { limit: 1, ..ListOptions::default() };
-        let read = LiveRead::list::<Metadata>(&found.kind, namespace, &options);
+        let read = LiveRead::list::<Metadata>(&resource.kind, namespace, &options);
         let read = steps.one(LiveRead { on_error: OnError::Abort, ..read })?;
         let list = match (&read.reply, &read.error) {
             (Some(reply), _) => reply.list::<Metadata>(),
@@ -80,31 +83,27 @@ pub(super) fn record_version(
             (None, None) => return Ok(Plan::nothing()),
         };
         let list = list.map_err(|error| Plan::failure(error.message))?;
-        update_status(
-            migration,
-            StatusChange::Version(list.resource_version.to_string()),
-            now,
-            steps,
-        )?;
+        let change = StatusChange::VersionRecorded(list.resource_version.to_string());
+        update_status(migration, change, now, steps)?;
         Ok(Plan::nothing())
     })
 }
 
 /// Returns the reason why the resource cannot be migrated; `None` if it can.
-pub(super) fn unsupported(found: &Resource) -> Option<String> {
-    if VERBS.iter().all(|verb| found.supports_verb(verb)) {
+pub(super) fn unsupported_message(resource: &Resource) -> Option<String> {
+    if REQUIRED_VERBS.iter().all(|verb| resource.supports_verb(verb)) {
         return None;
     }
-    let Kind { group, version, plural, .. } = &found.kind;
+    let Kind { group, version, plural, .. } = &resource.kind;
     Some(format!(
         "resource \"{group}/{version}, Resource={plural}\" does not support discovery operations: [{}]",
-        VERBS.join(" ")
+        REQUIRED_VERBS.join(" ")
     ))
 }
 
-/// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
-/// grace period for new resources, records that the migration failed.
-fn found(
+/// Discovers the migration's resource; `None` if there is nothing to migrate. If the server still lacks the resource
+/// after the grace period for new resources, records that the migration failed.
+fn discover_resource(
     migration: &Migration,
     now: Timestamp,
     steps: &mut Steps<'_>,
@@ -116,17 +115,17 @@ fn found(
         let error = read.error.as_ref().map(|error| error.message.clone());
         return Err(Plan::failure(error.unwrap_or_default()));
     };
-    match plan::find(resources, group_resource, migration, now) {
-        plan::Found::Served(found) => Ok(Some(found)),
-        plan::Found::NotYet(why) => Err(Plan::failure(why)),
-        plan::Found::NotServed(why) => {
+    match plan::find_resource(resources, group_resource, migration, now) {
+        plan::ResourceLookup::Served(resource) => Ok(Some(resource)),
+        plan::ResourceLookup::NotYet(why) => Err(Plan::failure(why)),
+        plan::ResourceLookup::NotServed(why) => {
             update_status(migration, StatusChange::Unsupported(why), now, steps)?;
             Ok(None)
         }
     }
 }
 
-/// Updates the migration's status, if it differs.
+/// Updates the migration's status, unless the change has no effect.
 fn update_status(
     migration: &Migration,
     change: StatusChange,
@@ -144,36 +143,35 @@ fn status_update(migration: &Migration, changed: &StorageVersionMigration) -> Up
     Update { on_error: OnError::Abort, ..update }
 }
 
-/// Updates the status of the CustomResourceDefinition, for a custom resource. After a conflict, reads the
-/// definition again.
+/// Updates the status of the CustomResourceDefinition, if it exists. After a conflict, reads the definition again.
 fn update_definition_status(
     definition: &str,
     stage: Stage<'_>,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<(), Plan> {
-    let kind = definitions();
+    let kind = definition_kind();
     let read = LiveRead::json(&format!("{}/{definition}", kind.path("")));
     let read = LiveRead { on_error: OnError::Abort, ..read };
-    let mut last = String::new();
-    for _ in 0..MAX_ATTEMPTS {
+    let mut last_conflict = String::new();
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
         let Some(reply) = &steps.one(read.clone())?.reply else { return Ok(()) };
         let live: Value = evenkeel_api::json::from_slice(reply.body())
             .map_err(|error| Plan::failure(error.to_string()))?;
-        let body = custom::status(&live, stage, now).to_string();
+        let body = custom::apply_configuration(&live, stage, now).to_string();
         let target = Target::new(kind.clone(), "", definition, "");
-        let patch = Patch::new(target, PatchForm::Apply(MANAGER), body);
+        let patch = Patch::new(target, PatchForm::Apply(FIELD_MANAGER), body);
         let patch = Patch { subresource: "status", on_error: OnError::Ignore, ..patch };
         match &steps.one(patch)?.error {
             None => return Ok(()),
-            Some(error) if error.is_conflict() => last.clone_from(&error.message),
+            Some(error) if error.is_conflict() => last_conflict.clone_from(&error.message),
             Some(error) => return Err(Plan::failure(error.message.clone())),
         }
     }
-    Err(Plan::failure(last))
+    Err(Plan::failure(last_conflict))
 }
 
-fn definitions() -> Kind {
+fn definition_kind() -> Kind {
     let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
     Kind::new("apiextensions.k8s.io", "v1", kind, plural, false)
 }

@@ -147,7 +147,7 @@ impl Serialize for Condition<'_> {
             type_: &'a str,
             status: &'a str,
             observed_generation: i64,
-            #[serde(serialize_with = "wire::time")]
+            #[serde(serialize_with = "wire::serialize_time")]
             last_transition_time: Option<Timestamp>,
             reason: &'a str,
             message: &'a str,

@@ -27,14 +27,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let roles = context.env.caches.of::<ClusterRole>();
-    let aggregated = roles.index("aggregated", |role, key| {
+    let aggregated_roles = roles.index("aggregated", |role, key| {
         if role.aggregation_rule.is_some() {
             key("");
         }
     });
-    // Any role may be part of any aggregated role, by its old or its new labels.
+    // Any aggregated role may select the changed role, by its old or its new labels.
     let builder = context.builder_watching(&DESCRIPTOR, &roles, move |_, enqueue| {
-        aggregated.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
+        aggregated_roles.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
     });
     context.run(builder.workers(WORKERS).planned(Aggregation { roles }));
     Ok(())
@@ -51,13 +51,13 @@ impl Planner for Aggregation {
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let role = self.roles.get("", &key.name)?;
         let mut roles = self.roles.list();
-        roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        roles.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         Some(Observed { role, roles })
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
-        description.fact("put together from", plan::parts(observed).join(", "));
+        description.fact("put together from", plan::selected_names(observed).join(", "));
         description
     }
 

@@ -10,33 +10,32 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Field manager of the rules.
-const MANAGER: &str = "clusterrole-aggregation-controller";
+const FIELD_MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// A ClusterRole, and all ClusterRoles by name.
+/// A ClusterRole, and all ClusterRoles from which it may aggregate rules.
 pub(super) struct Observed {
     pub(super) role: Arc<ClusterRole>,
+    /// All ClusterRoles, sorted by name.
     pub(super) roles: Vec<Arc<ClusterRole>>,
 }
 
 /// Replaces the rules of an aggregated ClusterRole if they differ.
 pub(super) fn plan(observed: &Observed) -> Plan {
-    let mut plan = Plan::nothing();
-    let Some(rules) =
-        observed.role.aggregation_rule.as_deref().and_then(|rule| rules(rule, observed))
-    else {
-        return plan;
-    };
-    if rules.iter().copied().ne(&observed.role.rules) {
-        let body = body(&observed.role.meta.name, &rules);
-        plan.push(Patch::new(wire::target(&*observed.role), PatchForm::Apply(MANAGER), body));
+    let role = &*observed.role;
+    let Some(aggregation) = role.aggregation_rule.as_deref() else { return Plan::nothing() };
+    let Some(rules) = aggregated_rules(aggregation, observed) else { return Plan::nothing() };
+    if rules.iter().copied().eq(&role.rules) {
+        return Plan::nothing();
     }
-    plan
+    let body = apply_configuration(&role.meta.name, &rules);
+    Plan::one(Patch::new(wire::target(role), PatchForm::Apply(FIELD_MANAGER), body))
 }
 
-/// Returns the names of the ClusterRoles that the role aggregates, each once.
-pub(super) fn parts(observed: &Observed) -> Vec<&str> {
-    let Some(rule) = observed.role.aggregation_rule.as_deref() else { return Vec::new() };
-    let mut names: Vec<&str> = selected(rule, observed).map(|part| &*part.meta.name).collect();
+/// Returns the names of the ClusterRoles whose rules the role aggregates, each once.
+pub(super) fn selected_names(observed: &Observed) -> Vec<&str> {
+    let Some(aggregation) = observed.role.aggregation_rule.as_deref() else { return Vec::new() };
+    let selected = selected_roles(aggregation, observed);
+    let mut names: Vec<&str> = selected.map(|role| &*role.meta.name).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -44,12 +43,15 @@ pub(super) fn parts(observed: &Observed) -> Vec<&str> {
 
 /// Returns the aggregated rules, each once, ordered by selector and then by role name. Returns `None` for an invalid
 /// selector, because the rules would be incomplete.
-fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'a PolicyRule>> {
-    if rule.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
+fn aggregated_rules<'a>(
+    aggregation: &'a AggregationRule,
+    observed: &'a Observed,
+) -> Option<Vec<&'a PolicyRule>> {
+    if aggregation.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
         return None;
     }
     let mut rules: Vec<&PolicyRule> = Vec::new();
-    for rule in selected(rule, observed).flat_map(|part| &part.rules) {
+    for rule in selected_roles(aggregation, observed).flat_map(|role| &role.rules) {
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -57,20 +59,21 @@ fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'
     Some(rules)
 }
 
-/// Returns the ClusterRoles that the rule selects, except the aggregated ClusterRole itself.
-fn selected<'a>(
-    rule: &'a AggregationRule,
+/// Returns the ClusterRoles that the selectors select, in the order of the selectors, except the aggregated ClusterRole
+/// itself.
+fn selected_roles<'a>(
+    aggregation: &'a AggregationRule,
     observed: &'a Observed,
 ) -> impl Iterator<Item = &'a Arc<ClusterRole>> {
-    rule.cluster_role_selectors.iter().flat_map(move |selector| {
+    aggregation.cluster_role_selectors.iter().flat_map(move |selector| {
         let others =
             observed.roles.iter().filter(|other| other.meta.name != observed.role.meta.name);
         others.filter(move |other| selector.matches(&other.meta.labels))
     })
 }
 
-/// Returns the apply configuration with the rules; the field is absent if there are no rules.
-fn body(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
+/// Returns the apply configuration with the rules. Without rules, the field is absent.
+fn apply_configuration(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Body<'a> {
@@ -140,12 +143,12 @@ mod tests {
         role
     }
 
-    fn observed(whole: &Value, others: &[Value]) -> Observed {
-        let role = Arc::new(object::<ClusterRole>(whole));
+    fn observed(role: &Value, others: &[Value]) -> Observed {
+        let role = Arc::new(object::<ClusterRole>(role));
         let mut roles: Vec<_> =
-            others.iter().map(|one| Arc::new(object::<ClusterRole>(one))).collect();
+            others.iter().map(|other| Arc::new(object::<ClusterRole>(other))).collect();
         roles.push(role.clone());
-        roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        roles.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
         Observed { role, roles }
     }
 
@@ -156,7 +159,7 @@ mod tests {
             assert!(plan.is_nothing(), "{plan:?}");
             return None;
         };
-        assert_eq!(patch.form, PatchForm::Apply(MANAGER));
+        assert_eq!(patch.form, PatchForm::Apply(FIELD_MANAGER));
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         let rules = body["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
         Some(rules.iter().map(|rule| rule["verbs"][0].as_str().unwrap().to_owned()).collect())
@@ -182,7 +185,7 @@ mod tests {
             assert_eq!(verbs(&observed(&whole, &all)), want, "{whole}");
         }
         let observed = observed(&aggregated(&parts, &[]), &all);
-        assert_eq!(super::parts(&observed), ["b", "z"]);
+        assert_eq!(selected_names(&observed), ["b", "z"]);
     }
 
     #[test]

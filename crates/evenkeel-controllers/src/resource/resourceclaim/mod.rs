@@ -1,7 +1,7 @@
 //! ResourceClaim controller: creates pods' claims from templates, reserves claims for scheduled pods, and releases
 //! the claims of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
 
-mod gone;
+mod deleted_uid_cache;
 mod metrics;
 mod plan;
 mod pod;
@@ -12,6 +12,7 @@ use crate::{
     options::Workers,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
+use deleted_uid_cache::DeletedUidCache;
 use evenkeel_api::{
     View as _,
     time::Timestamp,
@@ -23,7 +24,6 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use gone::DeletedUidCache;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,28 +52,28 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Name of the queue of claims. (The main queue holds pods.)
-const OF_CLAIMS: &str = "resourceclaim-controller-claims";
+/// Name of the queue of claims. The keys of the main queue are pods.
+const CLAIM_QUEUE: &str = "resourceclaim-controller-claims";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (pods, claims) = (caches.of::<Pod>(), caches.of::<Claim>());
     let templates = caches.of::<Template>();
-    let using = pods.index("claims", |pod, key| {
+    let pods_by_claim = pods.index("claims", |pod, key| {
         for claim in &pod.spec.resource_claims {
-            if let plan::Name::Is(name) = plan::name(pod, claim) {
+            if let plan::ClaimName::Is(name) = plan::claim_name(pod, claim) {
                 key(&index_key(&pod.meta.namespace, name));
             }
         }
     });
-    let made_from = pods.index("claim templates", |pod, key| {
+    let pods_by_template = pods.index("claim templates", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if !claim.resource_claim_template_name.is_empty() {
                 key(&index_key(&pod.meta.namespace, &claim.resource_claim_template_name));
             }
         }
     });
-    let made_for = claims.index("owning pod", |claim, key| {
+    let claims_by_owner = claims.index("owning pod", |claim, key| {
         if let Some(owner) = plan::owning_pod(claim) {
             key(&owner.uid);
         }
@@ -82,21 +82,23 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         pods: pods.clone(),
         claims: claims.clone(),
         templates,
-        made_for,
-        admin_access: context.gates.enabled("DRAAdminAccess"),
-        prioritized: context.gates.enabled("DRAPrioritizedList"),
+        claims_by_owner,
+        gates: plan::FeatureGates {
+            admin_access: context.gates.enabled("DRAAdminAccess"),
+            prioritized_list: context.gates.enabled("DRAPrioritizedList"),
+        },
     };
-    of_pods(context, pod_claims, using, made_from);
-    of_claims(context, Claims { pods, claims, gone: DeletedPods::default() });
+    start_pod_controller(context, pod_claims, pods_by_claim, pods_by_template);
+    start_claim_controller(context, Claims { pods, claims, deleted_pods: DeletedPods::default() });
     Ok(())
 }
 
-/// Starts the controller of pods, which events of their claims and templates enqueue, too.
-fn of_pods(
+/// Starts the controller of pods' claims. Its keys are pods, which events of their claims and templates also enqueue.
+fn start_pod_controller(
     context: &ControllerContext,
     planner: PodClaims,
-    using: Index<Pod>,
-    made_from: Index<Pod>,
+    pods_by_claim: Index<Pod>,
+    pods_by_template: Index<Pod>,
 ) {
     let metrics = Metrics::new(&context.registry, &planner.claims);
     let builder = context
@@ -109,35 +111,37 @@ fn of_pods(
         })
         .event_source("resource_claim")
         .workers(context.options.resourceclaim.concurrent_syncs)
-        .watches(&planner.claims, move |event, enqueue| enqueue_users(event, &using, enqueue))
+        .watches(&planner.claims, move |event, enqueue| {
+            enqueue_users(event, &pods_by_claim, enqueue);
+        })
         .watches(&planner.templates, move |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
-                enqueue_users(event, &made_from, enqueue);
+                enqueue_users(event, &pods_by_template, enqueue);
             }
         });
     context.run(builder.planned_with(planner, metrics));
 }
 
-/// Starts the controller of claims, which events of finished and deleted pods enqueue, too.
-fn of_claims(context: &ControllerContext, planner: Claims) {
-    let gone = planner.gone.clone();
+/// Starts the controller of reservations. Its keys are claims, which events of finished and deleted pods also enqueue.
+fn start_claim_controller(context: &ControllerContext, planner: Claims) {
+    let deleted_pods = planner.deleted_pods.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &planner.claims, |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
                 enqueue.add(Key::of(event.object().meta()));
             }
         })
-        .named(OF_CLAIMS)
+        .named(CLAIM_QUEUE)
         .workers(context.options.resourceclaim.concurrent_syncs)
         .watches(&planner.pods, move |event, enqueue| {
             let pod = event.object();
-            let deleted = matches!(event, CacheEvent::Deleted(_));
-            let claims = plan::claims_of(pod);
-            if deleted && claims.clone().next().is_some() {
-                gone.lock().add(&pod.meta.uid);
+            let is_deleted = matches!(event, CacheEvent::Deleted(_));
+            let claim_names = plan::claim_names(pod);
+            if is_deleted && claim_names.clone().next().is_some() {
+                deleted_pods.lock().add(&pod.meta.uid);
             }
-            if deleted || plan::is_done(pod) {
-                claims.for_each(|name| enqueue.add(Key::new(&pod.meta.namespace, name)));
+            if is_deleted || plan::is_done(pod) {
+                claim_names.for_each(|name| enqueue.add(Key::new(&pod.meta.namespace, name)));
             }
         });
     context.run(builder.planned(planner));
@@ -149,9 +153,8 @@ struct PodClaims {
     claims: Cache<Claim>,
     templates: Cache<Template>,
     /// Claims by the uid of the owning pod. Upstream: `claimPodOwnerIndex`.
-    made_for: Index<Claim>,
-    admin_access: bool,
-    prioritized: bool,
+    claims_by_owner: Index<Claim>,
+    gates: plan::FeatureGates,
 }
 
 impl Planner for PodClaims {
@@ -160,17 +163,16 @@ impl Planner for PodClaims {
 
     fn observe(&self, key: &Key, (): &()) -> Option<pod::Observed> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
-        let named = |claim: &PodResourceClaim| pod::Named {
-            claim: match plan::name(&pod, claim) {
-                plan::Name::Is(name) => self.claims.get(&key.namespace, name),
+        let named_objects = |claim: &PodResourceClaim| pod::NamedObjects {
+            claim: match plan::claim_name(&pod, claim) {
+                plan::ClaimName::Is(name) => self.claims.get(&key.namespace, name),
                 _ => None,
             },
             template: self.templates.get(&key.namespace, &claim.resource_claim_template_name),
         };
-        let named = pod.spec.resource_claims.iter().map(named).collect();
-        let owned = self.made_for.get(&pod.meta.uid);
-        let Self { admin_access, prioritized, .. } = *self;
-        Some(pod::Observed { pod, named, owned, admin_access, prioritized })
+        let named = pod.spec.resource_claims.iter().map(named_objects).collect();
+        let owned = self.claims_by_owner.get(&pod.meta.uid);
+        Some(pod::Observed { pod, named, owned, gates: self.gates })
     }
 
     fn plan(&self, observed: &pod::Observed, (): &(), _: Timestamp) -> (Plan, ()) {
@@ -181,10 +183,10 @@ impl Planner for PodClaims {
         &self,
         observed: &pod::Observed,
         (): &(),
-        done: &Outcomes,
+        outcomes: &Outcomes,
         _: Timestamp,
     ) -> Option<Plan> {
-        pod::next(observed, done)
+        pod::next(observed, outcomes)
     }
 
     fn describe(&self, observed: &pod::Observed, _: Timestamp) -> Description {
@@ -194,8 +196,8 @@ impl Planner for PodClaims {
 
 impl PassHandler<PodClaims> for Metrics {
     fn on_passed(&self, observed: &pod::Observed, pass: &Pass<'_>) {
-        for (claim, succeeded) in pod::creates(observed, pass.outcomes) {
-            self.created(&claim, succeeded);
+        for pod::Creation { claim, succeeded } in pod::creations(observed, pass.outcomes) {
+            self.count_creation(&claim, succeeded);
         }
     }
 }
@@ -204,10 +206,10 @@ impl PassHandler<PodClaims> for Metrics {
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
-    gone: DeletedPods,
+    deleted_pods: DeletedPods,
 }
 
-/// The last deleted pods; clones refer to the same ones.
+/// The last deleted pods. Clones share one cache.
 #[derive(Clone, Default)]
 struct DeletedPods(Arc<Mutex<DeletedUidCache>>);
 
@@ -226,8 +228,8 @@ impl Planner for Claims {
         let mut decisions = Vec::new();
         for consumer in release::consumers(&claim) {
             let pod = self.pods.get(&key.namespace, &consumer.name);
-            let is_gone = self.gone.lock().has(&consumer.uid);
-            decisions.push(release::decide_consumer(consumer, is_gone, pod.as_deref()));
+            let is_deleted = self.deleted_pods.lock().has(&consumer.uid);
+            decisions.push(release::decide_consumer(consumer, is_deleted, pod.as_deref()));
         }
         let owner = plan::owning_pod(&claim);
         let owner = owner.and_then(|owner| self.pods.get(&key.namespace, &owner.name));
@@ -242,10 +244,10 @@ impl Planner for Claims {
         &self,
         observed: &release::Observed,
         (): &(),
-        done: &Outcomes,
+        outcomes: &Outcomes,
         _: Timestamp,
     ) -> Option<Plan> {
-        release::next(observed, done)
+        release::next(observed, outcomes)
     }
 
     fn describe(&self, observed: &release::Observed, _: Timestamp) -> Description {
@@ -253,7 +255,7 @@ impl Planner for Claims {
     }
 }
 
-/// Enqueues the pods that the index has under the object's name.
+/// Enqueues the pods that use the object, a claim or a template. The index has pods by the name of the object.
 fn enqueue_users<V: evenkeel_api::View>(
     event: &CacheEvent<V>,
     index: &Index<Pod>,

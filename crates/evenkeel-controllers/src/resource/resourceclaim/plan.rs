@@ -1,4 +1,4 @@
-//! Claims of a pod: names, creation from templates, reservations.
+//! Claims of a pod: names, creation from templates, reservations. An entry is an element of `spec.resourceClaims`.
 
 use super::{Claim, Template};
 use evenkeel_api::{
@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 
 /// Annotation of a claim with its name in the pod's spec. Upstream: `PodResourceClaimAnnotation`.
 pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// Maximum length of the prefix of a generated name, which leaves room for a hyphen and five letters in 63
+/// Maximum length of a `generateName` that is not truncated. It leaves room for a hyphen and five letters in 63
 /// characters.
 const MAX_BASE_NAME_LENGTH: usize = 57;
 
-/// Name of a pod's claim. Upstream: `resourceclaim.Name`.
+/// Name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name<'a> {
+pub(super) enum ClaimName<'a> {
     /// The claim has this name.
     Is(&'a str),
     /// The claim is not created yet.
@@ -33,17 +33,19 @@ pub(super) enum Name<'a> {
     Unknown,
 }
 
-/// Returns the name of a pod's claim. Upstream: `resourceclaim.Name`.
-pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
+/// Returns the name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
+pub(super) fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> ClaimName<'a> {
     if !claim.resource_claim_name.is_empty() {
-        return Name::Is(&claim.resource_claim_name);
+        return ClaimName::Is(&claim.resource_claim_name);
     }
     if !is_from_template(claim) {
-        return Name::Unknown;
+        return ClaimName::Unknown;
     }
     match pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name) {
-        None => Name::NotYet,
-        Some(status) => status.resource_claim_name.as_deref().map_or(Name::NotNeeded, Name::Is),
+        None => ClaimName::NotYet,
+        Some(status) => {
+            status.resource_claim_name.as_deref().map_or(ClaimName::NotNeeded, ClaimName::Is)
+        }
     }
 }
 
@@ -53,13 +55,15 @@ pub(super) fn is_from_template(claim: &PodResourceClaim) -> bool {
 }
 
 /// Returns the names of all claims of the pod, including the scheduler's claim for extended resources.
-pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
-    let own = pod.spec.resource_claims.iter().filter_map(|claim| match name(pod, claim) {
-        Name::Is(name) => Some(name),
-        Name::NotYet | Name::NotNeeded | Name::Unknown => None,
-    });
+pub(super) fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
+    let from_spec =
+        pod.spec.resource_claims.iter().filter_map(|claim| match claim_name(pod, claim) {
+            ClaimName::Is(name) => Some(name),
+            ClaimName::NotYet | ClaimName::NotNeeded | ClaimName::Unknown => None,
+        });
     let extended = pod.status.extended_resource_claim_status.as_deref();
-    own.chain(extended.map(|status| &*status.resource_claim_name)).filter(|name| !name.is_empty())
+    let extended = extended.map(|status| &*status.resource_claim_name);
+    from_spec.chain(extended).filter(|name| !name.is_empty())
 }
 
 /// Whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
@@ -67,20 +71,21 @@ pub(super) fn is_done(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
 }
 
-/// Returns the pod that owns the claim.
+/// Returns the reference to the pod that owns the claim.
 pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
     let owners = &claim.meta().owners;
-    owners.iter().find(|one| one.controller && &*one.api_version == "v1" && &*one.kind == "Pod")
+    let is_pod = |owner: &&OwnerReference| &*owner.api_version == "v1" && &*owner.kind == "Pod";
+    owners.iter().find(|owner| owner.controller && is_pod(owner))
 }
 
 /// Whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
-pub(super) fn is_for(claim: &Claim, pod: &Pod) -> bool {
+pub(super) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().controlled_by(&pod.meta.uid)
 }
 
-/// Whether the claim's annotation has this name from the pod's spec. The pod's status may lack the claim.
-pub(super) fn has_name_in_pod(claim: &Claim, within_pod: &str) -> bool {
-    claim.meta().annotations.get(POD_CLAIM) == Some(within_pod)
+/// Whether the claim was created for the entry of this name, according to the claim's annotation.
+pub(super) fn is_for_entry(claim: &Claim, entry_name: &str) -> bool {
+    claim.meta().annotations.get(POD_CLAIM) == Some(entry_name)
 }
 
 /// A disabled feature that a template uses.
@@ -89,25 +94,38 @@ pub(super) enum DisabledFeature {
     #[error("admin access is requested, but the feature is disabled")]
     AdminAccess,
     #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
-    Prioritized,
+    PrioritizedList,
 }
 
-/// Checks a template against the feature gates.
-pub(super) fn allowed(
+/// Feature gates of claims.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FeatureGates {
+    /// Whether the gate `DRAAdminAccess` is on.
+    pub(super) admin_access: bool,
+    /// Whether the gate `DRAPrioritizedList` is on.
+    pub(super) prioritized_list: bool,
+}
+
+/// Checks that a template uses no disabled feature.
+pub(super) fn check_features(
     template: &Template,
-    admin: bool,
-    prioritized: bool,
+    gates: FeatureGates,
 ) -> Result<(), DisabledFeature> {
     let spec = template.spec.as_ref().and_then(|spec| spec.spec.as_ref());
-    let wants_admin = wants_admin_access(spec);
-    let has_list = requests(spec)
-        .iter()
-        .any(|request| request.first_available.as_ref().is_some_and(|all| !all.is_empty()));
-    match (wants_admin && !admin, has_list && !prioritized) {
-        (true, _) => Err(DisabledFeature::AdminAccess),
-        (_, true) => Err(DisabledFeature::Prioritized),
-        _ => Ok(()),
+    if !gates.admin_access && wants_admin_access(spec) {
+        return Err(DisabledFeature::AdminAccess);
     }
+    if !gates.prioritized_list && has_prioritized_list(spec) {
+        return Err(DisabledFeature::PrioritizedList);
+    }
+    Ok(())
+}
+
+fn has_prioritized_list(spec: Option<&ResourceClaimSpec>) -> bool {
+    let has_subrequests = |request: &DeviceRequest| {
+        request.first_available.as_ref().is_some_and(|subrequests| !subrequests.is_empty())
+    };
+    requests(spec).iter().any(has_subrequests)
 }
 
 /// Whether the spec requests admin access. Prioritized subrequests cannot request it.
@@ -122,12 +140,12 @@ fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
 }
 
-/// Returns the claim to create for the entry `within_pod` of the pod's spec.
-pub(super) fn new_claim(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
-    let from = template.spec.clone().unwrap_or_default();
-    let meta = from.metadata.unwrap_or_default();
+/// Returns the claim to create from the template, for the pod's entry of this name.
+pub(super) fn new_claim(pod: &Pod, entry_name: &str, template: &Template) -> ResourceClaim {
+    let template_spec = template.spec.clone().unwrap_or_default();
+    let meta = template_spec.metadata.unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();
-    annotations.insert(POD_CLAIM.to_owned(), within_pod.to_owned());
+    annotations.insert(POD_CLAIM.to_owned(), entry_name.to_owned());
     let owner = Owner {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
@@ -138,46 +156,50 @@ pub(super) fn new_claim(pod: &Pod, within_pod: &str, template: &Template) -> Res
     };
     ResourceClaim {
         metadata: ObjectMeta {
-            generate_name: Some(base(&pod.meta.name, within_pod)),
+            generate_name: Some(generate_name(&pod.meta.name, entry_name)),
             annotations: Some(annotations),
             labels: meta.labels,
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
-        spec: from.spec,
+        spec: template_spec.spec,
         status: None,
     }
 }
 
-/// Returns the prefix of the claim's name. If it is too long, both parts are cut in proportion.
-fn base(pod: &str, claim: &str) -> String {
-    let whole = format!("{pod}-{claim}-");
-    if whole.len() <= MAX_BASE_NAME_LENGTH {
-        return whole;
+/// Returns the `generateName` of a claim. If it is too long, both names are truncated in proportion. As upstream, a
+/// truncated one does not end with a hyphen.
+fn generate_name(pod_name: &str, entry_name: &str) -> String {
+    let full = format!("{pod_name}-{entry_name}-");
+    if full.len() <= MAX_BASE_NAME_LENGTH {
+        return full;
     }
     // Names are ASCII, so a cut does not split a character.
-    let cut = |part: &str| {
-        let length = part.len() * MAX_BASE_NAME_LENGTH / whole.len();
-        part.get(..length).unwrap_or(part).to_owned()
+    let truncate = |name: &str| {
+        let length = name.len() * MAX_BASE_NAME_LENGTH / full.len();
+        name.get(..length).unwrap_or(name).to_owned()
     };
-    format!("{}-{}", cut(pod), cut(claim))
+    format!("{}-{}", truncate(pod_name), truncate(entry_name))
 }
 
-/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by the created claims.
-pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
-    let mut all: BTreeMap<&str, &str> = pod
+/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by `claims`: names of claims by the names
+/// of their entries.
+pub(super) fn claim_statuses(pod: &Pod, claims: &BTreeMap<String, String>) -> Value {
+    let mut claim_by_entry: BTreeMap<&str, &str> = pod
         .status
         .resource_claim_statuses
         .iter()
         .filter_map(|status| Some((&*status.name, status.resource_claim_name.as_deref()?)))
         .collect();
-    all.extend(made.iter().map(|(name, claim)| (&**name, &**claim)));
-    let all: Vec<Value> =
-        all.iter().map(|(name, claim)| json!({"name": name, "resourceClaimName": claim})).collect();
+    claim_by_entry.extend(claims.iter().map(|(entry, claim)| (&**entry, &**claim)));
+    let statuses: Vec<Value> = claim_by_entry
+        .iter()
+        .map(|(entry, claim)| json!({"name": entry, "resourceClaimName": claim}))
+        .collect();
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": &*pod.meta.name, "namespace": &*pod.meta.namespace},
-        "status": {"resourceClaimStatuses": all},
+        "status": {"resourceClaimStatuses": statuses},
     })
 }
 
@@ -185,11 +207,11 @@ pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
 pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
     let Some(status) = &claim.status else { return false };
     let reserved = status.reserved_for.as_deref().unwrap_or_default();
-    status.allocation.is_some() && !reserved.iter().any(|one| *one.uid == *pod.meta.uid)
+    status.allocation.is_some() && !reserved.iter().any(|consumer| *consumer.uid == *pod.meta.uid)
 }
 
 /// Returns the claim with a reservation for the pod. Upstream: `reserveFor`.
-pub(super) fn reserved(claim: &Claim, pod: &Pod) -> ResourceClaim {
+pub(super) fn with_reservation(claim: &Claim, pod: &Pod) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;
     let status = claim.status.get_or_insert_default();
@@ -230,12 +252,18 @@ mod tests {
             &json!([{"name": "made", "resourceClaimName": "p-made-x"}, {"name": "not-needed"}]),
         );
         let names: Vec<_> =
-            pod.spec.resource_claims.iter().map(|claim| name(&pod, claim)).collect();
+            pod.spec.resource_claims.iter().map(|claim| claim_name(&pod, claim)).collect();
         assert_eq!(
             names,
-            [Name::Is("there"), Name::Is("p-made-x"), Name::NotYet, Name::NotNeeded, Name::Unknown]
+            [
+                ClaimName::Is("there"),
+                ClaimName::Is("p-made-x"),
+                ClaimName::NotYet,
+                ClaimName::NotNeeded,
+                ClaimName::Unknown
+            ]
         );
-        assert_eq!(claims_of(&pod).collect::<Vec<_>>(), ["there", "p-made-x"]);
+        assert_eq!(claim_names(&pod).collect::<Vec<_>>(), ["there", "p-made-x"]);
     }
 
     fn template(spec: &Value) -> Template {
@@ -249,8 +277,8 @@ mod tests {
     fn claim_is_built_from_the_template() {
         let spec =
             json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}});
-        let made = new_claim(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
-        let meta = &made.metadata;
+        let claim = new_claim(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
+        let meta = &claim.metadata;
         assert_eq!(meta.generate_name.as_deref(), Some("p-gpu-"));
         assert_eq!(meta.labels.as_ref().unwrap()["a"], "b");
         assert_eq!(meta.annotations.as_ref().unwrap().len(), 2);
@@ -260,15 +288,15 @@ mod tests {
             (&*owner.kind, &*owner.uid, owner.controller, owner.block_owner_deletion),
             ("Pod", "u", Some(true), None)
         );
-        assert_eq!(made.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
+        assert_eq!(claim.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
     }
 
     #[test]
     fn long_names_are_truncated_in_proportion() {
-        assert_eq!(base("pod", "claim"), "pod-claim-");
+        assert_eq!(generate_name("pod", "claim"), "pod-claim-");
         let (pod, claim) = ("p".repeat(60), "c".repeat(20));
         // 60 and 20 of 82 letters, scaled to 57.
-        assert_eq!(base(&pod, &claim), format!("{}-{}", "p".repeat(41), "c".repeat(13)));
+        assert_eq!(generate_name(&pod, &claim), format!("{}-{}", "p".repeat(41), "c".repeat(13)));
     }
 
     #[test]
@@ -279,26 +307,29 @@ mod tests {
         let list = template(
             &json!({"devices": {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]}]}}),
         );
-        assert_eq!(allowed(&admin, false, true), Err(DisabledFeature::AdminAccess));
-        assert_eq!(allowed(&list, true, false), Err(DisabledFeature::Prioritized));
-        assert_eq!((allowed(&admin, true, false), allowed(&list, false, true)), (Ok(()), Ok(())));
+        let only_admin = FeatureGates { admin_access: true, prioritized_list: false };
+        let only_list = FeatureGates { admin_access: false, prioritized_list: true };
+        assert_eq!(check_features(&admin, only_list), Err(DisabledFeature::AdminAccess));
+        assert_eq!(check_features(&list, only_admin), Err(DisabledFeature::PrioritizedList));
+        assert_eq!(check_features(&admin, only_admin), Ok(()));
+        assert_eq!(check_features(&list, only_list), Ok(()));
     }
 
     #[test]
     fn statuses_are_merged_by_name() {
         let pod = pod(
             &json!([]),
-            &json!([{"name": "b", "resourceClaimName": "old"}, {"name": "none"}, {"name": "c", "resourceClaimName": "kept"}]),
+            &json!([{"name": "b", "resourceClaimName": "old"}, {"name": "not-needed"}, {"name": "c", "resourceClaimName": "kept"}]),
         );
-        let made = BTreeMap::from([
+        let claims = BTreeMap::from([
             ("b".to_owned(), "new".to_owned()),
             ("a".to_owned(), "first".to_owned()),
         ]);
-        let all = &statuses(&pod, &made)["status"]["resourceClaimStatuses"];
+        let statuses = &claim_statuses(&pod, &claims)["status"]["resourceClaimStatuses"];
         let want = json!([
             {"name": "a", "resourceClaimName": "first"}, {"name": "b", "resourceClaimName": "new"}, {"name": "c", "resourceClaimName": "kept"},
         ]);
-        assert_eq!(*all, want);
+        assert_eq!(*statuses, want);
     }
 
     #[test]
@@ -312,9 +343,9 @@ mod tests {
         assert!(!lacks_reservation(&claim(json!({})), &pod));
         assert!(lacks_reservation(&claim(json!({"allocation": {}})), &pod));
         let others = json!({"allocation": {}, "reservedFor": [{"resource": "pods", "name": "o", "uid": "o"}]});
-        let taken = reserved(&claim(others), &pod);
-        assert_eq!(taken.status.as_ref().unwrap().reserved_for.as_ref().unwrap().len(), 2);
-        assert!(!lacks_reservation(&Full::new(taken), &pod));
+        let reserved = with_reservation(&claim(others), &pod);
+        assert_eq!(reserved.status.as_ref().unwrap().reserved_for.as_ref().unwrap().len(), 2);
+        assert!(!lacks_reservation(&Full::new(reserved), &pod));
     }
 
     use evenkeel_runtime::cache::Full;
@@ -324,7 +355,7 @@ mod tests {
 
         #[test]
         fn generated_names_fit(pod in "[a-z]{1,253}", claim in "[a-z]{1,63}") {
-            prop_assert!(base(&pod, &claim).len() <= MAX_BASE_NAME_LENGTH + 1);
+            prop_assert!(generate_name(&pod, &claim).len() <= MAX_BASE_NAME_LENGTH + 1);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Steps for a pod's claims. Read live the claims that the status names and the cache lacks, create missing claims
-//! one by one, and name them in the pod's status. Once the status names all claims, reserve the allocated ones.
+//! Steps for a pod's claims. The claims that the status names and the cache lacks are read live. Missing claims are
+//! created one by one, and recorded in the pod's status. Once the status has all claims, allocated ones are reserved.
 //! Upstream: `syncPod`.
 
 use super::{
     Claim, Template,
-    plan::{self, DisabledFeature, Name},
+    plan::{self, ClaimName, DisabledFeature, FeatureGates},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -22,7 +22,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Field manager of `resourceClaimStatuses`.
-const MANAGER: &str = "ResourceClaimController";
+const FIELD_MANAGER: &str = "ResourceClaimController";
 
 /// Error in finding or creating a pod's claim.
 #[derive(Debug, thiserror::Error)]
@@ -42,43 +42,39 @@ enum ClaimError {
 /// A pod, and its claims in the caches.
 pub(super) struct Observed {
     pub(super) pod: Arc<Pod>,
-    /// Claims and templates, in the order of `spec.resourceClaims`.
-    pub(super) named: Vec<Named>,
+    /// Claims and templates that the entries of `spec.resourceClaims` name, in the same order.
+    pub(super) named: Vec<NamedObjects>,
     /// Claims that the pod owns.
     pub(super) owned: Vec<Arc<Claim>>,
-    /// Whether the gate `DRAAdminAccess` is on.
-    pub(super) admin_access: bool,
-    /// Whether the gate `DRAPrioritizedList` is on.
-    pub(super) prioritized: bool,
+    pub(super) gates: FeatureGates,
 }
 
-/// Claim or template that an entry of `spec.resourceClaims` names.
+/// Claim and template of an entry of `spec.resourceClaims`, as far as the caches have them.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct NamedObjects {
     pub(super) claim: Option<Arc<Claim>>,
     pub(super) template: Option<Arc<Template>>,
 }
 
 impl Observed {
-    fn claims(&self) -> impl Iterator<Item = (&PodResourceClaim, &Named)> {
+    fn claims(&self) -> impl Iterator<Item = (&PodResourceClaim, &NamedObjects)> {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Whether the pod needs claims. A finished or terminating pod does not: the claims created for it are being
-    /// deleted.
+    /// Whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Whether to read a claim live: it is from a template, the status names it, but the cache lacks it.
-    fn needs_live_read(&self, claim: &PodResourceClaim, named: &Named) -> bool {
+    /// Whether to read a claim live: the claim is from a template and the status names it, but the cache lacks it.
+    fn needs_live_read(&self, claim: &PodResourceClaim, named: &NamedObjects) -> bool {
         plan::is_from_template(claim)
             && named.claim.is_none()
-            && matches!(plan::name(&self.pod, claim), Name::Is(_))
+            && matches!(plan::claim_name(&self.pod, claim), ClaimName::Is(_))
     }
 }
 
-/// Reads live the claims that the cache lacks. If it has all, takes the next step at once.
+/// Reads live the claims that the cache lacks. If the cache has all claims, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();
@@ -86,8 +82,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let pod = &*observed.pod;
     let to_read = observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
     let reads: Vec<_> = to_read
-        .filter_map(|(claim, _)| match plan::name(pod, claim) {
-            Name::Is(name) => {
+        .filter_map(|(claim, _)| match plan::claim_name(pod, claim) {
+            ClaimName::Is(name) => {
                 let read = LiveRead::get::<Claim>(&Claim::kind(), &pod.meta.namespace, name);
                 Some(LiveRead { on_error: OnError::Ignore, ..read }.into())
             }
@@ -101,105 +97,133 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 }
 
 /// Creates the next missing claim. If none is missing, updates the pod's status, or reserves its claims.
-pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
+pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     if !observed.needs_claims() {
         return None;
     }
-    let mut done = Replay::of(observed, done);
-    let mut made = BTreeMap::new();
+    let mut replay = Replay::of(observed, outcomes);
+    let mut unrecorded = BTreeMap::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
-        let found = match find(observed, claim, named, answer) {
-            Ok(Found::NotNeeded) => continue,
-            Ok(Found::Is(name)) => name,
-            Ok(Found::Lacks(new)) => match done.writes.next() {
+        let live_read = replay.live_read_of(observed, claim, named);
+        let claim_name = match look_up_claim(observed, claim, named, live_read) {
+            Ok(ClaimLookup::NothingToDo) => continue,
+            Ok(ClaimLookup::Unrecorded(name)) => name,
+            Ok(ClaimLookup::Missing(new)) => match replay.writes.next() {
                 None => return Some(Plan::one(create(observed, &new))),
                 Some(Outcome { created: Some(name), .. }) => name.to_string(),
                 Some(Outcome { error: Some(error), .. }) => {
-                    let error = ClaimError::Create(error.clone());
-                    return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
+                    return replay.fail(observed, claim, &ClaimError::Create(error.clone()));
                 }
                 Some(_) => return None,
             },
-            Err(error) => {
-                return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
-            }
+            Err(error) => return replay.fail(observed, claim, &error),
         };
-        made.insert(claim.name.to_string(), found);
+        unrecorded.insert(claim.name.to_string(), claim_name);
     }
-    if done.writes.next().is_some() {
+    if replay.writes.next().is_some() {
         return None;
     }
-    // Do not reserve created claims now: a later pass, which observes them, does.
-    Some(if made.is_empty() { reserve(observed) } else { update_status(observed, &made) })
+    // Created claims are not reserved now, but in a later pass that observes them.
+    Some(if unrecorded.is_empty() {
+        reserve(observed)
+    } else {
+        update_status(observed, &unrecorded)
+    })
 }
 
-/// The outcomes so far: those of the first step's reads, then those of the writes.
+/// The outcomes so far, which the decision consumes again at each step: those of the first step's reads, then those of
+/// the writes.
 struct Replay<'a> {
     reads: std::slice::Iter<'a, Outcome>,
     writes: std::slice::Iter<'a, Outcome>,
 }
 
 impl<'a> Replay<'a> {
-    fn of(observed: &Observed, done: &'a Outcomes) -> Self {
+    fn of(observed: &Observed, outcomes: &'a Outcomes) -> Self {
         let to_read =
             observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
-        let (reads, writes) = done.0.split_at(to_read.count().min(done.0.len()));
+        let (reads, writes) = outcomes.0.split_at(to_read.count().min(outcomes.0.len()));
         Self { reads: reads.iter(), writes: writes.iter() }
     }
+
+    /// Returns the outcome of the claim's live read, if it needed one.
+    fn live_read_of(
+        &mut self,
+        observed: &Observed,
+        claim: &PodResourceClaim,
+        named: &NamedObjects,
+    ) -> Option<&'a Outcome> {
+        if observed.needs_live_read(claim, named) { self.reads.next() } else { None }
+    }
+
+    /// Returns the plan that ends a pass with this error; `None` if it was already carried out.
+    fn fail(
+        &mut self,
+        observed: &Observed,
+        claim: &PodResourceClaim,
+        error: &ClaimError,
+    ) -> Option<Plan> {
+        match self.writes.next() {
+            None => Some(fail_with_event(observed, claim, error)),
+            Some(_) => None,
+        }
+    }
 }
 
-/// Name of a pod's claim, or the claim to create.
-enum Found {
-    /// Nothing changes: the claim exists under the name in the status, the user creates it, or the pod needs no
-    /// claim.
-    NotNeeded,
-    /// The claim exists, but the pod's status does not name it.
-    Is(String),
-    /// The claim does not exist, and must be created.
-    Lacks(Box<ResourceClaim>),
+/// Result of the search for a pod's claim.
+enum ClaimLookup {
+    /// The claim exists and the status names it, the user creates the claim, or the pod needs none.
+    NothingToDo,
+    /// The claim of this name exists, but the pod's status does not name it.
+    Unrecorded(String),
+    /// This claim must be created.
+    Missing(Box<ResourceClaim>),
 }
 
-/// Finds a claim of the pod. Upstream: `handleClaim`.
-fn find(
+/// Looks up a claim of the pod. Upstream: `handleClaim`.
+fn look_up_claim(
     observed: &Observed,
     claim: &PodResourceClaim,
-    named: &Named,
-    answer: Option<&Outcome>,
-) -> Result<Found, ClaimError> {
+    named: &NamedObjects,
+    live_read: Option<&Outcome>,
+) -> Result<ClaimLookup, ClaimError> {
     let pod = &*observed.pod;
-    match plan::name(pod, claim) {
-        Name::NotNeeded => return Ok(Found::NotNeeded),
-        Name::Unknown => return Err(ClaimError::Unknown),
-        Name::Is(_) if exists(pod, claim, named, answer)? => return Ok(Found::NotNeeded),
+    match plan::claim_name(pod, claim) {
+        ClaimName::NotNeeded => return Ok(ClaimLookup::NothingToDo),
+        ClaimName::Unknown => return Err(ClaimError::Unknown),
+        ClaimName::Is(_) if exists(pod, claim, named, live_read)? => {
+            return Ok(ClaimLookup::NothingToDo);
+        }
         // The user creates this claim.
-        Name::Is(_) if !plan::is_from_template(claim) => return Ok(Found::NotNeeded),
-        Name::Is(_) | Name::NotYet => {}
+        ClaimName::Is(_) if !plan::is_from_template(claim) => return Ok(ClaimLookup::NothingToDo),
+        ClaimName::Is(_) | ClaimName::NotYet => {}
     }
     // A claim may exist whose name is not in the pod's status. Upstream: `findPodResourceClaim`.
-    if let Some(found) = observed.owned.iter().find(|one| plan::has_name_in_pod(one, &claim.name)) {
-        return Ok(Found::Is(found.meta().name.to_string()));
+    let is_for_entry = |owned: &&Arc<Claim>| plan::is_for_entry(owned, &claim.name);
+    if let Some(owned) = observed.owned.iter().find(is_for_entry) {
+        return Ok(ClaimLookup::Unrecorded(owned.meta().name.to_string()));
     }
     let name = &*claim.resource_claim_template_name;
     let template =
         named.template.as_ref().ok_or_else(|| ClaimError::NoTemplate(name.to_owned()))?;
-    plan::allowed(template, observed.admin_access, observed.prioritized)?;
-    Ok(Found::Lacks(Box::new(plan::new_claim(pod, &claim.name, template))))
+    plan::check_features(template, observed.gates)?;
+    Ok(ClaimLookup::Missing(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
-/// Whether the claim exists and belongs to the pod, by the cache or by the outcome of the live read.
+/// Whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
 fn exists(
     pod: &Pod,
     claim: &PodResourceClaim,
-    named: &Named,
-    answer: Option<&Outcome>,
+    named: &NamedObjects,
+    live_read: Option<&Outcome>,
 ) -> Result<bool, ClaimError> {
-    let belongs_to_pod = |found: &Claim| !plan::is_from_template(claim) || plan::is_for(found, pod);
+    let belongs_to_pod =
+        |found: &Claim| !plan::is_from_template(claim) || plan::is_for_pod(found, pod);
     if let Some(found) = &named.claim {
         return Ok(belongs_to_pod(found));
     }
-    let Some(answer) = answer else { return Ok(false) };
-    match (&answer.reply, &answer.error) {
+    let Some(live_read) = live_read else { return Ok(false) };
+    match (&live_read.reply, &live_read.error) {
         (Some(reply), _) => {
             reply.object::<Claim>().map(|found| belongs_to_pod(&found)).map_err(ClaimError::Read)
         }
@@ -215,19 +239,20 @@ fn create(observed: &Observed, new: &ResourceClaim) -> Create {
     Create { on_error: OnError::Ignore, ..create }
 }
 
-/// Returns the plan that records an event about a claim that was not created, and fails.
-fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &ClaimError) -> Plan {
+/// Returns the failed plan that records an event about a claim that was not created.
+fn fail_with_event(observed: &Observed, claim: &PodResourceClaim, error: &ClaimError) -> Plan {
     let meta = &observed.pod.meta;
     let message = format!("PodResourceClaim {}: {error}", claim.name);
-    let failure = format!("pod {}/{}, {message}", meta.namespace, meta.name);
-    let about = wire::target(&*observed.pod);
-    let event = EventRecord::warning(about, "FailedResourceClaimCreation", message);
-    Plan { error: Some(PlanError::new(failure)), ..Plan::one(event) }
+    let error = format!("pod {}/{}, {message}", meta.namespace, meta.name);
+    let target = wire::target(&*observed.pod);
+    let event = EventRecord::warning(target, "FailedResourceClaimCreation", message);
+    Plan { error: Some(PlanError::new(error)), ..Plan::one(event) }
 }
 
-fn update_status(observed: &Observed, made: &BTreeMap<String, String>) -> Plan {
-    let body = plan::statuses(&observed.pod, made).to_string();
-    let patch = Patch::new(wire::target(&*observed.pod), PatchForm::Apply(MANAGER), body);
+/// Records claims in the pod's status, by the names of their entries.
+fn update_status(observed: &Observed, claims: &BTreeMap<String, String>) -> Plan {
+    let body = plan::claim_statuses(&observed.pod, claims).to_string();
+    let patch = Patch::new(wire::target(&*observed.pod), PatchForm::Apply(FIELD_MANAGER), body);
     Plan::one(Patch { subresource: "status", on_error: OnError::Abort, ..patch })
 }
 
@@ -239,38 +264,44 @@ fn reserve(observed: &Observed) -> Plan {
         return plan;
     }
     for (claim, named) in observed.claims() {
-        let Name::Is(name) = plan::name(pod, claim) else { continue };
-        let Some(found) = &named.claim else { break };
-        if plan::is_from_template(claim) && !plan::is_for(found, pod) {
+        let ClaimName::Is(name) = plan::claim_name(pod, claim) else { continue };
+        let Some(cached) = &named.claim else { break };
+        if plan::is_from_template(claim) && !plan::is_for_pod(cached, pod) {
             let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
             plan.error = Some(PlanError::new(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
             )));
             break;
         }
-        if plan::lacks_reservation(found, pod) {
-            let body = wire::json(&plan::reserved(found, pod));
-            let update = Update::status(wire::target(&**found), body);
+        if plan::lacks_reservation(cached, pod) {
+            let body = wire::json(&plan::with_reservation(cached, pod));
+            let update = Update::status(wire::target(&**cached), body);
             plan.push(Update { on_error: OnError::Abort, ..update });
         }
     }
     plan
 }
 
-/// Returns the claims that a pass tried to create, and whether that succeeded.
-pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClaim, bool)> {
+/// A request to create a claim.
+pub(super) struct Creation {
+    pub(super) claim: ResourceClaim,
+    pub(super) succeeded: bool,
+}
+
+/// Returns the requests of a pass to create claims.
+pub(super) fn creations(observed: &Observed, outcomes: &Outcomes) -> Vec<Creation> {
     if !observed.needs_claims() {
         return Vec::new();
     }
-    let mut done = Replay::of(observed, done);
-    let mut all = Vec::new();
+    let mut replay = Replay::of(observed, outcomes);
+    let mut creations = Vec::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
-        match find(observed, claim, named, answer) {
-            Ok(Found::Lacks(new)) => {
-                let Some(outcome) = done.writes.next() else { break };
+        let live_read = replay.live_read_of(observed, claim, named);
+        match look_up_claim(observed, claim, named, live_read) {
+            Ok(ClaimLookup::Missing(new)) => {
+                let Some(outcome) = replay.writes.next() else { break };
                 let succeeded = outcome.error.is_none();
-                all.push((*new, succeeded));
+                creations.push(Creation { claim: *new, succeeded });
                 if !succeeded {
                     // The next outcome is that of the event.
                     break;
@@ -280,14 +311,14 @@ pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClai
             Err(_) => break,
         }
     }
-    all
+    creations
 }
 
 /// Describes the names of a pod's claims.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     for (claim, _) in observed.claims() {
-        description.fact(&claim.name, format!("{:?}", plan::name(&observed.pod, claim)));
+        description.fact(&claim.name, format!("{:?}", plan::claim_name(&observed.pod, claim)));
     }
     description
 }

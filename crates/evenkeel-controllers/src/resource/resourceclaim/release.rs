@@ -15,7 +15,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReferen
 use std::sync::Arc;
 
 /// Finalizer of allocated claims. Upstream: `resourceapi.Finalizer`.
-const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
 /// A claim, and its pods in the caches.
 pub(super) struct Observed {
@@ -31,7 +31,7 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Reads live the pods that the cache lacks. If it has all, takes the next step at once.
+/// Reads live the pods that the cache lacks. If the cache has all pods, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);
@@ -49,54 +49,57 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 
 /// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused
 /// claim.
-pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
+pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     let claim = &*observed.claim;
-    let read_count = observed
+    let n_reads = observed
         .decisions
         .iter()
         .filter(|decision| **decision == ConsumerDecision::ReadLive)
         .count();
-    let (answers, writes) = done.0.split_at(read_count.min(done.0.len()));
-    let remaining = match remaining(observed, answers) {
+    let (live_reads, writes) = outcomes.0.split_at(n_reads.min(outcomes.0.len()));
+    let remaining = match remaining_consumers(observed, live_reads) {
         Ok(remaining) => remaining,
         Err(error) => return Some(Plan::failure(error.message)),
     };
-    let (release, mut writes) = (release(claim, &remaining), writes.iter());
-    let mut last = written(claim);
-    if let Some(changed) = release.status {
+    let (release, mut writes) = (Release::new(claim, &remaining), writes.iter());
+    let mut latest = copy_for_update(claim);
+    if let Some(changed) = release.with_new_status {
         let Some(outcome) = writes.next() else {
             let update = Update::status(wire::target(claim), wire::json(&changed));
             return Some(Plan::one(Update { on_error: OnError::Abort, ..update }));
         };
-        last = changed;
-        last.metadata.resource_version = outcome.resource_version.as_deref().map(str::to_owned);
+        latest = changed;
+        latest.metadata.resource_version = outcome.resource_version.as_deref().map(str::to_owned);
     }
-    if release.unprotect {
+    if release.removes_finalizer {
         let Some(outcome) = writes.next() else {
-            let update = Update::new(wire::target(claim), wire::json(&unprotected(last)));
+            let update = Update::new(wire::target(claim), wire::json(&without_finalizer(latest)));
             return Some(Plan::one(Update { on_error: OnError::Ignore, ..update }));
         };
         if let Some(error) = outcome.error.as_ref().filter(|error| !error.is_not_found()) {
             return Some(Plan::failure(error.message.clone()));
         }
     }
-    let is_deleted = remaining.is_empty() && is_useless(claim, observed.owner.as_deref());
-    (is_deleted && writes.next().is_none())
-        .then(|| Plan::one(Delete { on_error: OnError::Abort, ..Delete::new(wire::target(claim)) }))
+    let must_delete = remaining.is_empty() && is_useless(claim, observed.owner.as_deref());
+    let was_deleted = writes.next().is_some();
+    if !must_delete || was_deleted {
+        return None;
+    }
+    Some(Plan::one(Delete { on_error: OnError::Abort, ..Delete::new(wire::target(claim)) }))
 }
 
-/// Returns the reservations that stay.
-fn remaining(
+/// Returns the consumers whose reservations stay.
+fn remaining_consumers(
     observed: &Observed,
-    answers: &[Outcome],
+    live_reads: &[Outcome],
 ) -> Result<Vec<ResourceClaimConsumerReference>, Failure> {
-    let (mut remaining, mut answers) = (Vec::new(), answers.iter());
+    let (mut remaining, mut live_reads) = (Vec::new(), live_reads.iter());
     for (consumer, decision) in consumers(&observed.claim).iter().zip(&observed.decisions) {
         let stays = match decision {
             ConsumerDecision::Keep => true,
             ConsumerDecision::Remove => false,
             ConsumerDecision::ReadLive => {
-                match answers.next().and_then(|answer| answer.reply.as_ref()) {
+                match live_reads.next().and_then(|read| read.reply.as_ref()) {
                     Some(reply) => *reply.object::<Metadata>()?.meta.uid == *consumer.uid,
                     None => false,
                 }
@@ -125,22 +128,22 @@ pub(super) enum ConsumerDecision {
     Keep,
     /// The reservation is removed.
     Remove,
-    /// A live read decides, because the cache lacks the pod: the scheduler may be ahead of the cache.
+    /// The cache lacks the pod, so a live read decides. The scheduler may be ahead of the cache.
     ReadLive,
 }
 
-/// Decides about a consumer. `pod` is the cached pod with the consumer's name. The reservations of other consumers
-/// than pods stay.
+/// Decides about a consumer. `is_deleted` says that its pod was observed as deleted. `pod` is the cached pod with the
+/// consumer's name. Reservations for other resources than pods stay.
 pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,
-    known_gone: bool,
+    is_deleted: bool,
     pod: Option<&Pod>,
 ) -> ConsumerDecision {
     let is_pod =
         consumer.api_group.as_deref().unwrap_or_default().is_empty() && consumer.resource == "pods";
     match pod {
         _ if !is_pod => ConsumerDecision::Keep,
-        _ if known_gone => ConsumerDecision::Remove,
+        _ if is_deleted => ConsumerDecision::Remove,
         None => ConsumerDecision::ReadLive,
         Some(pod) if *pod.meta.uid != *consumer.uid || plan::is_done(pod) => {
             ConsumerDecision::Remove
@@ -152,59 +155,66 @@ pub(super) fn decide_consumer(
 /// Writes that release a claim, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Release {
-    /// The claim with a new status.
-    status: Option<ResourceClaim>,
+    /// The claim for the status update; `None` without an update.
+    with_new_status: Option<ResourceClaim>,
     /// Whether the finalizer is removed after the status update.
-    unprotect: bool,
+    removes_finalizer: bool,
 }
 
-/// Returns the writes for a claim whose reservations are `remaining`.
-fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Release {
-    let protected = claim.meta().finalizers.iter().any(|one| &**one == PROTECTION);
-    let status = claim.status.as_ref();
-    let before = status.and_then(|status| status.reserved_for.as_deref()).unwrap_or_default();
-    let allocated = status.is_some_and(|status| status.allocation.is_some());
-    let with_allocation = |allocated: bool| {
-        let mut changed = written(claim);
-        let status = changed.status.get_or_insert_default();
-        status.reserved_for = (!remaining.is_empty()).then(|| remaining.to_vec());
-        if !allocated {
-            status.allocation = None;
+impl Release {
+    /// Returns the writes for a claim whose consumers are still `remaining`.
+    fn new(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Self {
+        let has_finalizer =
+            claim.meta().finalizers.iter().any(|finalizer| &**finalizer == FINALIZER);
+        let is_allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
+        let with_remaining = || {
+            let mut changed = copy_for_update(claim);
+            let status = changed.status.get_or_insert_default();
+            status.reserved_for = (!remaining.is_empty()).then(|| remaining.to_vec());
+            changed
+        };
+        let deallocated = || {
+            let mut changed = with_remaining();
+            changed.status.get_or_insert_default().allocation = None;
+            changed
+        };
+        let is_unreserved = remaining.is_empty();
+        if remaining.len() < consumers(claim).len() {
+            // Without the finalizer, another allocator owns the claim, and deallocates it.
+            let stays_allocated = is_allocated && !(is_unreserved && has_finalizer);
+            let changed = if stays_allocated { with_remaining() } else { deallocated() };
+            let removes_finalizer = has_finalizer && !stays_allocated;
+            return Self { with_new_status: Some(changed), removes_finalizer };
         }
-        changed
-    };
-    if remaining.len() < before.len() {
-        // The last reservation ends, so deallocate the claim.
-        let stays = allocated && !(remaining.is_empty() && protected);
-        return Release { status: Some(with_allocation(stays)), unprotect: protected && !stays };
+        if has_finalizer && claim.meta().deleting() && is_unreserved {
+            let with_new_status = is_allocated.then(deallocated);
+            return Self { with_new_status, removes_finalizer: true };
+        }
+        Self::default()
     }
-    if protected && claim.meta().deleting() && remaining.is_empty() {
-        return Release { status: allocated.then(|| with_allocation(false)), unprotect: true };
-    }
-    Release::default()
 }
 
 /// Returns the claim without the finalizer.
-fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
+fn without_finalizer(mut claim: ResourceClaim) -> ResourceClaim {
     claim.metadata.managed_fields = None;
     if let Some(finalizers) = &mut claim.metadata.finalizers {
-        finalizers.retain(|one| one != PROTECTION);
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
     }
     claim
 }
 
-/// Returns the claim without managed fields, for a write.
-fn written(claim: &Claim) -> ResourceClaim {
+/// Returns a copy without `managedFields`, which the API server keeps.
+fn copy_for_update(claim: &Claim) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;
     claim
 }
 
 /// Whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the cached
-/// pod with the owning pod's name. Without it, the garbage collector deletes the claim.
+/// pod with the owning pod's name. If there is none, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
-    let Some(made_for) = plan::owning_pod(claim) else { return false };
-    owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))
+    let Some(reference) = plan::owning_pod(claim) else { return false };
+    owner.is_some_and(|pod| pod.meta.uid != reference.uid || plan::is_done(pod))
 }
 
 #[cfg(test)]
@@ -227,8 +237,8 @@ mod tests {
     #[test]
     fn reservation_of_a_finished_replaced_or_deleted_pod_is_removed() {
         let running = pod("p", Some(T0));
-        let mut done = pod("p", None);
-        done.status.phase = "Failed".into();
+        let mut outcomes = pod("p", None);
+        outcomes.status.phase = "Failed".into();
         let mut terminating = pod("p", None);
         terminating.meta.deletion = Some(T0);
         let mut unscheduled = terminating.clone();
@@ -237,7 +247,7 @@ mod tests {
         // Consumer, whether its pod was observed as deleted, the cached pod, and the decision.
         let table = [
             (&me, false, Some(&running), ConsumerDecision::Keep),
-            (&me, false, Some(&done), ConsumerDecision::Remove),
+            (&me, false, Some(&outcomes), ConsumerDecision::Remove),
             (&me, false, Some(&terminating), ConsumerDecision::Keep),
             (&me, false, Some(&unscheduled), ConsumerDecision::Remove),
             (&me, true, None, ConsumerDecision::Remove),
@@ -267,17 +277,17 @@ mod tests {
             .as_ref()
             .and_then(|status| status.reserved_for.clone())
             .unwrap_or_default();
-        let release = release(claim, &all[..remaining]);
-        let status = release.status.map(|claim| {
+        let release = Release::new(claim, &all[..remaining]);
+        let status = release.with_new_status.map(|claim| {
             let status = claim.status.unwrap();
             (status.allocation.is_some(), status.reserved_for.map_or(0, |all| all.len()))
         });
-        (status, release.unprotect)
+        (status, release.removes_finalizer)
     }
 
     #[test]
     fn last_consumer_deallocates_the_claim() {
-        let (ours, none) = (json!([PROTECTION]), json!([]));
+        let (ours, none) = (json!([FINALIZER]), json!([]));
         let two = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
         let unreserved = json!({"allocation": {}});
         // Claim, number of consumers that remain, and the expected outcome.
@@ -307,21 +317,21 @@ mod tests {
             )
         };
         let running = pod("p", Some(T0));
-        let mut done = pod("p", None);
-        done.status.phase = "Succeeded".into();
+        let mut outcomes = pod("p", None);
+        outcomes.status.phase = "Succeeded".into();
         assert!(!is_useless(&owned("p"), Some(&running)));
-        assert!(is_useless(&owned("p"), Some(&done)));
+        assert!(is_useless(&owned("p"), Some(&outcomes)));
         assert!(is_useless(&owned("before"), Some(&running)));
         assert!(!is_useless(&owned("p"), None));
-        assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&done)));
+        assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&outcomes)));
     }
 
     fn observed(claim: Claim, decisions: Vec<ConsumerDecision>, owner: Option<Pod>) -> Observed {
         Observed { claim: Arc::new(claim), decisions, owner: owner.map(Arc::new) }
     }
 
-    fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
-        next(observed, &Outcomes(done.to_vec()))
+    fn after(observed: &Observed, outcomes: &[Outcome]) -> Option<Plan> {
+        next(observed, &Outcomes(outcomes.to_vec()))
     }
 
     fn failed(code: u16) -> Outcome {
@@ -340,7 +350,7 @@ mod tests {
     fn release_updates_status_then_finalizers() {
         let reserved = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
         let observed_claim = observed(
-            claim(&json!([PROTECTION]), false, &reserved),
+            claim(&json!([FINALIZER]), false, &reserved),
             vec![ConsumerDecision::Remove, ConsumerDecision::ReadLive],
             None,
         );
@@ -382,9 +392,9 @@ mod tests {
                 "status": {"reservedFor": [consumer("pods", "p")]},
             }))
         };
-        let mut done = pod("p", None);
-        done.status.phase = "Failed".into();
-        let observed_claim = observed(claim(), vec![ConsumerDecision::Remove], Some(done));
+        let mut outcomes = pod("p", None);
+        outcomes.status.phase = "Failed".into();
+        let observed_claim = observed(claim(), vec![ConsumerDecision::Remove], Some(outcomes));
         assert_eq!(update(Some(plan(&observed_claim))).0, "status");
         let delete = after(&observed_claim, &[Outcome::success()]).unwrap();
         assert!(

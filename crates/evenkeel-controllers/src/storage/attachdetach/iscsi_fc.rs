@@ -3,41 +3,41 @@
 
 use evenkeel_api::views::{FcVolumeSource, PersistentVolume, VolumeSource};
 
-const ISCSI: &str = "kubernetes.io/iscsi/";
-const FC: &str = "kubernetes.io/fc/";
+const ISCSI_PREFIX: &str = "kubernetes.io/iscsi/";
+const FC_PREFIX: &str = "kubernetes.io/fc/";
 
 /// Reports whether a unique volume name belongs to the iSCSI or FC plugin.
 pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
-    name.starts_with(ISCSI) || name.starts_with(FC)
+    name.starts_with(ISCSI_PREFIX) || name.starts_with(FC_PREFIX)
 }
 
-/// Returns the unique volume name of an iSCSI or FC volume, or `None` for another volume. Upstream:
-/// `GetUniqueVolumeName`.
+/// Returns the unique volume name of an iSCSI or FC volume; `None` for other volumes. Upstream: `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
-    let over_iscsi =
-        source.iscsi.as_deref().map(|disk| iscsi(&disk.target_portal, &disk.iqn, disk.lun));
-    over_iscsi.or_else(|| fc(source.fc.as_deref()?))
+    let of_iscsi =
+        source.iscsi.as_deref().map(|disk| iscsi_name(&disk.target_portal, &disk.iqn, disk.lun));
+    of_iscsi.or_else(|| fc_name(source.fc.as_deref()?))
 }
 
-/// Returns the unique volume name of an inline iSCSI or FC volume. Upstream: `GetUniqueVolumeName`.
+/// Returns the unique volume name of an inline iSCSI or FC volume; `None` for other volumes. Upstream:
+/// `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name_of_inline(source: &VolumeSource) -> Option<String> {
-    let over_iscsi =
-        source.iscsi.as_deref().map(|disk| iscsi(&disk.target_portal, &disk.iqn, disk.lun));
-    over_iscsi.or_else(|| fc(source.fc.as_deref()?))
+    let of_iscsi =
+        source.iscsi.as_deref().map(|disk| iscsi_name(&disk.target_portal, &disk.iqn, disk.lun));
+    of_iscsi.or_else(|| fc_name(source.fc.as_deref()?))
 }
 
-fn iscsi(portal: &str, iqn: &str, lun: i32) -> String {
-    format!("{ISCSI}{portal}:{iqn}:{lun}")
+fn iscsi_name(portal: &str, iqn: &str, lun: i32) -> String {
+    format!("{ISCSI_PREFIX}{portal}:{iqn}:{lun}")
 }
 
-/// Returns the name with `targetWWNs` and `lun`; without them, with `wwids`.
-fn fc(disk: &FcVolumeSource) -> Option<String> {
+/// Returns the name, made from `targetWWNs` and `lun` if both are set, else from `wwids`.
+fn fc_name(disk: &FcVolumeSource) -> Option<String> {
     match disk.lun {
         Some(lun) if !disk.target_wwns.is_empty() => {
-            Some(format!("{FC}[{}]:{lun}", disk.target_wwns.join(" ")))
+            Some(format!("{FC_PREFIX}[{}]:{lun}", disk.target_wwns.join(" ")))
         }
-        _ if !disk.wwids.is_empty() => Some(format!("{FC}[{}]", disk.wwids.join(" "))),
+        _ if !disk.wwids.is_empty() => Some(format!("{FC_PREFIX}[{}]", disk.wwids.join(" "))),
         _ => None,
     }
 }

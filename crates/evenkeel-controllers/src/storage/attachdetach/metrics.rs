@@ -21,8 +21,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Buckets of the histogram, in seconds.
-const SECONDS: [f64; 13] =
+/// Buckets of the durations, in seconds.
+const BUCKETS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const ATTACH: &str = "volume_attach";
 const DETACH: &str = "volume_detach";
@@ -30,7 +30,7 @@ const SUCCESS: &str = "success";
 const FAIL_UNKNOWN: &str = "fail-unknown";
 
 /// Registers the counter of forced detaches by reason.
-pub(super) fn forced(registry: &Registry) -> IntCounterVec {
+pub(super) fn register_forced_detaches(registry: &Registry) -> IntCounterVec {
     metrics::counters(
         registry,
         "attach_detach_controller_attachdetach_controller_forced_detaches",
@@ -40,22 +40,22 @@ pub(super) fn forced(registry: &Registry) -> IntCounterVec {
 }
 
 /// Durations and results of attach and detach operations of CSI drivers.
-pub(super) struct Operations {
-    took: HistogramVec,
+pub(super) struct OperationMetrics {
+    durations: HistogramVec,
     /// Start times of operations in progress, by name of the attachment.
-    begun: Mutex<HashMap<Text, Timestamp>>,
+    started: Mutex<HashMap<Text, Timestamp>>,
 }
 
-impl Operations {
+impl OperationMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
-        let took = metrics::histograms(
+        let durations = metrics::histograms(
             registry,
             "storage_operation_duration_seconds",
             "Storage operation duration",
-            &SECONDS,
+            &BUCKETS,
             &["volume_plugin", "operation_name", "status", "migrated"],
         );
-        Self { took, begun: Mutex::default() }
+        Self { durations, started: Mutex::default() }
     }
 
     /// Records the operations that a change of an attachment starts and ends. Ignores attachments that this
@@ -75,56 +75,90 @@ impl Operations {
         if !plan::is_attachment_name(&attachment.meta.name) {
             return;
         }
-        let (ended, begins) = operations_of_change(event);
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = operation_change(event);
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &attachment.meta.name;
-        if let Some((operation, status)) = ended {
-            let since = begun.remove(name).unwrap_or(now);
-            let plugin = format!("{CSI}:{}", attachment.spec.attacher);
+        if let Some(EndedOperation { operation, status }) = change.ended {
+            let since = started.remove(name).unwrap_or(now);
+            let plugin = format!("{CSI_PLUGIN}:{}", attachment.spec.attacher);
             let migrated = if is_migrated(attachment) { "true" } else { "false" };
-            self.took
+            self.durations
                 .with_label_values(&[&*plugin, operation, status, migrated])
                 .observe(now.duration_since(since).as_secs_f64().max(0.0));
         }
-        if begins {
-            begun.entry(name.clone()).or_insert(now);
+        if change.starts_operation {
+            started.entry(name.clone()).or_insert(now);
         }
     }
 }
 
-type Ended = (&'static str, &'static str);
+/// An operation with its result.
+#[derive(Debug, PartialEq, Eq)]
+struct EndedOperation {
+    operation: &'static str,
+    status: &'static str,
+}
 
-/// Returns the operation that an attachment's change ends, with its result, and whether the change starts an
-/// operation.
-fn operations_of_change(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
+/// Operations that a change of an attachment ends and starts.
+#[derive(Debug, PartialEq, Eq)]
+struct OperationChange {
+    ended: Option<EndedOperation>,
+    starts_operation: bool,
+}
+
+impl OperationChange {
+    fn ends(operation: &'static str, status: &'static str) -> Self {
+        let ended = Some(EndedOperation { operation, status });
+        Self { ended, starts_operation: false }
+    }
+
+    fn starts() -> Self {
+        Self { ended: None, starts_operation: true }
+    }
+
+    /// A failed operation, which the driver retries.
+    fn fails(operation: &'static str) -> Self {
+        Self { starts_operation: true, ..Self::ends(operation, FAIL_UNKNOWN) }
+    }
+
+    fn nothing() -> Self {
+        Self { ended: None, starts_operation: false }
+    }
+}
+
+fn operation_change(event: &CacheEvent<VolumeAttachment>) -> OperationChange {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
-            return (None, !object.status.attached || object.meta.deleting());
+            let is_pending = !object.status.attached || object.meta.deleting();
+            return if is_pending { OperationChange::starts() } else { OperationChange::nothing() };
         }
-        CacheEvent::Deleted(_) => return (Some((DETACH, SUCCESS)), false),
+        CacheEvent::Deleted(_) => return OperationChange::ends(DETACH, SUCCESS),
         CacheEvent::Updated { old, new } => (old, new),
     };
-    let (was, is) = (&old.status, &new.status);
+    let (before, after) = (&old.status, &new.status);
+    let is_new_detach_error =
+        after.detach_error.is_some() && before.detach_error != after.detach_error;
+    let is_new_attach_error =
+        after.attach_error.is_some() && before.attach_error != after.attach_error;
     match (old.meta.deleting(), new.meta.deleting()) {
-        (true, _) => {
-            let failed = is.detach_error.is_some() && was.detach_error != is.detach_error;
-            (failed.then_some((DETACH, FAIL_UNKNOWN)), failed)
+        (true, _) if is_new_detach_error => OperationChange::fails(DETACH),
+        // The detach operation starts; an attach operation that is not complete has failed.
+        (false, true) if before.attached => OperationChange::starts(),
+        (false, true) => OperationChange::fails(ATTACH),
+        (false, false) if after.attached && !before.attached => {
+            OperationChange::ends(ATTACH, SUCCESS)
         }
-        (false, true) => ((!was.attached).then_some((ATTACH, FAIL_UNKNOWN)), true),
-        (false, false) if is.attached => ((!was.attached).then_some((ATTACH, SUCCESS)), false),
-        (false, false) => {
-            let failed = is.attach_error.is_some() && was.attach_error != is.attach_error;
-            (failed.then_some((ATTACH, FAIL_UNKNOWN)), failed)
-        }
+        (false, false) if !after.attached && is_new_attach_error => OperationChange::fails(ATTACH),
+        _ => OperationChange::nothing(),
     }
 }
 
-const CSI: &str = "kubernetes.io/csi";
+const CSI_PLUGIN: &str = "kubernetes.io/csi";
 
-/// Returns the plugin that a unique volume name begins with.
+/// Returns the name of the plugin with which a unique volume name begins.
 fn plugin_of_name(name: &str) -> String {
     match attach::split_attached_name(name) {
-        Some((driver, _)) => format!("{CSI}:{driver}"),
+        Some((driver, _)) => format!("{CSI_PLUGIN}:{driver}"),
         None => name.splitn(3, '/').take(2).collect::<Vec<_>>().join("/"),
     }
 }
@@ -132,43 +166,40 @@ fn plugin_of_name(name: &str) -> String {
 /// Returns the plugin that attaches a PersistentVolume, if any.
 fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     match csi_translation::driver_and_handle(volume) {
-        Some((driver, _)) => Some(format!("{CSI}:{driver}")),
+        Some((driver, _)) => Some(format!("{CSI_PLUGIN}:{driver}")),
         None => iscsi_fc::unique_volume_name(volume).as_deref().map(plugin_of_name),
     }
 }
 
 /// Returns the plugin that attaches a pod's inline volume, if any.
 fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
-    match &source.csi {
-        Some(csi) => Some(format!("{CSI}:{}", csi.driver)),
-        None => {
-            let driver =
-                csi_translation::plugin_of_inline(source).and_then(csi_translation::driver_of);
-            let driven = driver.map(|driver| format!("{CSI}:{driver}"));
-            driven.or_else(|| {
-                iscsi_fc::unique_volume_name_of_inline(source).as_deref().map(plugin_of_name)
-            })
-        }
+    if let Some(csi) = &source.csi {
+        return Some(format!("{CSI_PLUGIN}:{}", csi.driver));
     }
+    let migrated = csi_translation::plugin_of_inline(source);
+    if let Some(driver) = migrated.and_then(csi_translation::driver_of) {
+        return Some(format!("{CSI_PLUGIN}:{driver}"));
+    }
+    iscsi_fc::unique_volume_name_of_inline(source).as_deref().map(plugin_of_name)
 }
 
 /// Registers gauges of volumes in the actual and the desired state of world.
-pub(super) fn count(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
-    if let Err(error) = registry.register(Box::new(Counts::new(state_of_world))) {
+pub(super) fn register_volume_counts(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
+    if let Err(error) = registry.register(Box::new(VolumeCounts::new(state_of_world))) {
         tracing::debug!(%error, "attached volumes are counted already");
     }
 }
 
 /// Collector that counts the volumes in both states of world when metrics are scraped.
-struct Counts {
+struct VolumeCounts {
     state_of_world: Weak<StateOfWorld>,
     total: IntGaugeVec,
     in_use: IntGaugeVec,
     /// Lock held while a scrape fills the gauges.
-    filling: Mutex<()>,
+    fill_lock: Mutex<()>,
 }
 
-impl Counts {
+impl VolumeCounts {
     fn new(state_of_world: &Arc<StateOfWorld>) -> Self {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             IntGaugeVec::new(Opts::new(name, help), labels).expect("the name is a valid literal")
@@ -185,7 +216,7 @@ impl Counts {
                 "Measure number of volumes in use",
                 &["node", "volume_plugin"],
             ),
-            filling: Mutex::new(()),
+            fill_lock: Mutex::new(()),
         }
     }
 
@@ -195,19 +226,19 @@ impl Counts {
         let add = |plugin: &str, state| self.total.with_label_values(&[plugin, state]).inc();
         for node in state_of_world.nodes.list() {
             if plan::is_managed(&node) {
-                for one in state_of_world.desired_volumes(&node.meta.name) {
-                    add(&plugin_of_name(&one.name), desired);
+                for volume in state_of_world.desired_volumes(&node.meta.name) {
+                    add(&plugin_of_name(&volume.name), desired);
                 }
             }
-            let reported_attached = node.status.volumes_attached.iter().map(|one| &*one.name);
-            reported_attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).for_each(|name| {
+            let reported_attached = node.status.volumes_attached.iter().map(|volume| &*volume.name);
+            for name in reported_attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)) {
                 add(&plugin_of_name(name), actual);
-            });
+            }
         }
         for attachment in state_of_world.attachments.list() {
             if attachment.status.attached && attachment.spec.source.persistent_volume_name.is_some()
             {
-                add(&format!("{CSI}:{}", attachment.spec.attacher), actual);
+                add(&format!("{CSI_PLUGIN}:{}", attachment.spec.attacher), actual);
             }
         }
         for pod in state_of_world.pods.list() {
@@ -216,8 +247,9 @@ impl Counts {
                 continue;
             }
             let claimed = claims::of_pod(&pod)
-                .filter_map(|used| plugin_of_volume(&*state_of_world.bound(&pod, &used)?));
-            let inline = pod.spec.volumes.iter().filter_map(|one| plugin_of_inline(&one.source));
+                .filter_map(|used| plugin_of_volume(&*state_of_world.bound_volume(&pod, &used)?));
+            let inline = pod.spec.volumes.iter();
+            let inline = inline.filter_map(|volume| plugin_of_inline(&volume.source));
             for plugin in claimed.chain(inline) {
                 self.in_use.with_label_values(&[node, &*plugin]).inc();
             }
@@ -225,18 +257,18 @@ impl Counts {
     }
 }
 
-impl Collector for Counts {
+impl Collector for VolumeCounts {
     fn desc(&self) -> Vec<&Desc> {
         [&self.total, &self.in_use].into_iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let Some(state_of_world) = self.state_of_world.upgrade() else { return Vec::new() };
-        let _one = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = [&self.total, &self.in_use];
-        all.into_iter().for_each(IntGaugeVec::reset);
+        let _guard = self.fill_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauges = [&self.total, &self.in_use];
+        gauges.into_iter().for_each(IntGaugeVec::reset);
         self.fill(&state_of_world);
-        all.into_iter().flat_map(Collector::collect).collect()
+        gauges.into_iter().flat_map(Collector::collect).collect()
     }
 }
 
@@ -279,23 +311,24 @@ mod tests {
         let change = |old: &Arc<VolumeAttachment>, new: &Arc<VolumeAttachment>| {
             CacheEvent::Updated { old: Arc::clone(old), new: Arc::clone(new) }
         };
-        for (what, event, want) in [
-            ("created", new(&requested), (None, true)),
-            ("created as attached", new(&attached), (None, false)),
-            ("attached", change(&requested, &attached), (Some((ATTACH, SUCCESS)), false)),
-            ("unchanged", change(&attached, &attached), (None, false)),
-            ("attach error", change(&requested, &refused), (Some((ATTACH, FAIL_UNKNOWN)), true)),
-            ("same attach error", change(&refused, &refused), (None, false)),
-            ("deletion requested", change(&attached, &terminating), (None, true)),
+        type Change = OperationChange;
+        for (case, event, want) in [
+            ("created", new(&requested), Change::starts()),
+            ("created as attached", new(&attached), Change::nothing()),
+            ("attached", change(&requested, &attached), Change::ends(ATTACH, SUCCESS)),
+            ("unchanged", change(&attached, &attached), Change::nothing()),
+            ("attach error", change(&requested, &refused), Change::fails(ATTACH)),
+            ("same attach error", change(&refused, &refused), Change::nothing()),
+            ("deletion requested", change(&attached, &terminating), Change::starts()),
             (
                 "deletion requested before attached",
                 change(&requested, &given_up),
-                (Some((ATTACH, FAIL_UNKNOWN)), true),
+                Change::fails(ATTACH),
             ),
-            ("detach error", change(&terminating, &stuck), (Some((DETACH, FAIL_UNKNOWN)), true)),
-            ("detached", CacheEvent::Deleted(terminating), (Some((DETACH, SUCCESS)), false)),
+            ("detach error", change(&terminating, &stuck), Change::fails(DETACH)),
+            ("detached", CacheEvent::Deleted(terminating), Change::ends(DETACH, SUCCESS)),
         ] {
-            assert_eq!(operations_of_change(&event), want, "{what}");
+            assert_eq!(operation_change(&event), want, "{case}");
         }
     }
 }

@@ -26,7 +26,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
-use metrics::Operations;
+use metrics::OperationMetrics;
 use plan::{AttachedVolume, Memory, Observed, ReservedVolumes};
 use prometheus::IntCounterVec;
 use state_of_world::StateOfWorld;
@@ -47,33 +47,34 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let state_of_world = Arc::new(StateOfWorld::new(&context.env.caches));
-    metrics::count(&context.registry, &state_of_world);
+    metrics::register_volume_counts(&context.registry, &state_of_world);
     let node_states = Arc::new(NodeStates::default());
-    let operations = Operations::new(&context.registry);
+    let operations = OperationMetrics::new(&context.registry);
     let clock = context.env.clock.clone();
     let planner = Attachments {
         state_of_world: Arc::clone(&state_of_world),
         node_states: Arc::clone(&node_states),
         options: context.options.attachdetach,
     };
-    let handler = Passes {
+    let handler = ReservationHandler {
         node_states: Arc::clone(&node_states),
-        forced: metrics::forced(&context.registry),
+        forced_detaches: metrics::register_forced_detaches(&context.registry),
     };
-    let (users, users_of_detached, users_of_bound) =
-        (state_of_world.users.clone(), state_of_world.users.clone(), state_of_world.users.clone());
-    let of_volume = state_of_world.by_volume.clone();
-    let measured = state_of_world.volumes.clone();
-    let claims = state_of_world.claims.index("volume", |claim, key| {
+    let attachments_by_volume = state_of_world.attachments_by_volume.clone();
+    let volumes = state_of_world.volumes.clone();
+    let pods_by_claim = state_of_world.pods_by_claim.clone();
+    let claims_by_volume = state_of_world.claims.index("volume", |claim, key| {
         if !claim.spec.volume_name.is_empty() {
             key(&claim.spec.volume_name);
         }
     });
-    let (claims_of_volume, of_nodes) = (claims.clone(), node_states);
+    // Indexes for the handlers of attachments and of volumes.
+    let attachment_indexes = (claims_by_volume.clone(), pods_by_claim.clone());
+    let volume_indexes = (claims_by_volume, pods_by_claim.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
-            of_nodes.on_node_event(node);
+            node_states.on_node_event(node);
             if let CacheEvent::Updated { old, new } = event
                 && plan::is_irrelevant_update(old, new)
             {
@@ -95,12 +96,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .watches(&state_of_world.attachments, move |event, enqueue| {
             let attachment = event.object();
-            operations.on_attachment_event(event, &measured, clock.now());
+            operations.on_attachment_event(event, &volumes, clock.now());
             enqueue.add(Key::new("", &attachment.spec.node_name));
             // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                for key in nodes_of_users(volume, &claims, &users_of_detached) {
+                let (claims_by_volume, pods_by_claim) = &attachment_indexes;
+                for key in nodes_of_users(volume, claims_by_volume, pods_by_claim) {
                     enqueue.add(key);
                 }
             }
@@ -109,7 +111,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             if let CacheEvent::Updated { old, new } = event
                 && old.status.phase != new.status.phase
             {
-                let pods = users.get(&claims::key(&new.meta.namespace, &new.meta.name));
+                let pods = pods_by_claim.get(&claims::key(&new.meta.namespace, &new.meta.name));
                 for pod in pods.iter().filter(|pod| !pod.spec.node_name.is_empty()) {
                     enqueue.add(Key::new("", &pod.spec.node_name));
                 }
@@ -117,24 +119,24 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .watches(&state_of_world.volumes, move |event, enqueue| {
             let volume = event.object();
-            for attachment in of_volume.get(&volume.meta.name) {
+            for attachment in attachments_by_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // The cache may show the binding of the volume later than the binding of the claim.
-            let is_new = match event {
+            // The cache may show the volume's side of a binding later than the claim's side.
+            let may_be_newly_bound = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
                 CacheEvent::Deleted(_) => false,
             };
-            if is_new {
-                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &users_of_bound) {
+            if may_be_newly_bound {
+                let (claims_by_volume, pods_by_claim) = &volume_indexes;
+                for key in nodes_of_users(&volume.meta.name, claims_by_volume, pods_by_claim) {
                     enqueue.add(key);
                 }
             }
         })
         .reads(&state_of_world.drivers);
-    // There is only one worker. With two, nodes that attach the same volume concurrently would not see each other's
-    // reservation.
+    // There is only one worker. With two, concurrent passes of two nodes would not see each other's reservations.
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
@@ -152,40 +154,39 @@ fn may_attach(pod: &Pod) -> bool {
 /// Returns the nodes of pods that use a volume.
 fn nodes_of_users(
     volume: &str,
-    claims: &Index<PersistentVolumeClaim>,
-    users: &Index<Pod>,
+    claims_by_volume: &Index<PersistentVolumeClaim>,
+    pods_by_claim: &Index<Pod>,
 ) -> Vec<Key> {
+    let claims = claims_by_volume.get(volume).into_iter();
     let pods = claims
-        .get(volume)
-        .into_iter()
-        .flat_map(|claim| users.get(&claims::key(&claim.meta.namespace, &claim.meta.name)));
+        .flat_map(|claim| pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name)));
     pods.filter(|pod| !pod.spec.node_name.is_empty())
         .map(|pod| Key::new("", &pod.spec.node_name))
         .collect()
 }
 
-/// State of all nodes that event handlers and passes share, in addition to the caches.
+/// State of all nodes besides the caches, which event handlers and passes share.
 #[derive(Default)]
 struct NodeStates {
     /// Last observed version of each node, including deleted nodes that still have attachments.
-    last: Mutex<HashMap<Text, Arc<Node>>>,
+    last_nodes: Mutex<HashMap<Text, Arc<Node>>>,
     reserved: Mutex<ReservedVolumes>,
 }
 
 impl NodeStates {
-    /// Records the current version of a node, which is needed after the node's deletion.
+    /// Records the current version of a node, for the time after its deletion.
     fn on_node_event(&self, node: &Arc<Node>) {
-        self.last().insert(node.meta.name.clone(), Arc::clone(node));
+        self.last_nodes().insert(node.meta.name.clone(), Arc::clone(node));
     }
 
     /// Returns the last observed version of a node.
     fn last_node(&self, name: &str) -> Option<Arc<Node>> {
-        self.last().get(name).cloned()
+        self.last_nodes().get(name).cloned()
     }
 
     /// Removes the last version of a deleted node.
     fn forget_node(&self, name: &str) {
-        self.last().remove(name);
+        self.last_nodes().remove(name);
     }
 
     /// Returns the volumes that are reserved for nodes.
@@ -199,8 +200,8 @@ impl NodeStates {
         reserved.record(observed, memory, now);
     }
 
-    fn last(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_nodes(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
+        self.last_nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -210,17 +211,17 @@ struct Attachments {
     options: Options,
 }
 
-/// Pass handler that counts forced detaches, and records reservations before the actions of a plan run.
-struct Passes {
+/// Pass handler that records reservations before the actions of a plan run, and counts forced detaches.
+struct ReservationHandler {
     node_states: Arc<NodeStates>,
-    forced: IntCounterVec,
+    forced_detaches: IntCounterVec,
 }
 
-impl PassHandler<Attachments> for Passes {
+impl PassHandler<Attachments> for ReservationHandler {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
         self.node_states.reserve(observed, planned.memory, planned.at);
-        for reason in &planned.memory.forced {
-            self.forced.with_label_values(&[*reason]).inc();
+        for reason in &planned.memory.forced_detaches {
+            self.forced_detaches.with_label_values(&[*reason]).inc();
         }
     }
 
@@ -237,7 +238,7 @@ impl Planner for Attachments {
         let node = self.state_of_world.nodes.get("", &key.name);
         let mut actual: Vec<AttachedVolume> = self
             .state_of_world
-            .by_node
+            .attachments_by_node
             .get(&key.name)
             .into_iter()
             .filter_map(|attachment| {
@@ -257,10 +258,10 @@ impl Planner for Attachments {
         if node.is_none() && desired.is_empty() && actual.is_empty() {
             return None;
         }
-        let last = if node.is_none() { self.node_states.last_node(&key.name) } else { None };
+        let last_node = if node.is_none() { self.node_states.last_node(&key.name) } else { None };
         let (name, memory) = (Arc::clone(&key.name), memory.clone());
         let reserved = self.node_states.reserved();
-        Some(Observed { name, node, last, desired, actual, memory, reserved })
+        Some(Observed { name, node, last_node, desired, actual, memory, reserved })
     }
 
     fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
@@ -275,18 +276,18 @@ impl Planner for Attachments {
         _: &Outcomes,
         _: Timestamp,
     ) -> Option<Memory> {
-        memory.of_next_pass()
+        memory.for_next_pass()
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
         description.fact("volumes that its pods use", observed.desired.len());
         description.fact("attachments", observed.actual.len());
-        for one in observed.desired.iter().filter(|one| plan::is_multi_attach(one)) {
+        for volume in observed.desired.iter().filter(|volume| plan::is_multi_attach(volume)) {
             description.waits(format!(
                 "volume {} is attached to {}",
-                one.volume_name,
-                one.elsewhere.join(", ")
+                volume.volume_name,
+                volume.other_nodes.join(", ")
             ));
         }
         description

@@ -9,25 +9,25 @@ pub struct Options {
     /// Period after which nodes with volumes are reconciled again; `None` disables it. Flags
     /// `--attach-detach-reconcile-sync-period` and `--disable-attach-detach-reconcile-sync`. Default: 60 s.
     pub sync_period: Option<Duration>,
-    /// Whether volumes are force-detached after a timeout from a node that is not ready. Flag
+    /// Whether volumes of a node that is not ready are force-detached after a timeout. Flag
     /// `--disable-force-detach-on-timeout` sets it to false. Default: true.
-    pub force: bool,
+    pub force_detach: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sync_period: Some(Duration::from_secs(60)), force: true }
+        Self { sync_period: Some(Duration::from_secs(60)), force_detach: true }
     }
 }
 
 impl Options {
     /// Reads the options from flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
-        let off = flags.bool("disable-attach-detach-reconcile-sync");
+        let is_disabled = flags.bool("disable-attach-detach-reconcile-sync");
         let period = flags.duration("attach-detach-reconcile-sync-period");
         Self {
-            sync_period: (!off).then_some(period),
-            force: !flags.bool("disable-force-detach-on-timeout"),
+            sync_period: (!is_disabled).then_some(period),
+            force_detach: !flags.bool("disable-force-detach-on-timeout"),
         }
     }
 }

@@ -4,13 +4,13 @@
 //! | documented | where |
 //! |---|---|
 //! | VolumeAttachments are created | `create_attachments`, `new_attachment` |
-//! | iSCSI and Fibre Channel | `network_devices` |
-//! | VolumeAttachments of this controller are deleted | `detaching`, `is_own` |
+//! | iSCSI and Fibre Channel | `network_devices_to_report` |
+//! | VolumeAttachments of this controller are deleted | `attachments_to_delete`, `is_own` |
 //! | `accessModes`: `ReadWriteOnce`, `ReadWriteOncePod` | `is_multi_attach` |
 //! | `status.volumesAttached` | `update_node_status` |
 //! | `status.volumesInUse` | `is_mounted` |
-//! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `detaching` |
-//! | taint `node.kubernetes.io/out-of-service` | `can_detach`; the node's pods in `../../core/podgc/plan.rs` |
+//! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `decide_detach` |
+//! | taint `node.kubernetes.io/out-of-service` | `decide_detach`; the node's pods in `../../core/podgc/plan.rs` |
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
@@ -32,15 +32,15 @@ use std::{
 };
 
 /// Annotation of nodes whose volumes the controller attaches.
-const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+const MANAGED_ANNOTATION: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation. After it, the caches show the attachment.
+/// Lifetime of a reservation. By its end, the caches show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay until a volume that is attached or reserved elsewhere is checked again.
+/// Delay until a volume that is attached to or reserved for another node is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
@@ -49,7 +49,7 @@ pub(super) struct Observed {
     /// The node; `None` if it was deleted.
     pub(super) node: Option<Arc<Node>>,
     /// Last observed version of a deleted node, if known.
-    pub(super) last: Option<Arc<Node>>,
+    pub(super) last_node: Option<Arc<Node>>,
     /// Desired state of world: volumes that the node's pods use, sorted by name. Upstream: `DesiredStateOfWorld`.
     pub(super) desired: Vec<DesiredVolume>,
     /// Actual state of world: attachments to the node, sorted by name. Upstream: `ActualStateOfWorld`.
@@ -69,14 +69,14 @@ pub(super) struct DesiredVolume {
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
     /// Other nodes that the volume is attached to.
-    pub(super) elsewhere: Vec<Text>,
-    /// Pods on other nodes that use the volume.
-    pub(super) others: Vec<Arc<Pod>>,
+    pub(super) other_nodes: Vec<Text>,
+    /// Pods on other nodes that use the volume; empty unless it is attached to another node.
+    pub(super) pods_elsewhere: Vec<Arc<Pod>>,
 }
 
 impl DesiredVolume {
-    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, whose access
-    /// modes are unknown.
+    /// Reports whether the volume can be attached to only one node. False for an inline volume, whose access modes are
+    /// unknown.
     fn is_exclusive(&self) -> bool {
         self.volume.as_deref().is_some_and(is_exclusive)
     }
@@ -92,51 +92,67 @@ pub(super) struct AttachedVolume {
 /// State of a node that is kept between passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments and network devices to detach, with the time of the first attempt to detach each.
+    /// Attachments and network devices to detach, each with the time of the first attempt.
     pub(super) detaching: BTreeMap<Text, Timestamp>,
-    /// Attachments that drivers have not completed, with the time of the request or of the last event about it.
+    /// Attachments that drivers have not completed, each with the time of its request or of the last event about it.
     pub(super) requested: BTreeMap<Text, Timestamp>,
     /// Volumes for which the event about multi-attach was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
-    /// Exclusive volumes that this plan reserves for the node. It is cleared after the pass.
+    /// Exclusive volumes that this pass reserves for the node.
     pub(super) reserved: Vec<Text>,
-    /// Reasons of this plan's forced detaches, one for each volume. It is cleared after the pass.
-    pub(super) forced: Vec<&'static str>,
+    /// Reasons of the forced detaches of this pass, one for each volume.
+    pub(super) forced_detaches: Vec<&'static str>,
 }
 
 impl Memory {
-    /// Returns the memory without the parts that concern only this pass, or `None` if it has no such parts.
-    pub(super) fn of_next_pass(&self) -> Option<Self> {
-        let is_changed = !self.reserved.is_empty() || !self.forced.is_empty();
-        is_changed.then(|| Self { reserved: Vec::new(), forced: Vec::new(), ..self.clone() })
+    /// Returns the memory without `reserved` and `forced_detaches`, which concern only this pass. `None` if both are
+    /// empty.
+    pub(super) fn for_next_pass(&self) -> Option<Self> {
+        let is_changed = !self.reserved.is_empty() || !self.forced_detaches.is_empty();
+        is_changed.then(|| Self {
+            reserved: Vec::new(),
+            forced_detaches: Vec::new(),
+            ..self.clone()
+        })
     }
 }
 
-/// Exclusive volumes that are reserved for a node until the caches show the attachment.
+/// Exclusive volumes, by unique name, that are reserved for a node until the caches show the attachment.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
+pub(super) struct ReservedVolumes(HashMap<Text, Reservation>);
+
+#[derive(Debug, Clone)]
+struct Reservation {
+    node: Arc<str>,
+    since: Timestamp,
+}
 
 impl ReservedVolumes {
     /// Adds the reservations of a decision, and drops those that expired or whose node no longer needs the volume.
     pub(super) fn record(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
-        let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
-        self.0.retain(|name, (node, since)| {
-            is_fresh(*since, now) && (*node != observed.name || wants(name))
+        let needs = |name: &Text| observed.desired.iter().any(|desired| desired.name == *name);
+        self.0.retain(|name, reservation| {
+            reservation.is_valid(now) && (reservation.node != observed.name || needs(name))
         });
-        let fresh = memory.reserved.iter().map(|name| (name.clone(), (observed.name.clone(), now)));
-        self.0.extend(fresh);
+        for name in &memory.reserved {
+            let reservation = Reservation { node: observed.name.clone(), since: now };
+            self.0.insert(name.clone(), reservation);
+        }
     }
 
     /// Reports whether an exclusive volume is reserved for another node.
     fn is_reserved_elsewhere(&self, desired: &DesiredVolume, node: &str, now: Timestamp) -> bool {
-        desired.is_exclusive()
-            && (self.0.get(&desired.name))
-                .is_some_and(|(other, since)| **other != *node && is_fresh(*since, now))
+        let is_for_other_node =
+            |reservation: &Reservation| *reservation.node != *node && reservation.is_valid(now);
+        desired.is_exclusive() && self.0.get(&desired.name).is_some_and(is_for_other_node)
     }
 }
 
-fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
-    Duration::try_from(now.duration_since(since)).is_ok_and(|age| age < RESERVATION_LIFETIME)
+impl Reservation {
+    fn is_valid(&self, now: Timestamp) -> bool {
+        Duration::try_from(now.duration_since(self.since))
+            .is_ok_and(|age| age < RESERVATION_LIFETIME)
+    }
 }
 
 /// Decision of a reconciliation.
@@ -149,10 +165,10 @@ pub(super) struct Decision {
 /// Reports whether this controller, and not the kubelet, attaches the node's volumes. The annotation may have any
 /// value.
 pub(super) fn is_managed(node: &Node) -> bool {
-    node.meta.annotations.contains(MANAGED)
+    node.meta.annotations.contains(MANAGED_ANNOTATION)
 }
 
-/// Reports whether a node's update does not matter for its volumes.
+/// Reports whether an update of a node has no effect on its volumes.
 pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
     old.status.volumes_in_use == new.status.volumes_in_use
         && old.status.volumes_attached == new.status.volumes_attached
@@ -162,7 +178,7 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
 }
 
 fn is_out_of_service(node: &Node) -> bool {
-    node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+    node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE_TAINT)
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -177,39 +193,40 @@ pub(super) fn needs_volumes(pod: &Pod) -> bool {
 
 /// Reports whether the volume is exclusive and attached to another node. Upstream: `IsMultiAttachAllowed`.
 pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
-    desired.is_exclusive() && !desired.elsewhere.is_empty()
+    desired.is_exclusive() && !desired.other_nodes.is_empty()
 }
 
 /// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes.
 /// Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
-    let many_nodes = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
-    let only_read = |mode: &str| mode == "ReadOnlyMany";
     if volume.spec.source.gce_persistent_disk.is_some() {
         // A GCE persistent disk can be attached to several nodes only for reading, whatever its access modes.
-        return !modes.iter().all(|mode| only_read(mode));
+        return modes.iter().any(|mode| &**mode != "ReadOnlyMany");
     }
-    !modes.is_empty() && !modes.iter().any(|mode| many_nodes(mode))
+    let is_for_many_nodes = |mode: &Text| matches!(&**mode, "ReadWriteMany" | "ReadOnlyMany");
+    !modes.is_empty() && !modes.iter().any(is_for_many_nodes)
 }
 
 /// Decides about the volumes of a node. Upstream: `reconcile`.
 pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
-    let detaching = detaching(observed, options, now, &mut decision);
-    let network_devices = network_devices(observed, options, now, &mut decision);
-    update_node_status(observed, &detaching, &network_devices, &mut decision.plan);
-    for attached_volume in &detaching {
+    let to_delete = attachments_to_delete(observed, options, now, &mut decision);
+    let network_devices = network_devices_to_report(observed, options, now, &mut decision);
+    update_node_status(observed, &to_delete, &network_devices, &mut decision.plan);
+    for attached_volume in &to_delete {
         decision.plan.push(Delete::new(wire::target(&*attached_volume.attachment)));
     }
     create_attachments(observed, now, &mut decision);
-    if let Some(period) = options.sync_period.filter(|_| !observed.actual.is_empty()) {
+    if let Some(period) = options.sync_period
+        && !observed.actual.is_empty()
+    {
         decision.plan.requeue_after(period);
     }
     decision
 }
 
-/// Reports whether this controller created the attachment, judging by its name. It does not touch other attachments.
+/// Reports whether this controller created the attachment, according to its name. Other attachments are left alone.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
@@ -221,96 +238,106 @@ fn is_own(attached_volume: &AttachedVolume) -> bool {
     })
 }
 
-/// Returns the attachments to delete. Upstream: `reconcile`, its detach part.
-fn detaching<'a>(
+/// Returns the attachments to delete, because no pod uses their volumes. Upstream: `reconcile`, its detach part.
+fn attachments_to_delete<'a>(
     observed: &'a Observed,
     options: &Options,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Vec<&'a AttachedVolume> {
-    let mut detaching = Vec::new();
+    let mut to_delete = Vec::new();
     for attached_volume in &observed.actual {
-        let desired =
-            observed.desired.iter().any(|one| Some(&one.name) == attached_volume.name.as_ref());
-        if desired || attached_volume.attachment.meta.deleting() || !is_own(attached_volume) {
+        let name = attached_volume.name.as_ref();
+        let is_desired = observed.desired.iter().any(|desired| Some(&desired.name) == name);
+        if is_desired || attached_volume.attachment.meta.deleting() || !is_own(attached_volume) {
             continue;
         }
-        let (id, mounted) = (
-            &attached_volume.attachment.meta.name,
-            is_mounted(observed, attached_volume.name.as_ref()),
-        );
-        if can_detach(observed, id, mounted, options, now, decision) {
-            detaching.push(attached_volume);
+        let id = &attached_volume.attachment.meta.name;
+        let is_mounted = is_mounted(observed, name);
+        if decide_detach(observed, id, is_mounted, options, now, decision) == Detach::Now {
+            to_delete.push(attached_volume);
         }
     }
-    detaching
+    to_delete
 }
 
-/// Returns the network devices to report as attached. These are the devices that pods use and no other node has, and
-/// the devices that the node may still have mounted.
-fn network_devices<'a>(
+/// Returns the network devices to report as attached: those that pods use and no other node has, and those that the
+/// node may still have mounted.
+fn network_devices_to_report<'a>(
     observed: &'a Observed,
     options: &Options,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Vec<&'a Text> {
     let Some(node) = observed.node.as_deref() else { return Vec::new() };
-    let known = node.status.volumes_attached.iter().map(|one| &one.name);
-    let known: Vec<&Text> = known.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).collect();
-    let desired = || observed.desired.iter().filter(|one| iscsi_fc::is_iscsi_or_fc(&one.name));
-    let mut network_devices = Vec::new();
-    for name in &known {
-        let mounted = is_mounted(observed, Some(*name));
-        if desired().any(|one| one.name == **name)
-            || !can_detach(observed, name, mounted, options, now, decision)
+    let reported = node.status.volumes_attached.iter().map(|volume| &volume.name);
+    let reported: Vec<&Text> = reported.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).collect();
+    let is_desired = |name: &Text| observed.desired.iter().any(|desired| desired.name == *name);
+    let mut to_report = Vec::new();
+    for name in &reported {
+        let is_mounted = is_mounted(observed, Some(*name));
+        if is_desired(name)
+            || decide_detach(observed, name, is_mounted, options, now, decision) == Detach::Later
         {
-            network_devices.push(*name);
+            to_report.push(*name);
         }
     }
-    let new = desired().filter(|one| !known.contains(&&one.name) && !is_multi_attach(one));
-    network_devices.extend(
-        new.filter(|one| !observed.reserved.is_reserved_elsewhere(one, &observed.name, now))
-            .map(|one| &one.name),
-    );
-    network_devices
+    for desired in &observed.desired {
+        let is_new = iscsi_fc::is_iscsi_or_fc(&desired.name) && !reported.contains(&&desired.name);
+        let is_free = !is_multi_attach(desired)
+            && !observed.reserved.is_reserved_elsewhere(desired, &observed.name, now);
+        if is_new && is_free {
+            to_report.push(&desired.name);
+        }
+    }
+    to_report
 }
 
-/// Reports whether an unused volume can be detached now. If not, schedules the forced detach. Upstream: `reconcile`.
-fn can_detach(
+/// Decision about an unused volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detach {
+    Now,
+    /// The node may have the volume mounted.
+    Later,
+}
+
+/// Decides about an unused volume. Records a forced detach, or the time since when the volume waits for one. `id` names
+/// the attachment or the network device. Upstream: `reconcile`.
+fn decide_detach(
     observed: &Observed,
     id: &Text,
-    mounted: bool,
+    is_mounted: bool,
     options: &Options,
     now: Timestamp,
     decision: &mut Decision,
-) -> bool {
-    if !mounted {
-        return true;
+) -> Detach {
+    if !is_mounted {
+        return Detach::Now;
     }
     let since = observed.memory.detaching.get(id).copied().unwrap_or(now);
     let timeout = SignedDuration::try_from(MAX_WAIT_FOR_UNMOUNT).unwrap_or_default();
-    let until = saturating_add(since, timeout);
+    let deadline = saturating_add(since, timeout);
     let node = observed.node.as_deref();
-    let ready = node.is_some_and(is_ready);
-    if !ready && options.force && now >= until {
-        decision.memory.forced.push("timeout");
-        return true;
+    let is_forced_at_deadline = options.force_detach && !node.is_some_and(is_ready);
+    if is_forced_at_deadline && now >= deadline {
+        decision.memory.forced_detaches.push("timeout");
+        return Detach::Now;
     }
     if node.is_some_and(is_out_of_service) {
-        decision.memory.forced.push("out-of-service");
-        return true;
+        decision.memory.forced_detaches.push("out-of-service");
+        return Detach::Now;
     }
     decision.memory.detaching.insert(id.clone(), since);
-    let remaining = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-    if !remaining.is_zero() && !ready && options.force {
+    let remaining = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+    if is_forced_at_deadline && !remaining.is_zero() {
         decision.plan.requeue_after(remaining);
     }
-    false
+    Detach::Later
 }
 
 /// Reports whether the node may have the volume mounted. For a deleted node, its last known status decides.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
-    let node = observed.node.as_deref().or(observed.last.as_deref());
+    let node = observed.node.as_deref().or(observed.last_node.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
     name.is_some_and(|name| in_use.contains(name))
 }
@@ -319,37 +346,35 @@ fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
 /// detached. Upstream: `UpdateNodeStatuses`.
 fn update_node_status(
     observed: &Observed,
-    detaching: &[&AttachedVolume],
+    to_delete: &[&AttachedVolume],
     network_devices: &[&Text],
     plan: &mut Plan,
 ) {
     let Some(node) = observed.node.as_deref() else { return };
-    let stays = |attached_volume: &&AttachedVolume| {
-        attached_volume.attachment.status.attached
-            && !attached_volume.attachment.meta.deleting()
-            && !detaching.iter().any(|detached| {
-                detached.attachment.meta.name == attached_volume.attachment.meta.name
-            })
+    let stays_attached = |attached_volume: &&AttachedVolume| {
+        let attachment = &attached_volume.attachment;
+        let is_deleted =
+            to_delete.iter().any(|deleted| deleted.attachment.meta.name == attachment.meta.name);
+        attachment.status.attached && !attachment.meta.deleting() && !is_deleted
     };
-    let attached_volume = observed
-        .actual
-        .iter()
-        .filter(stays)
-        .filter_map(|attached_volume| attached_volume.name.as_ref());
+    let stay_attached = observed.actual.iter().filter(stays_attached);
+    let names = stay_attached.filter_map(|attached_volume| attached_volume.name.as_ref());
     let attached: Vec<&str> =
-        attached_volume.chain(network_devices.iter().copied()).map(|name| &**name).collect();
-    let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
-    let mut still_attached: Vec<&str> =
-        known.iter().copied().filter(|name| attached.contains(name)).collect();
-    let new: Vec<&str> = attached.into_iter().filter(|name| !known.contains(name)).collect();
-    if new.is_empty() && still_attached.len() == known.len() {
+        names.chain(network_devices.iter().copied()).map(|name| &**name).collect();
+    let reported: Vec<&str> =
+        node.status.volumes_attached.iter().map(|volume| &*volume.name).collect();
+    let mut to_report: Vec<&str> =
+        reported.iter().copied().filter(|name| attached.contains(name)).collect();
+    let new: Vec<&str> = attached.into_iter().filter(|name| !reported.contains(name)).collect();
+    let has_removed = to_report.len() < reported.len();
+    if new.is_empty() && !has_removed {
         return;
     }
-    still_attached.extend(&new);
+    to_report.extend(&new);
     let list: Vec<Value> =
-        still_attached.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
+        to_report.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
-    if still_attached.len() < known.len() + new.len() {
+    if has_removed {
         // The kubelet may have mounted a removed volume in the meantime. In that case, the resource version makes the
         // write conflict.
         body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
@@ -359,9 +384,10 @@ fn update_node_status(
         on_error: OnError::SkipRest,
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
-    for one in observed.desired.iter().filter(|one| new.contains(&&*one.name)) {
-        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.volume_name);
-        for pod in &one.pods {
+    for desired in observed.desired.iter().filter(|desired| new.contains(&&*desired.name)) {
+        let volume = &desired.volume_name;
+        let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
+        for pod in &desired.pods {
             let target = wire::target(&**pod);
             plan.push(EventRecord::normal(target, "SuccessfulAttachVolume", message.clone()));
         }
@@ -370,87 +396,97 @@ fn update_node_status(
 
 /// Creates missing attachments, and records events about those that failed. Upstream: `attachDesiredVolumes`.
 fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decision) {
-    for one in &observed.desired {
-        let device = iscsi_fc::is_iscsi_or_fc(&one.name);
-        if device && is_reported_attached(observed, &one.name) {
+    for desired in &observed.desired {
+        let is_network_device = iscsi_fc::is_iscsi_or_fc(&desired.name);
+        if is_network_device && is_reported_attached(observed, &desired.name) {
             continue;
         }
-        let attached_volume = observed
-            .actual
-            .iter()
-            .find(|attached_volume| attached_volume.name.as_ref() == Some(&one.name));
-        match attached_volume {
+        let has_name = |attached: &&AttachedVolume| attached.name.as_ref() == Some(&desired.name);
+        match observed.actual.iter().find(has_name) {
             // The driver has attached the volume. If the attachment is terminating, a new one can only be created
             // after its deletion.
             Some(attached_volume) if attached_volume.attachment.status.attached => {}
             Some(attached_volume) => {
-                let volume = &one.volume_name;
-                let failed = format!("AttachVolume.Attach failed for volume \"{volume}\" : ");
-                if let Some(error) = attached_volume.attachment.status.attach_error.as_deref() {
-                    record_attach_failure(
-                        one,
-                        &mut decision.plan,
-                        &format!("{failed}{}", error.message),
-                    );
-                } else if !attached_volume.attachment.meta.deleting()
-                    && let Some(timeout) = attach_timeout(observed, attached_volume, now, decision)
-                {
-                    record_attach_failure(one, &mut decision.plan, &format!("{failed}{timeout}"));
-                }
+                report_attach_failure(observed, desired, attached_volume, now, decision);
             }
-            None if is_multi_attach(one) => {
-                if !observed.memory.reported_multi_attach.contains(&one.name) {
-                    for pod in &one.pods {
-                        let target = wire::target(&**pod);
-                        let message = multi_attach_message(one, pod);
-                        decision.plan.push(EventRecord::warning(
-                            target,
-                            "FailedAttachVolume",
-                            message,
-                        ));
-                    }
-                }
-                decision.memory.reported_multi_attach.insert(one.name.clone());
-                if device {
+            None if is_multi_attach(desired) => {
+                report_multi_attach(observed, desired, decision);
+                // No event enqueues this node when the other node no longer reports the device.
+                if is_network_device {
                     decision.plan.requeue_after(RETRY_INTERVAL);
                 }
             }
             // The caches will soon show the attachment to the other node.
-            None if observed.reserved.is_reserved_elsewhere(one, &observed.name, now) => {
+            None if observed.reserved.is_reserved_elsewhere(desired, &observed.name, now) => {
                 decision.plan.requeue_after(RETRY_INTERVAL);
             }
             None if observed.node.is_some() => {
-                if one.is_exclusive() {
-                    decision.memory.reserved.push(one.name.clone());
+                if desired.is_exclusive() {
+                    decision.memory.reserved.push(desired.name.clone());
                 }
-                let requested =
-                    one.volume.as_deref().and_then(|volume| new_attachment(volume, &observed.name));
-                decision.plan.actions.extend(requested.map(Into::into));
+                let volume = desired.volume.as_deref();
+                let create = volume.and_then(|volume| new_attachment(volume, &observed.name));
+                decision.plan.actions.extend(create.map(Into::into));
             }
             None => {}
         }
     }
 }
 
-/// Returns the event message for an attachment that the driver did not complete, once per [`CSI_TIMEOUT`].
-fn attach_timeout(
+/// Records events about an attachment that failed, or that the driver did not complete in time.
+fn report_attach_failure(
+    observed: &Observed,
+    desired: &DesiredVolume,
+    attached_volume: &AttachedVolume,
+    now: Timestamp,
+    decision: &mut Decision,
+) {
+    let attachment = &attached_volume.attachment;
+    let reason = match attachment.status.attach_error.as_deref() {
+        Some(error) => Some(error.message.to_string()),
+        None if attachment.meta.deleting() => None,
+        None => check_attach_timeout(observed, attached_volume, now, decision),
+    };
+    let Some(reason) = reason else { return };
+    let volume = &desired.volume_name;
+    let message = format!("AttachVolume.Attach failed for volume \"{volume}\" : {reason}");
+    for pod in &desired.pods {
+        let event =
+            EventRecord::warning(wire::target(&**pod), "FailedAttachVolume", message.clone());
+        decision.plan.push(event);
+    }
+}
+
+/// Records events about a volume that is attached to another node, unless the last pass did. Upstream:
+/// `reportMultiAttachError`.
+fn report_multi_attach(observed: &Observed, desired: &DesiredVolume, decision: &mut Decision) {
+    if !observed.memory.reported_multi_attach.contains(&desired.name) {
+        for pod in &desired.pods {
+            let message = multi_attach_message(desired, pod);
+            let event = EventRecord::warning(wire::target(&**pod), "FailedAttachVolume", message);
+            decision.plan.push(event);
+        }
+    }
+    decision.memory.reported_multi_attach.insert(desired.name.clone());
+}
+
+/// Returns a message about an attachment that the driver did not complete, once in each [`CSI_TIMEOUT`]. Records the
+/// start of the current interval, and requeues the node at its end.
+fn check_attach_timeout(
     observed: &Observed,
     attached_volume: &AttachedVolume,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Option<String> {
     let id = &attached_volume.attachment.meta.name;
-    let mut since = observed.memory.requested.get(id).copied().unwrap_or(now);
+    let since = observed.memory.requested.get(id).copied().unwrap_or(now);
     let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    let timed_out = waited >= CSI_TIMEOUT;
-    if timed_out {
-        since = now;
-    }
-    decision.memory.requested.insert(id.clone(), since);
-    let left = CSI_TIMEOUT.checked_sub(waited).filter(|left| !left.is_zero());
-    decision.plan.requeue_after(left.unwrap_or(CSI_TIMEOUT));
+    let has_timed_out = waited >= CSI_TIMEOUT;
+    decision.memory.requested.insert(id.clone(), if has_timed_out { now } else { since });
+    let remaining = if has_timed_out { CSI_TIMEOUT } else { CSI_TIMEOUT - waited };
+    decision.plan.requeue_after(remaining);
     let (driver, handle) = attach::split_attached_name(attached_volume.name.as_deref()?)?;
-    timed_out.then(|| {
+    has_timed_out.then(|| {
         format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}")
     })
 }
@@ -460,22 +496,17 @@ fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
     observed
         .node
         .as_deref()
-        .is_some_and(|node| node.status.volumes_attached.iter().any(|one| one.name == *name))
+        .is_some_and(|node| node.status.volumes_attached.iter().any(|volume| volume.name == *name))
 }
 
-fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
-    for pod in &one.pods {
-        plan.push(EventRecord::warning(wire::target(&**pod), "FailedAttachVolume", message));
-    }
-}
-
-/// Returns the message about a volume that is attached elsewhere. Upstream: `reportMultiAttachError`.
-fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
-    let volume = &one.volume_name;
+/// Returns the message for a pod about a volume that is attached to another node. It names only pods of the pod's own
+/// namespace. Upstream: `reportMultiAttachError`.
+fn multi_attach_message(desired: &DesiredVolume, pod: &Pod) -> String {
+    let (volume, users) = (&desired.volume_name, &desired.pods_elsewhere);
     let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> =
-        one.others.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();
-    let foreign = one.others.len() - local.len();
+        users.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();
+    let foreign = users.len() - local.len();
     let why = match (local.is_empty(), foreign) {
         (true, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node".to_owned(),
         (true, _) => format!("Volume is already used by {foreign} pod(s) in different namespaces"),
@@ -488,6 +519,7 @@ fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
     format!("Waiting for detach for volume \"{volume}\" {why}")
 }
 
+/// Returns the creation of a VolumeAttachment; `None` if no CSI driver attaches the volume.
 fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
     let (driver, handle) = csi_translation::driver_and_handle(volume)?;
     let body = json!({
@@ -507,13 +539,14 @@ fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
 pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     let hash = digest::digest(&digest::SHA256, format!("{handle}{driver}{node}").as_bytes());
     hash.as_ref().iter().fold("csi-".to_owned(), |mut name, byte| {
-        for half in [byte >> 4, byte & 15] {
-            name.push(char::from_digit(half.into(), 16).unwrap_or('0'));
+        for digit in [byte >> 4, byte & 15] {
+            name.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
         }
         name
     })
 }
 
+/// Reports whether a VolumeAttachment's name has the form of [`attachment_name`].
 pub(super) fn is_attachment_name(name: &str) -> bool {
     let digits = name.strip_prefix("csi-").unwrap_or_default();
     digits.len() == 2 * digest::SHA256_OUTPUT_LEN

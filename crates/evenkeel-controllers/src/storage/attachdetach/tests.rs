@@ -30,7 +30,7 @@ fn volume(mode: &str) -> Arc<PersistentVolume> {
 /// Returns the node `n`: its `Ready` status, whether it has `v` in use or attached, and whether it is out of service.
 fn node(ready: &str, in_use: bool, attached: bool, out_of_service: bool) -> Arc<Node> {
     let name = "kubernetes.io/csi/d^h";
-    let names = |yes: bool| if yes { json!([name]) } else { json!([]) };
+    let in_use = if in_use { json!([name]) } else { json!([]) };
     let attached = if attached { json!([{"name": name, "devicePath": ""}]) } else { json!([]) };
     let taints = if out_of_service {
         json!([{"key": "node.kubernetes.io/out-of-service"}])
@@ -38,19 +38,19 @@ fn node(ready: &str, in_use: bool, attached: bool, out_of_service: bool) -> Arc<
         json!([])
     };
     Arc::new(object(&json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": taints},
-        "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
+        "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": in_use, "volumesAttached": attached}})))
 }
 
-/// Returns the volume `v` that the pod `p` uses. The pod `q` uses it on each node of `elsewhere`.
-fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
+/// Returns the volume `v` that the pod `p` uses. The pod `q` uses it on each node of `other_nodes`.
+fn desired(mode: &str, other_nodes: &[&str]) -> DesiredVolume {
     let volume = volume(mode);
     DesiredVolume {
         name: attach::attached_name(&volume).unwrap().into(),
         volume_name: "v".into(),
         volume: Some(volume),
         pods: vec![Arc::new(pod("p", None))],
-        elsewhere: elsewhere.iter().map(|node| (*node).into()).collect(),
-        others: elsewhere.iter().map(|_| Arc::new(pod("q", None))).collect(),
+        other_nodes: other_nodes.iter().map(|node| (*node).into()).collect(),
+        pods_elsewhere: other_nodes.iter().map(|_| Arc::new(pod("q", None))).collect(),
     }
 }
 
@@ -77,7 +77,7 @@ fn observed(
     Observed {
         name: "n".into(),
         node,
-        last: None,
+        last_node: None,
         desired,
         actual: attached_volume,
         memory,
@@ -114,25 +114,25 @@ fn attachment_name_is_a_hash() {
 
 #[test]
 fn pods_and_node_status_decide_about_attach_and_detach() {
-    let (one, many) = ("ReadWriteOnce", "ReadWriteMany");
+    let (once, many) = ("ReadWriteOnce", "ReadWriteMany");
     let up = |in_use, attached| Some(node("True", in_use, attached, false));
-    let none = Memory::default;
+    let no_memory = Memory::default;
     let options = Options::default();
     let success = "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ";
     let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
     let table: [(&str, Observed, Vec<&str>); 10] = [
         (
             "desired",
-            observed(up(false, false), vec![desired(one, &[])], vec![], none()),
+            observed(up(false, false), vec![desired(once, &[])], vec![], no_memory()),
             vec!["create \"v\""],
         ),
         (
             "being attached",
             observed(
                 up(false, false),
-                vec![desired(one, &[])],
+                vec![desired(once, &[])],
                 vec![attached_volume(false, false)],
-                none(),
+                no_memory(),
             ),
             vec![],
         ),
@@ -140,9 +140,9 @@ fn pods_and_node_status_decide_about_attach_and_detach() {
             "attached",
             observed(
                 up(false, false),
-                vec![desired(one, &[])],
+                vec![desired(once, &[])],
                 vec![attached_volume(true, false)],
-                none(),
+                no_memory(),
             ),
             vec!["report 1", success],
         ),
@@ -150,40 +150,40 @@ fn pods_and_node_status_decide_about_attach_and_detach() {
             "settled",
             observed(
                 up(true, true),
-                vec![desired(one, &[])],
+                vec![desired(once, &[])],
                 vec![attached_volume(true, false)],
-                none(),
+                no_memory(),
             ),
             vec![],
         ),
         (
             "still mounted",
-            observed(up(true, true), vec![], vec![attached_volume(true, false)], none()),
+            observed(up(true, true), vec![], vec![attached_volume(true, false)], no_memory()),
             vec![],
         ),
         (
             "unmounted",
-            observed(up(false, true), vec![], vec![attached_volume(true, false)], none()),
+            observed(up(false, true), vec![], vec![attached_volume(true, false)], no_memory()),
             vec!["report 0", "delete"],
         ),
         (
             "detaching",
             observed(
                 up(false, false),
-                vec![desired(one, &[])],
+                vec![desired(once, &[])],
                 vec![attached_volume(true, true)],
-                none(),
+                no_memory(),
             ),
             vec![],
         ),
         (
             "attached to another node",
-            observed(up(false, false), vec![desired(one, &["m"])], vec![], none()),
+            observed(up(false, false), vec![desired(once, &["m"])], vec![], no_memory()),
             vec![multi_attach_message],
         ),
         (
             "ReadWriteMany",
-            observed(up(false, false), vec![desired(many, &["m"])], vec![], none()),
+            observed(up(false, false), vec![desired(many, &["m"])], vec![], no_memory()),
             vec!["create \"v\""],
         ),
         (
@@ -192,13 +192,13 @@ fn pods_and_node_status_decide_about_attach_and_detach() {
                 Some(node("False", true, true, true)),
                 vec![],
                 vec![attached_volume(true, false)],
-                none(),
+                no_memory(),
             ),
             vec!["report 0", "delete"],
         ),
     ];
-    for (what, observed, want) in table {
-        assert_eq!(action_summaries(&plan(&observed, &options, T0)), want, "{what}");
+    for (case, observed, want) in table {
+        assert_eq!(action_summaries(&plan(&observed, &options, T0)), want, "{case}");
     }
 }
 
@@ -222,24 +222,25 @@ fn only_removals_from_node_status_need_the_same_version() {
 
 #[test]
 fn csi_drivers_attach_in_tree_volumes() {
-    let disk = |modes: &[&str], elsewhere: &[&str]| {
+    let disk = |modes: &[&str], other_nodes: &[&str]| {
         let volume: PersistentVolume = object(&json!({"metadata": {"name": "v"},
             "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
         DesiredVolume {
             name: attach::attached_name(&volume).unwrap().into(),
             volume: Some(Arc::new(volume)),
-            ..desired("ReadWriteOnce", elsewhere)
+            ..desired("ReadWriteOnce", other_nodes)
         }
     };
     let (driver, handle) =
         ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d");
-    let plan_for = |one: DesiredVolume| {
+    let plan_for = |desired: DesiredVolume| {
         let node = Some(node("True", false, false, false));
-        plan(&observed(node, vec![one], vec![], Memory::default()), &Options::default(), T0).plan
+        plan(&observed(node, vec![desired], vec![], Memory::default()), &Options::default(), T0)
+            .plan
     };
-    let one = disk(&["ReadWriteOnce"], &[]);
-    assert_eq!(*one.name, format!("kubernetes.io/csi/{driver}^{handle}"));
-    let requested = plan_for(one);
+    let once = disk(&["ReadWriteOnce"], &[]);
+    assert_eq!(*once.name, format!("kubernetes.io/csi/{driver}^{handle}"));
+    let requested = plan_for(once);
     let [Action::Create(create)] = &*requested.actions else { panic!("{requested:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["name"], attachment_name(handle, driver, "n"));
@@ -274,10 +275,10 @@ fn iscsi_volumes_are_reported_in_node_status() {
     let disk: Arc<PersistentVolume> = Arc::new(object(&json!({"metadata": {"name": "v"},
         "spec": {"accessModes": ["ReadWriteOnce"],
             "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": 0}}})));
-    let bound = |elsewhere: &[&str]| DesiredVolume {
+    let bound = |other_nodes: &[&str]| DesiredVolume {
         name: NAME.into(),
         volume: Some(Arc::clone(&disk)),
-        ..desired("ReadWriteOnce", elsewhere)
+        ..desired("ReadWriteOnce", other_nodes)
     };
     let (inlined, success) = (
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"disk\" ",
@@ -307,17 +308,17 @@ fn iscsi_volumes_are_reported_in_node_status() {
         ("missing node", None, vec![bound(&[])], vec![]),
     ];
     let options = Options::default();
-    for (what, node, desired, want) in table {
+    for (case, node, desired, want) in table {
         let decision = plan(&observed(node, desired, vec![], Memory::default()), &options, T0);
-        assert_eq!(action_summaries(&decision), want, "{what}");
-        assert_eq!(decision.plan.requeue.is_some(), what == "attached to another node", "{what}");
+        assert_eq!(action_summaries(&decision), want, "{case}");
+        assert_eq!(decision.plan.requeue.is_some(), case == "attached to another node", "{case}");
     }
     let lost = |memory| observed(node("Unknown", true, true), vec![], vec![], memory);
     let first = plan(&lost(Memory::default()), &options, T0);
     assert!(first.plan.actions.is_empty());
     let late = plan(&lost(first.memory), &options, at(360));
     assert_eq!(
-        (action_summaries(&late), late.memory.forced),
+        (action_summaries(&late), late.memory.forced_detaches),
         (vec!["report 0".to_owned()], vec!["timeout"])
     );
 }
@@ -359,16 +360,16 @@ fn force_detach_waits_for_the_timeout() {
     assert!(early.plan.actions.is_empty());
     let late = plan(&lost(first.memory.clone()), &options, at(360));
     assert_eq!(action_summaries(&late), ["report 0", "delete"]);
-    assert_eq!(late.memory.forced, ["timeout"]);
-    let never = Options { force: false, ..options };
+    assert_eq!(late.memory.forced_detaches, ["timeout"]);
+    let never = Options { force_detach: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
 }
 
 #[test]
 fn deleted_node_keeps_its_last_volumes_in_use() {
     let options = Options::default();
-    let gone = |last| Observed {
-        last,
+    let gone = |last_node| Observed {
+        last_node,
         ..observed(None, vec![], vec![attached_volume(true, false)], Memory::default())
     };
     let used = |in_use| Some(node("True", in_use, true, false));
@@ -389,18 +390,19 @@ fn reserved_volume_is_not_attached_to_another_node() {
         ..observed(node(), desired, vec![], Memory::default())
     };
     let wants = |name: &str, mode: &str| observed_node(name, vec![desired(mode, &[])]);
+    // Returns the number of actions, and whether the node is requeued.
     let decide = |reserved: &mut ReservedVolumes, observed: Observed, now| {
         let observed = Observed { reserved: reserved.clone(), ..observed };
         let decision = plan::plan(&observed, &options, now);
         reserved.record(&observed, &decision.memory, now);
         (action_summaries(&decision).len(), decision.plan.requeue.is_some())
     };
-    let one = "ReadWriteOnce";
-    // Access mode of the volume on `n`, a later pass, its time, and its number of actions and whether it is requeued.
+    let once = "ReadWriteOnce";
+    // Access mode of the volume on `n`, a later pass, its time, and its result.
     for (mode, later, now, want) in [
-        (one, wants("m", one), at(1), (0, true)),
-        (one, wants("n", one), at(1), (1, false)),
-        (one, wants("m", one), at(10), (1, false)),
+        (once, wants("m", once), at(1), (0, true)),
+        (once, wants("n", once), at(1), (1, false)),
+        (once, wants("m", once), at(10), (1, false)),
         ("ReadWriteMany", wants("m", "ReadWriteMany"), at(1), (1, false)),
     ] {
         let mut reserved = ReservedVolumes::default();
@@ -409,9 +411,9 @@ fn reserved_volume_is_not_attached_to_another_node() {
         assert_eq!(decide(&mut reserved, later, now), want, "{mode} at {name}");
     }
     let mut reserved = ReservedVolumes::default();
-    decide(&mut reserved, wants("n", one), T0);
+    decide(&mut reserved, wants("n", once), T0);
     decide(&mut reserved, observed_node("n", vec![]), T0);
-    assert_eq!(decide(&mut reserved, wants("m", one), T0), (1, false), "no longer desired");
+    assert_eq!(decide(&mut reserved, wants("m", once), T0), (1, false), "no longer desired");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters. This controller provisions and deletes no
-//! other volumes itself. The wiring creates and removes the folders.
+//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters. The controller itself provisions and deletes
+//! only such volumes. The wiring creates and removes the folders.
 //!
 //! Upstream: `pkg/volume/hostpath`, which is meant for tests only.
 
@@ -28,7 +28,7 @@ pub(super) const MAKE_FOLDER: &str = "make the folder";
 pub(super) const REMOVE_FOLDER: &str = "remove the folder";
 
 /// Returns the action that works on a folder. The next step handles its failure.
-fn folder(work: &'static str, path: &str) -> Local {
+fn folder_action(work: &'static str, path: &str) -> Local {
     Local { work, subject: path.to_owned(), on_error: OnError::Ignore }
 }
 
@@ -39,31 +39,34 @@ pub(super) fn provision(
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
     let claim = &*observed.claim;
-    let refuse = |why: String| {
-        let event = EventRecord::warning(wire::target(claim), "ProvisioningFailed", why.clone());
-        Plan { error: Some(PlanError::new(why)), ..Plan::one(event) }
+    let fail = |error: String| {
+        let event = EventRecord::warning(wire::target(claim), "ProvisioningFailed", error.clone());
+        Plan { error: Some(PlanError::new(error)), ..Plan::one(event) }
     };
     if !options.host_path_provisioning {
-        return Ok(refuse(format!(
+        return Ok(fail(format!(
             "Failed to create provisioner: provisioning in volume plugin \"{HOST_PATH}\" is disabled"
         )));
     }
     let class = volume::class_of_claim(claim);
-    let failed = |why: &str| {
-        refuse(format!("Failed to provision volume with StorageClass \"{class}\": {why}"))
+    let fail_for_class = |why: &str| {
+        fail(format!("Failed to provision volume with StorageClass \"{class}\": {why}"))
     };
     if &*claim.spec.volume_mode == "Block" {
-        return Ok(failed(&format!("{HOST_PATH} does not support block volume provisioning")));
+        return Ok(fail_for_class(&format!(
+            "{HOST_PATH} does not support block volume provisioning"
+        )));
     }
     // The path contains the uid, so that a retry uses the same folder.
     let path = format!("/tmp/hostpath_pv/{}", claim.meta.uid);
     if options.host_path_files
-        && let Some(error) = &steps.one(folder(MAKE_FOLDER, &path))?.error
+        && let Some(error) = &steps.one(folder_action(MAKE_FOLDER, &path))?.error
     {
-        return Ok(failed(&error.message));
+        return Ok(fail_for_class(&error.message));
     }
     let policy = observed.class.as_deref().map_or("Delete", |class| &class.reclaim_policy);
-    let created = steps.one(create(claim, &object(claim, class, policy, &path)))?;
+    let volume = volume_json(claim, class, policy, &path);
+    let created = steps.one(create_action(claim, &volume))?;
     let error = created.error.as_ref().filter(|error| !error.is_already_exists());
     if let Some(error) = error {
         return Ok(Plan::failure(error.message.clone()));
@@ -72,7 +75,7 @@ pub(super) fn provision(
 }
 
 /// Returns the action that creates the volume. The next step handles its failure.
-fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
+fn create_action(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
     let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
     let event = EventRecord::normal(wire::target(claim), "ProvisioningSucceeded", message);
@@ -83,7 +86,7 @@ fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     }
 }
 
-fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) -> Value {
+fn volume_json(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) -> Value {
     let modes: Vec<&str> = match &*claim.spec.access_modes {
         [] => vec!["ReadWriteOnce"],
         modes => modes.iter().map(|mode| &**mode).collect(),
@@ -121,23 +124,23 @@ pub(super) fn delete(
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
     let path = volume.spec.source.host_path.as_deref().map_or("", |source| &source.path);
-    let failed = |why: String| Plan {
-        error: Some(PlanError::new(why.clone())),
-        ..reclaim::fail(volume, "VolumeFailedDelete", &why)
+    let fail = |error: String| Plan {
+        error: Some(PlanError::new(error.clone())),
+        ..reclaim::fail(volume, "VolumeFailedDelete", &error)
     };
     if !is_below_tmp(path) {
-        return Ok(failed(format!(
+        return Ok(fail(format!(
             "host_path deleter only supports /tmp/.+ but received provided {path}"
         )));
     }
     if options.host_path_files
-        && let Some(error) = &steps.one(folder(REMOVE_FOLDER, path))?.error
+        && let Some(error) = &steps.one(folder_action(REMOVE_FOLDER, path))?.error
     {
-        return Ok(failed(error.message.clone()));
+        return Ok(fail(error.message.clone()));
     }
     let mut plan = Plan { requeue: Some(options.sync_period), ..Plan::nothing() };
     if finalizers::has(&volume.meta, IN_TREE_PROTECTION_FINALIZER) {
-        let change = finalizers::without(volume, IN_TREE_PROTECTION_FINALIZER);
+        let change = finalizers::remove(volume, IN_TREE_PROTECTION_FINALIZER);
         plan.push(Rewrite { on_error: OnError::SkipRest, ..change });
     }
     plan.push(Delete::new(wire::target(volume)));
@@ -155,7 +158,7 @@ fn is_below_tmp(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::object as decoded;
+    use crate::fixtures::object;
     use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes};
 
     #[test]
@@ -189,7 +192,7 @@ mod tests {
 
     /// Returns a claim of the class `local`, with this volume mode.
     fn claim(mode: &str) -> Observed {
-        let claim = decoded(&json!({
+        let claim = object(&json!({
             "metadata": {"name": "data", "namespace": "ns", "uid": "c"},
             "spec": {"storageClassName": "local", "volumeMode": mode},
         }));
@@ -197,7 +200,7 @@ mod tests {
     }
 
     /// Returns the plan after these outcomes.
-    fn provisioned(observed: &Observed, options: &Options, done: &[Outcome]) -> Option<Plan> {
+    fn provision_after(observed: &Observed, options: &Options, done: &[Outcome]) -> Option<Plan> {
         let outcomes = Outcomes(done.to_vec());
         Steps::next(&outcomes, |steps| provision(observed, options, steps))
     }
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn volume_is_created_after_its_folder() {
         let (observed, options) = (claim("Filesystem"), options());
-        let after = |done: &[Outcome]| provisioned(&observed, &options, done);
+        let after = |done: &[Outcome]| provision_after(&observed, &options, done);
         assert_eq!(action_summaries(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);
         let made = Outcome::success;
         assert_eq!(action_summaries(&after(&[made()]).unwrap()), ["create PersistentVolume"]);
@@ -220,10 +223,10 @@ mod tests {
         assert_eq!(refused.error, Some(PlanError::new(why)));
         assert_eq!(after(&[failed(0, ""), made()]), None);
         let without_disk = Options { host_path_files: false, ..options.clone() };
-        let first = provisioned(&observed, &without_disk, &[]).unwrap();
+        let first = provision_after(&observed, &without_disk, &[]).unwrap();
         assert_eq!(action_summaries(&first), ["create PersistentVolume"]);
         for (observed, options) in [(claim("Block"), options), (observed, Options::default())] {
-            let refused = provisioned(&observed, &options, &[]).unwrap();
+            let refused = provision_after(&observed, &options, &[]).unwrap();
             assert!(action_summaries(&refused)[0].starts_with("ProvisioningFailed: "));
         }
     }
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn volume_is_deleted_after_its_folder() {
         let volume = |path: &str| -> PersistentVolume {
-            decoded(&json!({
+            object(&json!({
                 "metadata": {"name": "v", "uid": "v", "finalizers": [IN_TREE_PROTECTION_FINALIZER]},
                 "spec": {"hostPath": {"path": path}}, "status": {"phase": "Released"},
             }))

@@ -18,23 +18,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-/// Buckets of the histogram, in seconds.
-const SECONDS: [f64; 13] =
+/// Buckets of the durations, in seconds.
+const BUCKETS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
-const OPERATION: &[&str] = &["plugin_name", "operation_name"];
+const OPERATION_LABELS: &[&str] = &["plugin_name", "operation_name"];
 
 /// Handles of the metrics; clones refer to the same metrics.
 #[derive(Clone)]
 pub(super) struct Metrics {
-    default_class_set: IntCounter,
-    default_class_not_set: IntCounter,
-    took: HistogramVec,
+    default_class_updates: IntCounter,
+    default_class_errors: IntCounter,
+    durations: HistogramVec,
     errors: [IntCounterVec; 2],
     /// Claims that are being provisioned, with their provisioner and start time.
-    provisioning: Arc<Mutex<Provisioning>>,
+    provisioning: Arc<Mutex<ClaimsInProvisioning>>,
 }
 
-type Provisioning = HashMap<Key, (Text, Timestamp)>;
+type ClaimsInProvisioning = HashMap<Key, Provisioning>;
+
+struct Provisioning {
+    provisioner: Text,
+    started: Timestamp,
+}
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
@@ -42,59 +47,60 @@ impl Metrics {
             let counter = IntCounter::new(name, help).expect("the name is a valid literal");
             metrics::register(registry, counter)
         };
-        let errors = "Total volume operation errors";
+        let errors_help = "Total volume operation errors";
         Self {
-            default_class_set: counter(
+            default_class_updates: counter(
                 "retroactive_storageclass_total",
                 "Total number of retroactive StorageClass assignments to persistent volume claim",
             ),
-            default_class_not_set: counter(
+            default_class_errors: counter(
                 "retroactive_storageclass_errors_total",
                 "Total number of failed retroactive StorageClass assignments to persistent volume claim",
             ),
-            took: metrics::histograms(
+            durations: metrics::histograms(
                 registry,
                 "volume_operation_total_seconds",
                 "Storage operation end to end duration in seconds",
-                &SECONDS,
-                OPERATION,
+                &BUCKETS,
+                OPERATION_LABELS,
             ),
             errors: ["volume_operation_total_errors", "volume_operation_errors_total"]
-                .map(|name| metrics::counters(registry, name, errors, OPERATION)),
+                .map(|name| metrics::counters(registry, name, errors_help, OPERATION_LABELS)),
             provisioning: Arc::default(),
         }
     }
 
     /// Counts an update that sets the default class of a claim, and its failure (`retroactive_storageclass_total`,
     /// `retroactive_storageclass_errors_total`).
-    pub(super) fn default_class_set(&self, succeeded: bool) {
-        self.default_class_set.inc();
+    pub(super) fn count_default_class_update(&self, succeeded: bool) {
+        self.default_class_updates.inc();
         if !succeeded {
-            self.default_class_not_set.inc();
+            self.default_class_errors.inc();
         }
     }
 
-    fn provisioning(&self) -> MutexGuard<'_, Provisioning> {
+    fn provisioning(&self) -> MutexGuard<'_, ClaimsInProvisioning> {
         self.provisioning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the start of provisioning, unless it is recorded already.
     pub(super) fn provisioning_started(&self, claim: &Meta, provisioner: &str, now: Timestamp) {
-        self.provisioning().entry(Key::of(claim)).or_insert_with(|| (provisioner.into(), now));
+        let provisioning = || Provisioning { provisioner: provisioner.into(), started: now };
+        self.provisioning().entry(Key::of(claim)).or_insert_with(provisioning);
     }
 
-    /// Records that a claim is bound, and the duration of its provisioning if its start was recorded.
-    pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
-        let started = self.provisioning().remove(&Key::of(claim));
-        if let Some((provisioner, since)) = started {
-            let seconds = now.duration_since(since).as_secs_f64();
-            self.took.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
+    /// Records the duration of a claim's provisioning, if its start was recorded.
+    pub(super) fn provisioning_ended(&self, claim: &Meta, now: Timestamp) {
+        let ended = self.provisioning().remove(&Key::of(claim));
+        if let Some(Provisioning { provisioner, started }) = ended {
+            let seconds = now.duration_since(started).as_secs_f64();
+            self.durations.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
         }
     }
 
     /// Counts a failed provisioning operation of the claim.
-    pub(super) fn failed(&self, claim: &Meta) {
-        if let Some((provisioner, _)) = self.provisioning().get(&Key::of(claim)) {
+    pub(super) fn provisioning_failed(&self, claim: &Meta) {
+        if let Some(Provisioning { provisioner, .. }) = self.provisioning().get(&Key::of(claim)) {
             for errors in &self.errors {
                 errors.with_label_values(&[&**provisioner, "provision"]).inc();
             }
@@ -108,14 +114,14 @@ impl Metrics {
 
     /// Registers the gauges of claims and volumes.
     pub(super) fn register_counts(&self, registry: &Registry, binder: &Arc<Binder>) {
-        if let Err(error) = registry.register(Box::new(Counts::new(binder))) {
+        if let Err(error) = registry.register(Box::new(VolumeCounts::new(binder))) {
             tracing::debug!(%error, "volumes are counted already");
         }
     }
 }
 
 /// Collector of the gauges of claims and volumes; each scrape computes them.
-struct Counts {
+struct VolumeCounts {
     binder: Weak<Binder>,
     volumes: IntGaugeVec,
     bound_volumes: IntGaugeVec,
@@ -123,16 +129,16 @@ struct Counts {
     bound_claims: IntGaugeVec,
     unbound_claims: IntGaugeVec,
     /// Lock held while a scrape fills the gauges.
-    filling: Mutex<()>,
+    fill_lock: Mutex<()>,
 }
 
-impl Counts {
+impl VolumeCounts {
     fn new(binder: &Arc<Binder>) -> Self {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             let opts = Opts::new(format!("pv_collector_{name}_count"), help.to_owned());
             IntGaugeVec::new(opts, labels).expect("the name is a valid literal")
         };
-        let claim = ["namespace", "storage_class", "volume_attributes_class"];
+        let claim_labels = ["namespace", "storage_class", "volume_attributes_class"];
         Self {
             binder: Arc::downgrade(binder),
             volumes: gauges(
@@ -153,18 +159,18 @@ impl Counts {
             bound_claims: gauges(
                 "bound_pvc",
                 "Gauge measuring number of persistent volume claim currently bound",
-                &claim,
+                &claim_labels,
             ),
             unbound_claims: gauges(
                 "unbound_pvc",
                 "Gauge measuring number of persistent volume claim currently unbound",
-                &claim,
+                &claim_labels,
             ),
-            filling: Mutex::new(()),
+            fill_lock: Mutex::new(()),
         }
     }
 
-    fn all(&self) -> [&IntGaugeVec; 5] {
+    fn gauges(&self) -> [&IntGaugeVec; 5] {
         [
             &self.volumes,
             &self.bound_volumes,
@@ -177,14 +183,14 @@ impl Counts {
     fn fill(&self, binder: &Binder) {
         for volume in binder.volumes.list() {
             let mode = if &*volume.spec.volume_mode == "Block" { "Block" } else { "Filesystem" };
-            self.volumes.with_label_values(&[&*plugin(&volume), mode]).inc();
-            let bound = &*volume.status.phase == "Bound";
-            let gauge = if bound { &self.bound_volumes } else { &self.unbound_volumes };
+            self.volumes.with_label_values(&[&*plugin_name(&volume), mode]).inc();
+            let is_bound = &*volume.status.phase == "Bound";
+            let gauge = if is_bound { &self.bound_volumes } else { &self.unbound_volumes };
             gauge.with_label_values(&[&*volume.spec.storage_class_name]).inc();
         }
         for claim in binder.claims.list() {
-            let bound = &*claim.status.phase == "Bound";
-            let gauge = if bound { &self.bound_claims } else { &self.unbound_claims };
+            let is_bound = &*claim.status.phase == "Bound";
+            let gauge = if is_bound { &self.bound_claims } else { &self.unbound_claims };
             let class = volume::class_of_claim(&claim);
             let attributes = &*claim.spec.volume_attributes_class_name;
             gauge.with_label_values(&[&*claim.meta.namespace, class, attributes]).inc();
@@ -192,22 +198,22 @@ impl Counts {
     }
 }
 
-impl Collector for Counts {
+impl Collector for VolumeCounts {
     fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
+        self.gauges().into_iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let Some(binder) = self.binder.upgrade() else { return Vec::new() };
-        let _one = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        self.all().into_iter().for_each(IntGaugeVec::reset);
+        let _guard = self.fill_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gauges().into_iter().for_each(IntGaugeVec::reset);
         self.fill(&binder);
-        self.all().into_iter().flat_map(Collector::collect).collect()
+        self.gauges().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
 /// Returns the name of the volume's plugin in upstream's metrics.
-fn plugin(volume: &PersistentVolume) -> String {
+fn plugin_name(volume: &PersistentVolume) -> String {
     match &volume.spec.source {
         PersistentVolumeSource { host_path: Some(_), .. } => "kubernetes.io/host-path".to_owned(),
         PersistentVolumeSource { nfs: Some(_), .. } => "kubernetes.io/nfs".to_owned(),

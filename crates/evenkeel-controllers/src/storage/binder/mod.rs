@@ -17,7 +17,6 @@ use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageC
 use evenkeel_component_helpers::storage;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
-    controller::Builder,
     plan::{Key, Local},
 };
 use futures::future::BoxFuture;
@@ -45,18 +44,18 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Creates or removes the folder of a volume.
+/// Creates or removes the folder of a hostPath volume.
 fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     let (work, path) = (local.work, local.subject.clone());
     Box::pin(async move {
-        let done = match work {
+        let result = match work {
             host_path::MAKE_FOLDER => tokio::fs::create_dir_all(path).await,
             host_path::REMOVE_FOLDER => {
                 tokio::fs::remove_dir_all(path).await.or_else(ignore_not_found)
             }
             other => Err(io::Error::other(format!("cannot {other}"))),
         };
-        done.map_err(|error| error.to_string())
+        result.map_err(|error| error.to_string())
     })
 }
 
@@ -71,15 +70,15 @@ struct Binder {
     classes: Cache<StorageClass>,
     pods: Cache<Pod>,
     /// Volumes without a `claimRef`, by class.
-    free: Index<PersistentVolume>,
+    unclaimed_volumes: Index<PersistentVolume>,
     /// Volumes with a `claimRef`, by the `namespace/name` of the claim.
-    promised: Index<PersistentVolume>,
-    /// Claims without the bind-completed annotation, by class.
-    unbound: Index<PersistentVolumeClaim>,
+    volumes_by_claim: Index<PersistentVolume>,
+    /// Claims without the annotation `bind-completed`, by class.
+    unbound_claims: Index<PersistentVolumeClaim>,
     /// Claims by `spec.volumeName`, bound or not.
-    naming: Index<PersistentVolumeClaim>,
-    /// Pods by `namespace/name` of the claims that they use.
-    users: Index<Pod>,
+    claims_by_volume: Index<PersistentVolumeClaim>,
+    /// Pods by the `namespace/name` of the claims that they use.
+    pods_by_claim: Index<Pod>,
     options: Options,
     metrics: Metrics,
 }
@@ -91,27 +90,27 @@ impl Binder {
             (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
         let (classes, pods) = (caches.of::<StorageClass>(), caches.of::<Pod>());
         Self {
-            free: volumes.index("free", |volume, key| {
+            unclaimed_volumes: volumes.index("free", |volume, key| {
                 if volume.spec.claim_ref.is_none() {
                     key(storage::volume::class_of_volume(volume));
                 }
             }),
-            promised: volumes.index("promised", |volume, key| {
+            volumes_by_claim: volumes.index("promised", |volume, key| {
                 if let Some(claim) = volume.spec.claim_ref.as_deref() {
                     key(&storage::claims::key(&claim.namespace, &claim.name));
                 }
             }),
-            unbound: claims.index("unbound", |claim, key| {
+            unbound_claims: claims.index("unbound", |claim, key| {
                 if !claim.meta.annotations.contains(storage::volume::BIND_COMPLETED) {
                     key(storage::volume::class_of_claim(claim));
                 }
             }),
-            naming: claims.index("volume", |claim, key| {
+            claims_by_volume: claims.index("volume", |claim, key| {
                 if !claim.spec.volume_name.is_empty() {
                     key(&claim.spec.volume_name);
                 }
             }),
-            users: pods.index("claim", storage::claims::keys_of_pod),
+            pods_by_claim: pods.index("claim", storage::claims::keys_of_pod),
             metrics: Metrics::new(&context.registry),
             options: context.options.binder.clone(),
             claims,
@@ -121,31 +120,26 @@ impl Binder {
         }
     }
 
-    /// Adds the settings of the claim queue's builder.
-    fn described(&self, builder: Builder) -> Builder {
-        builder.event_source(SOURCE).reads(&self.pods)
-    }
-
     /// Returns the claims to enqueue for a volume event: the claims in its old and new `claimRef`, the claims that
-    /// name it, and the claims that it may be bound to. A lost claim still names its volume when the volume reappears
-    /// without a `claimRef`.
+    /// name it, and the claims that it may be bound to. If a volume reappears without a `claimRef`, its lost claim still
+    /// names it.
     fn claims_to_enqueue(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
-        let owners = [Some(volume), old].into_iter().flatten();
-        let mut keys: Vec<Key> = owners
+        let versions = [Some(volume), old].into_iter().flatten();
+        let mut keys: Vec<Key> = versions
             .filter_map(|volume| volume.spec.claim_ref.as_deref())
             .map(|claim| Key::new(&claim.namespace, &claim.name))
             .collect();
-        let naming = self.naming.get(&volume.meta.name);
+        let naming = self.claims_by_volume.get(&volume.meta.name);
         keys.extend(naming.iter().map(|claim| Key::of(&claim.meta)));
-        let is_free = |volume: &PersistentVolume| {
+        let is_available = |volume: &PersistentVolume| {
             volume.spec.claim_ref.is_none() && &*volume.status.phase == "Available"
         };
-        let freed = is_free(volume) && !old.is_some_and(|old| is_free(old));
-        let new = matches!(event, CacheEvent::Added { .. });
-        if new || freed {
-            let waiting = self.unbound.get(storage::volume::class_of_volume(volume));
+        let became_available = is_available(volume) && !old.is_some_and(|old| is_available(old));
+        let is_new = matches!(event, CacheEvent::Added { .. });
+        if is_new || became_available {
+            let waiting = self.unbound_claims.get(storage::volume::class_of_volume(volume));
             keys.extend(waiting.iter().map(|claim| Key::of(&claim.meta)));
         }
         keys.dedup();
@@ -153,31 +147,31 @@ impl Binder {
     }
 
     /// Returns the volumes to enqueue for a claim event: the volumes that the claim names or named, and the volumes
-    /// whose `claimRef` is the claim. Upstream finds a volume by its `claimRef` in its periodic `resync`.
+    /// whose `claimRef` is the claim. Upstream enqueues the latter only in its periodic `resync`.
     fn volumes_to_enqueue(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
-        let alike = |old: &PersistentVolumeClaim| {
+        let is_irrelevant_update = old.is_some_and(|old| {
             old.meta.uid == claim.meta.uid && old.spec.volume_name == claim.spec.volume_name
-        };
-        if old.is_some_and(|old| alike(old)) {
+        });
+        if is_irrelevant_update {
             return Vec::new();
         }
-        let promised =
-            self.promised.get(&storage::claims::key(&claim.meta.namespace, &claim.meta.name));
-        let named = [Some(claim), old].into_iter().flatten();
-        let named = named.map(|claim| &claim.spec.volume_name).filter(|name| !name.is_empty());
-        let mut keys: Vec<Key> = named.map(|name| Key::new("", name)).collect();
-        keys.extend(promised.iter().map(|volume| Key::of(&volume.meta)));
+        let versions = [Some(claim), old].into_iter().flatten();
+        let names = versions.map(|claim| &claim.spec.volume_name).filter(|name| !name.is_empty());
+        let mut keys: Vec<Key> = names.map(|name| Key::new("", name)).collect();
+        let claim_key = storage::claims::key(&claim.meta.namespace, &claim.meta.name);
+        let referring = self.volumes_by_claim.get(&claim_key);
+        keys.extend(referring.iter().map(|volume| Key::of(&volume.meta)));
         keys
     }
 
     /// Returns the claims to enqueue for a class event: the claims of the class, and the claims that set no class.
     fn claims_to_enqueue_for_class(&self, class: &StorageClass) -> Vec<Key> {
-        let named = self.unbound.get(&class.meta.name);
-        let without_class = self.unbound.get("");
-        let without_class =
-            without_class.iter().filter(|claim| !storage::volume::names_class(claim));
-        named.iter().chain(without_class).map(|claim| Key::of(&claim.meta)).collect()
+        let of_class = self.unbound_claims.get(&class.meta.name);
+        // These claims have no class, or set the empty class.
+        let of_no_class = self.unbound_claims.get("");
+        let unset = of_no_class.iter().filter(|claim| !storage::volume::names_class(claim));
+        of_class.iter().chain(unset).map(|claim| Key::of(&claim.meta)).collect()
     }
 }

@@ -27,20 +27,20 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recycling {
     /// Minimum timeout of the recycler pod. Default: 300 s for NFS, 60 s for hostPath.
-    pub least: Duration,
-    /// Timeout for each GiB of the volume, if the sum exceeds the minimum. Default: 30 s.
-    pub each_gi: Duration,
+    pub minimum_timeout: Duration,
+    /// Timeout for each GiB of the volume. It applies if the product exceeds the minimum. Default: 30 s.
+    pub timeout_per_gib: Duration,
     /// Path of the file with the pod template. Without it, upstream's template applies.
     pub template_file: Option<Arc<str>>,
-    /// Contents of the template file as JSON, which the program reads.
+    /// Content of the template file as JSON. The program reads the file.
     pub template: Option<Arc<str>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let recycling = |least, each_gi| Recycling {
-            least: Duration::from_secs(least),
-            each_gi: Duration::from_secs(each_gi),
+        let recycling = |minimum_timeout, timeout_per_gib| Recycling {
+            minimum_timeout: Duration::from_secs(minimum_timeout),
+            timeout_per_gib: Duration::from_secs(timeout_per_gib),
             template_file: None,
             template: None,
         };
@@ -58,14 +58,17 @@ impl Default for Options {
 impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
-        let recycling = |sort: &str, increment: &str| {
-            let seconds = |flag: &str| {
+        let recycling = |volume_type: &str, increment_flag: &str| {
+            let seconds_flag = |flag: &str| {
                 Duration::from_secs(u64::try_from(flags.int(flag)).unwrap_or_default())
             };
-            let file = flags.non_empty_text(&format!("pv-recycler-pod-template-filepath-{sort}"));
+            let file =
+                flags.non_empty_text(&format!("pv-recycler-pod-template-filepath-{volume_type}"));
             Recycling {
-                least: seconds(&format!("pv-recycler-minimum-timeout-{sort}")),
-                each_gi: seconds(increment),
+                minimum_timeout: seconds_flag(&format!(
+                    "pv-recycler-minimum-timeout-{volume_type}"
+                )),
+                timeout_per_gib: seconds_flag(increment_flag),
                 template_file: file.map(Arc::from),
                 template: None,
             }

@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     metrics,
     plan::{Key, Pass, PassHandler, Plan, Planner},
 };
-use plan::{Creates, Observed};
+use plan::{CreateCounts, Observed};
 use prometheus::IntCounter;
 
 /// Number of workers. Flag `--concurrent-ephemeralvolume-syncs`. Default: 5.
@@ -44,7 +44,7 @@ const SOURCE: &str = "ephemeral_volume";
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (pods, claims) = (caches.of::<Pod>(), caches.of::<PersistentVolumeClaim>());
-    let users = pods.index("claim", claims::keys_of_pod);
+    let pods_by_claim = pods.index("claim", claims::keys_of_pod);
     let counter = |name: &str, help: &str| {
         let counter = IntCounter::new(name, help).expect("the name is a valid literal");
         metrics::register(&context.registry, counter)
@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let volumes = Volumes { pods: pods.clone(), claims: claims.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
-            // The volumes of a pod are immutable, so an update cannot change the claims.
+            // A pod's volumes are immutable, so an update of the pod cannot change its claims.
             if let CacheEvent::Added { object: pod, .. } = event
                 && plan::needs_claims(pod)
             {
@@ -73,9 +73,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(context.options.ephemeralvolume.concurrent_syncs)
         .watches(&claims, move |event, enqueue| {
             if let CacheEvent::Deleted(claim) = event {
-                let pods = users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
-                let concerned = pods.iter().filter(|pod| plan::needs_claims(pod));
-                concerned.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
+                let users =
+                    pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
+                for pod in users.iter().filter(|pod| plan::needs_claims(pod)) {
+                    enqueue.add(Key::of(&pod.meta));
+                }
             }
         });
     context.run(builder.planned_with(volumes, metrics));
@@ -113,7 +115,7 @@ struct Metrics {
 
 impl PassHandler<Volumes> for Metrics {
     fn on_passed(&self, _: &Observed, pass: &Pass<'_>) {
-        let Creates { requests, failures } = plan::creates(pass.outcomes);
+        let CreateCounts { requests, failures } = plan::count_creates(pass.outcomes);
         self.creates.inc_by(requests);
         self.failures.inc_by(failures);
     }

@@ -12,19 +12,21 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A pod, and the claim of each of its ephemeral volumes, if it exists.
+/// A pod with the claims of its ephemeral volumes.
 pub(super) struct Observed {
     pod: Arc<Pod>,
+    /// The claim of each ephemeral volume, in the pod's order; `None` if it does not exist.
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
 }
 
 impl Observed {
+    /// Observes the pod. `claim_by_name` returns a claim of the pod's namespace.
     pub(super) fn new(
         pod: Arc<Pod>,
-        claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
+        claim_by_name: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
     ) -> Self {
         let volumes = claims::of_pod(&pod).filter(|used| used.ephemeral);
-        let claims = volumes.map(|used| claim(&used.claim_name(&pod))).collect();
+        let claims = volumes.map(|used| claim_by_name(&used.claim_name(&pod))).collect();
         Self { pod, claims }
     }
 }
@@ -33,9 +35,9 @@ impl Observed {
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Create the claim.
-    Make(Box<Create>),
-    /// Record this event, because a claim with this name belongs to another owner.
-    Refuse(EventRecord),
+    Create(Box<Create>),
+    /// Record this event, because the claim with this name belongs to another owner.
+    ReportConflict(EventRecord),
 }
 
 /// Reports whether the pod has ephemeral volumes and is not terminating.
@@ -49,8 +51,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     for step in steps(observed) {
         match step {
-            Step::Make(create) => plan.push(*create),
-            Step::Refuse(event) => {
+            Step::Create(create) => plan.push(*create),
+            Step::ReportConflict(event) => {
                 plan.error = Some(PlanError::new(event.message.clone()));
                 plan.push(event);
                 break;
@@ -62,28 +64,30 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 
 /// Number of requests to create a claim, and number of failed ones.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Creates {
+pub(super) struct CreateCounts {
     pub(super) requests: u64,
     pub(super) failures: u64,
 }
 
 /// Counts the creation requests among the actions of a pass. The only other action is an event; its outcome has
 /// neither a name nor an error.
-pub(super) fn creates(outcomes: &Outcomes) -> Creates {
+pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
     let (mut requests, mut failures) = (0, 0);
     for outcome in &outcomes.0 {
-        requests += u64::from(outcome.created.is_some() || outcome.error.is_some());
-        let failed = outcome.error.as_ref().is_some_and(|error| !error.namespace_terminating);
-        failures += u64::from(failed);
+        let is_request = outcome.created.is_some() || outcome.error.is_some();
+        // As upstream, a refusal because the namespace terminates is no failure.
+        let is_failure = outcome.error.as_ref().is_some_and(|error| !error.namespace_terminating);
+        requests += u64::from(is_request);
+        failures += u64::from(is_failure);
     }
-    Creates { requests, failures }
+    CreateCounts { requests, failures }
 }
 
 /// Describes the claims that belong to another owner.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     for step in steps(observed) {
-        if let Step::Refuse(event) = step {
+        if let Step::ReportConflict(event) = step {
             description.waits(event.message);
         }
     }
@@ -97,19 +101,28 @@ fn steps(observed: &Observed) -> Vec<Step> {
         return Vec::new();
     }
     let volumes = claims::of_pod(pod).filter(|used| used.ephemeral);
-    let step = |(used, claim): (claims::ClaimUse<'_>, &Option<Arc<PersistentVolumeClaim>>)| {
-        let volume = &*used.volume.name;
-        match claim {
-            None => make(pod, &used).map(Box::new).map(Step::Make),
-            Some(claim) => ephemeral::made_for_pod(claim, pod).err().map(|error| {
-                Step::Refuse(failed_binding(pod, &format!("ephemeral volume {volume}: {error}")))
-            }),
-        }
-    };
-    volumes.zip(&observed.claims).filter_map(step).collect()
+    let steps = volumes
+        .zip(&observed.claims)
+        .filter_map(|(used, claim)| volume_step(pod, &used, claim.as_deref()));
+    steps.collect()
 }
 
-fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
+/// Returns the step for an ephemeral volume; `None` if the pod owns its claim.
+fn volume_step(
+    pod: &Pod,
+    used: &claims::ClaimUse<'_>,
+    claim: Option<&PersistentVolumeClaim>,
+) -> Option<Step> {
+    let Some(claim) = claim else {
+        return Some(Step::Create(Box::new(create_action(pod, used)?)));
+    };
+    let error = ephemeral::made_for_pod(claim, pod).err()?;
+    let message = format!("ephemeral volume {}: {error}", used.volume.name);
+    Some(Step::ReportConflict(failed_binding(pod, &message)))
+}
+
+/// Returns the creation of a claim from the volume's template.
+fn create_action(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     let template = &used.volume.source.ephemeral.as_deref()?.volume_claim_template;
     let (name, namespace) = (used.claim_name(pod), &*pod.meta.namespace);
     let owner = wire::controller_reference(&wire::target(pod));
@@ -158,7 +171,7 @@ mod tests {
     fn claim_is_created_from_the_template() {
         let observed = Observed::new(Arc::new(pod()), |_| None);
         let steps = steps(&observed);
-        let [Step::Make(create)] = &steps[..] else { panic!("{steps:?}") };
+        let [Step::Create(create)] = &steps[..] else { panic!("{steps:?}") };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!(
             body["metadata"],
@@ -184,7 +197,7 @@ mod tests {
             |owner: &str| steps(&Observed::new(Arc::new(pod()), |_| Some(claim(owner))));
         assert!(steps_with("u").is_empty());
         let steps = steps_with("other");
-        let [Step::Refuse(event)] = &steps[..] else { panic!("{steps:?}") };
+        let [Step::ReportConflict(event)] = &steps[..] else { panic!("{steps:?}") };
         assert_eq!(
             event.message,
             "ephemeral volume data: PVC ns/web-data was not created for pod ns/web (pod is not owner)"
@@ -237,7 +250,7 @@ mod tests {
             (vec![created, failure(false)], 2, 1),
             (vec![failure(true)], 1, 0),
         ] {
-            assert_eq!(creates(&Outcomes(outcomes)), Creates { requests, failures });
+            assert_eq!(count_creates(&Outcomes(outcomes)), CreateCounts { requests, failures });
         }
     }
 }

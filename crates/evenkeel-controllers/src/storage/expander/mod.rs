@@ -73,8 +73,8 @@ impl Planner for Expander {
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
-        if let Some(has) = observed.claim.status.capacity.get("storage") {
-            description.fact("has", has);
+        if let Some(capacity) = observed.claim.status.capacity.get("storage") {
+            description.fact("has", capacity);
         }
         description.fact("asks for", volume::requested(&observed.claim));
         if plan::needs_expansion(observed) {

@@ -10,9 +10,9 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
-const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
-const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
-const EVENT: &str = "ExternalExpanding";
+const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+const RESIZER_ANNOTATION: &str = "volume.kubernetes.io/storage-resizer";
+const EVENT_REASON: &str = "ExternalExpanding";
 
 /// A claim and its volume.
 pub(super) struct Observed {
@@ -25,43 +25,49 @@ pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> 
     volume::requested(new) > volume::requested(old) || capacity(new) > capacity(old)
 }
 
+/// Returns the capacity in the claim's status, 0 if there is none.
 fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
 /// Reports whether the claim's volume is smaller than requested, or is being expanded.
 pub(super) fn needs_expansion(observed: &Observed) -> bool {
-    let claim = &*observed.claim;
-    observed.volume.as_deref().is_some_and(|volume| {
-        let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
-        bound
-            && (volume::requested(claim) > capacity(claim)
-                || volume.meta.annotations.contains(PRE_RESIZE))
-    })
+    volume_to_expand(observed).is_some()
 }
 
+/// Returns the claim's volume if it is smaller than requested, or is being expanded.
+fn volume_to_expand(observed: &Observed) -> Option<&PersistentVolume> {
+    let (claim, volume) = (&*observed.claim, observed.volume.as_deref()?);
+    let reference = volume.spec.claim_ref.as_deref();
+    let is_bound = reference.is_some_and(|reference| reference.uid == claim.meta.uid);
+    let is_too_small = volume::requested(claim) > capacity(claim);
+    let is_being_expanded = volume.meta.annotations.contains(PRE_RESIZE_CAPACITY);
+    (is_bound && (is_too_small || is_being_expanded)).then_some(volume)
+}
+
+/// Records an event for the external controller that must expand the volume. If a CSI driver replaced the volume's
+/// plugin, also names the driver in an annotation of the claim. Upstream: `syncHandler`.
 pub(super) fn plan(observed: &Observed) -> Plan {
-    let (mut plan, claim) = (Plan::nothing(), &*observed.claim);
-    let Some(volume) = observed.volume.as_deref().filter(|_| needs_expansion(observed)) else {
-        return plan;
+    let Some(volume) = volume_to_expand(observed) else { return Plan::nothing() };
+    let claim = &*observed.claim;
+    let event = |message: String| EventRecord::normal(wire::target(claim), EVENT_REASON, message);
+    let Some(MigratedPlugin { plugin, driver }) = migrated_plugin(volume) else {
+        return Plan::one(event(
+            "waiting for an external controller to expand this PVC".to_owned(),
+        ));
     };
-    let event = |message: String| EventRecord::normal(wire::target(claim), EVENT, message);
-    let Some((plugin, driver)) = migrated_plugin(volume) else {
-        plan.push(event("waiting for an external controller to expand this PVC".to_owned()));
-        return plan;
-    };
-    plan.push(event(format!(
+    let mut plan = Plan::one(event(format!(
         "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
     )));
-    if claim.meta.annotations.get(RESIZER) != Some(driver) {
-        let body = json!({"metadata": {"uid": claim.meta.uid, "annotations": {RESIZER: driver}}});
+    if claim.meta.annotations.get(RESIZER_ANNOTATION) != Some(driver) {
+        let body = json!({"metadata": {"uid": claim.meta.uid, "annotations": {RESIZER_ANNOTATION: driver}}});
         let failed = format!(
             "error setting resizer annotation to pvc {}/{}, with error {{error}}",
             claim.meta.namespace, claim.meta.name
         );
         plan.push(Patch {
             subresource: "status",
-            failed: Some(EventRecord::warning(wire::target(claim), EVENT, failed)),
+            failed: Some(EventRecord::warning(wire::target(claim), EVENT_REASON, failed)),
             on_error: OnError::SkipRest,
             ..Patch::new(wire::target(claim), PatchForm::Strategic, body.to_string())
         });
@@ -69,8 +75,14 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Returns the in-tree plugin of a migrated volume, and the CSI driver that replaced it.
-fn migrated_plugin(volume: &PersistentVolume) -> Option<(&'static str, &'static str)> {
+/// An in-tree plugin, and the CSI driver that replaced it.
+struct MigratedPlugin {
+    plugin: &'static str,
+    driver: &'static str,
+}
+
+/// Returns the volume's plugin, if a CSI driver replaced it.
+fn migrated_plugin(volume: &PersistentVolume) -> Option<MigratedPlugin> {
     let source = &volume.spec.source;
     let table = [
         (source.gce_persistent_disk.is_some(), "kubernetes.io/gce-pd"),
@@ -81,8 +93,8 @@ fn migrated_plugin(volume: &PersistentVolume) -> Option<(&'static str, &'static 
         (source.vsphere_volume.is_some(), "kubernetes.io/vsphere-volume"),
         (source.portworx_volume.is_some(), "kubernetes.io/portworx-volume"),
     ];
-    let (_, plugin) = table.into_iter().find(|(is_migrated, _)| *is_migrated)?;
-    Some((plugin, csi_translation::driver_of(plugin)?))
+    let (_, plugin) = table.into_iter().find(|(is_used, _)| *is_used)?;
+    Some(MigratedPlugin { plugin, driver: csi_translation::driver_of(plugin)? })
 }
 
 #[cfg(test)]
@@ -92,10 +104,10 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    /// Returns a claim that requests one size and has another, and its volume, which is bound to the claim's uid
-    /// `of`.
-    fn observed(requested: &str, has: &str, source: &Value, of: &str) -> Observed {
-        let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": of}});
+    /// Returns the claim of the uid `u` with these requested and actual sizes, and a volume that is bound to the claim of
+    /// the uid `claim_uid`.
+    fn observed(requested: &str, actual: &str, source: &Value, claim_uid: &str) -> Observed {
+        let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": claim_uid}});
         for (key, value) in source.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
@@ -103,7 +115,7 @@ mod tests {
             claim: Arc::new(object(
                 &json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
                 "spec": {"resources": {"requests": {"storage": requested}}},
-                "status": {"phase": "Bound", "capacity": {"storage": has}}}),
+                "status": {"phase": "Bound", "capacity": {"storage": actual}}}),
             )),
             volume: Some(Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": spec})))),
         }

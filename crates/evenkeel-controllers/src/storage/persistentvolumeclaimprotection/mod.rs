@@ -1,9 +1,8 @@
-//! PVC protection controller: protects claims that pods use from being deleted, and records since when a claim has been
-//! unused.
+//! PVC protection controller: protects claims that pods use from being deleted, and records in a condition since when a
+//! claim has been unused (KEP-5541).
 //!
-//! The controller first checks the cache of pods. A claim counts as unused only after a live list of pods; one list
-//! serves all queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the
-//! condition).
+//! The controller first checks the cache of pods. It regards a claim as unused only after a live list of pods, which
+//! serves all queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection`.
 
 mod plan;
 
@@ -23,14 +22,14 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use plan::{Observed, WaitingClaim};
+use plan::{ClaimWithUsers, Observed, QueuedClaim};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Feature gate of the claims' condition `Unused`.
-const UNUSED_SINCE: &str = "PersistentVolumeClaimUnusedSinceTime";
+const UNUSED_SINCE_GATE: &str = "PersistentVolumeClaimUnusedSinceTime";
 
 /// Descriptor of the PVC protection controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -45,45 +44,50 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (claims, pods) = (caches.of::<PersistentVolumeClaim>(), caches.of::<Pod>());
-    let sets_unused = context.gates.enabled(UNUSED_SINCE);
-    let waiting = Waiting::default();
+    let sets_unused_condition = context.gates.enabled(UNUSED_SINCE_GATE);
+    let queued = QueuedClaims::default();
     let protection = Protection {
         claims: claims.clone(),
-        users: pods.index("claim", claims::keys_of_pod),
-        waiting: waiting.clone(),
-        sets_unused,
+        pods_by_claim: pods.index("claim", claims::keys_of_pod),
+        queued: queued.clone(),
+        sets_unused_condition,
     };
-    let (for_claims, for_pods) = (waiting.clone(), waiting.clone());
+    let (queue_for_claims, queue_for_pods) = (queued.clone(), queued.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
-        .watches(&claims, move |event, enqueue| for_claims.on_claim(event, sets_unused, enqueue))
-        .watches(&pods, move |event, enqueue| for_pods.on_pod(event, sets_unused, enqueue))
-        .planned_with(protection, waiting);
+        .watches(&claims, move |event, enqueue| {
+            queue_for_claims.on_claim(event, sets_unused_condition, enqueue);
+        })
+        .watches(&pods, move |event, enqueue| {
+            queue_for_pods.on_pod(event, sets_unused_condition, enqueue);
+        })
+        .planned_with(protection, queued);
     context.run(controller);
     Ok(())
 }
 
-/// Queued claims by namespace; clones refer to the same queue. A claim stays queued until a pass succeeds that began
-/// after the claim's last event.
+/// Queued claims by namespace. Clones refer to the same queue. A claim stays queued until a pass that began after the
+/// claim's last event has succeeded.
 #[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<Events>>);
+struct QueuedClaims(Arc<Mutex<EventNumbers>>);
 
+/// Sequence numbers of events.
 #[derive(Default)]
-struct Events {
-    /// Sequence number of the last event.
+struct EventNumbers {
     last: u64,
-    /// Sequence number of each claim's last event, by namespace and name.
+    /// Last event of each queued claim, by namespace and name.
     by_namespace: HashMap<Arc<str>, BTreeMap<Text, u64>>,
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Events> {
+impl QueuedClaims {
+    fn lock(&self) -> MutexGuard<'_, EventNumbers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, enqueue: &Enqueue, namespace: &str, name: &str) {
+    /// Queues a claim after an event, and enqueues its namespace.
+    fn add(&self, enqueue: &Enqueue, namespace: &str, name: &str) {
         let mut events = self.lock();
         events.last += 1;
         let last = events.last;
@@ -92,92 +96,94 @@ impl Waiting {
         enqueue.add(Key::new("", namespace));
     }
 
-    fn of(&self, namespace: &str) -> Vec<(Text, u64)> {
+    fn of_namespace(&self, namespace: &str) -> Vec<QueuedClaim> {
         let events = self.lock();
-        let waiting = events.by_namespace.get(namespace).into_iter().flatten();
-        waiting.map(|(name, event)| (name.clone(), *event)).collect()
+        let queued = events.by_namespace.get(namespace).into_iter().flatten();
+        queued.map(|(name, event)| QueuedClaim { name: name.clone(), event: *event }).collect()
     }
 
     fn on_claim(
         &self,
         event: &CacheEvent<PersistentVolumeClaim>,
-        sets_unused: bool,
+        sets_unused_condition: bool,
         enqueue: &Enqueue,
     ) {
         let claim = event.object();
-        let lacks_condition = sets_unused && plan::condition(claim).is_none();
-        let concerns = lacks_condition || finalizers::may_change(&claim.meta, plan::FINALIZER);
-        if concerns && !matches!(event, CacheEvent::Deleted(_)) {
-            self.wait(enqueue, &claim.meta.namespace, &claim.meta.name);
+        let lacks_condition = sets_unused_condition && plan::condition(claim).is_none();
+        let may_change = lacks_condition || finalizers::may_change(&claim.meta, plan::FINALIZER);
+        if may_change && !matches!(event, CacheEvent::Deleted(_)) {
+            self.add(enqueue, &claim.meta.namespace, &claim.meta.name);
         }
     }
 
-    fn on_pod(&self, event: &CacheEvent<Pod>, sets_unused: bool, enqueue: &Enqueue) {
+    fn on_pod(&self, event: &CacheEvent<Pod>, sets_unused_condition: bool, enqueue: &Enqueue) {
         let (pod, is_deleted) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
         if let CacheEvent::Updated { old, new } = event {
             if old.meta.uid != new.meta.uid {
-                self.enqueue_claims(old, enqueue);
+                self.add_claims_of(old, enqueue);
             } else if plan::is_irrelevant_update(old, new) {
                 return;
             }
         }
-        let scheduled = !pod.spec.node_name.is_empty();
-        if sets_unused || is_deleted || plan::is_terminated(pod) || !scheduled {
-            self.enqueue_claims(pod, enqueue);
+        // Any other pod blocks the deletion of its claims.
+        let is_scheduled = !pod.spec.node_name.is_empty();
+        if sets_unused_condition || is_deleted || plan::is_terminated(pod) || !is_scheduled {
+            self.add_claims_of(pod, enqueue);
         }
     }
 
-    fn enqueue_claims(&self, pod: &Pod, enqueue: &Enqueue) {
+    fn add_claims_of(&self, pod: &Pod, enqueue: &Enqueue) {
         for used in claims::of_pod(pod) {
-            self.wait(enqueue, &pod.meta.namespace, &used.claim_name(pod));
+            self.add(enqueue, &pod.meta.namespace, &used.claim_name(pod));
         }
     }
 }
 
-/// Pass handler that removes the claims of a successful pass. The claims of a failed pass stay queued.
-impl PassHandler<Protection> for Waiting {
+/// Removes the claims of a successful pass. The claims of a failed pass stay queued.
+impl PassHandler<Protection> for QueuedClaims {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if !pass.succeeded {
             return;
         }
         let mut events = self.lock();
-        let Some(waiting) = events.by_namespace.get_mut(&observed.namespace) else { return };
-        for (name, event) in &observed.waiting {
-            if waiting.get(name) == Some(event) {
-                waiting.remove(name);
+        let Some(queued) = events.by_namespace.get_mut(&observed.namespace) else { return };
+        for QueuedClaim { name, event } in &observed.queued {
+            if queued.get(name) == Some(event) {
+                queued.remove(name);
             }
         }
-        if waiting.is_empty() {
+        if queued.is_empty() {
             events.by_namespace.remove(&observed.namespace);
         }
     }
 }
 
+/// Planner of all queued claims of a namespace. The key is the namespace.
 struct Protection {
     claims: Cache<PersistentVolumeClaim>,
-    users: Index<Pod>,
-    waiting: Waiting,
-    sets_unused: bool,
+    pods_by_claim: Index<Pod>,
+    queued: QueuedClaims,
+    sets_unused_condition: bool,
 }
 
 impl Protection {
-    fn waiting(&self, claim: Arc<PersistentVolumeClaim>) -> WaitingClaim {
-        let users = self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
-        WaitingClaim { claim, users }
+    fn with_users(&self, claim: Arc<PersistentVolumeClaim>) -> ClaimWithUsers {
+        let users = self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
+        ClaimWithUsers { claim, users }
     }
 }
 
-/// Planner of all queued claims of a namespace. The key is the namespace.
 impl Planner for Protection {
     type Observed = Observed;
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let namespace = Arc::clone(&key.name);
-        let waiting = self.waiting.of(&namespace);
-        let claims = waiting.iter().filter_map(|(name, _)| self.claims.get(&namespace, name));
-        let claims = claims.map(|claim| self.waiting(claim)).collect();
-        Some(Observed { namespace, waiting, claims, sets_unused: self.sets_unused })
+        let queued = self.queued.of_namespace(&namespace);
+        let claims = queued.iter().filter_map(|queued| self.claims.get(&namespace, &queued.name));
+        let claims = claims.map(|claim| self.with_users(claim)).collect();
+        let sets_unused_condition = self.sets_unused_condition;
+        Some(Observed { namespace, queued, claims, sets_unused_condition })
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
@@ -190,7 +196,7 @@ impl Planner for Protection {
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let claims = self.claims.namespace(&observed.namespace);
-        let held = claims.into_iter().filter(|claim| plan::is_held(claim));
-        plan::describe(held.map(|claim| self.waiting(claim)))
+        let blocked = claims.into_iter().filter(|claim| plan::is_deletion_blocked(claim));
+        plan::describe(blocked.map(|claim| self.with_users(claim)))
     }
 }

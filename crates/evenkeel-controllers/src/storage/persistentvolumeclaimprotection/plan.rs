@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! A claim that is unused according to the cache may have to change. In that case, the first step lists the pods of
-//! the namespace live, and the next step decides by that list.
+//! Before a claim that is unused according to the cache is changed, the first step lists the pods of the namespace live.
+//! The next step decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -24,15 +24,22 @@ const UNUSED: &str = "Unused";
 /// Queued claims of a namespace.
 pub(super) struct Observed {
     pub(super) namespace: Arc<str>,
-    /// Names of the claims, each with the sequence number of its last event.
-    pub(super) waiting: Vec<(Text, u64)>,
-    pub(super) claims: Vec<WaitingClaim>,
+    pub(super) queued: Vec<QueuedClaim>,
+    /// Queued claims that the cache has.
+    pub(super) claims: Vec<ClaimWithUsers>,
     /// Whether claims get the condition `Unused`.
-    pub(super) sets_unused: bool,
+    pub(super) sets_unused_condition: bool,
+}
+
+/// A queued claim, whether or not it exists.
+pub(super) struct QueuedClaim {
+    pub(super) name: Text,
+    /// Sequence number of the claim's last event.
+    pub(super) event: u64,
 }
 
 /// A claim and the pods that use it, according to the cache.
-pub(super) struct WaitingClaim {
+pub(super) struct ClaimWithUsers {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) users: Vec<Arc<Pod>>,
 }
@@ -48,7 +55,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     protect_all(observed, None, now)
 }
 
-/// Decides by the live list of pods if [`plan`] requested one. Upstream: `askAPIServer`.
+/// Decides by the live list of pods, if [`plan`] requested one. Upstream: `askAPIServer`.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let [listed] = &done.0[..] else { return None };
     let pods = match (&listed.reply, &listed.error) {
@@ -66,29 +73,36 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
 }
 
 fn needs_list(observed: &Observed) -> bool {
-    let sets_unused = observed.sets_unused;
-    observed.claims.iter().any(|one| needs_live_pods(&one.claim, &one.users, sets_unused))
+    let sets_unused_condition = observed.sets_unused_condition;
+    observed
+        .claims
+        .iter()
+        .any(|queued| needs_live_pods(&queued.claim, &queued.users, sets_unused_condition))
 }
 
-fn protect_all(observed: &Observed, live: Option<&[Arc<Pod>]>, now: Timestamp) -> Plan {
-    let mut all = Plan::nothing();
-    for WaitingClaim { claim, users } in &observed.claims {
-        let live = live.filter(|_| needs_live_pods(claim, users, observed.sets_unused));
-        let plan = protect(claim, live.unwrap_or(users), observed.sets_unused, now);
-        all.actions.extend(plan.actions);
+/// Returns the changes of all claims. `live_pods` are the namespace's pods, if they were listed.
+fn protect_all(observed: &Observed, live_pods: Option<&[Arc<Pod>]>, now: Timestamp) -> Plan {
+    let sets_unused_condition = observed.sets_unused_condition;
+    let mut plan = Plan::nothing();
+    for ClaimWithUsers { claim, users } in &observed.claims {
+        let pods = match live_pods {
+            Some(live_pods) if needs_live_pods(claim, users, sets_unused_condition) => live_pods,
+            _ => users,
+        };
+        plan.actions.extend(protect(claim, pods, sets_unused_condition, now).actions);
     }
-    all
+    plan
 }
 
-/// Reports whether the claim is terminating and has the finalizer.
-pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
-    finalizers::holds(&claim.meta, FINALIZER)
+/// Reports whether the finalizer keeps the claim from being deleted now.
+pub(super) fn is_deletion_blocked(claim: &PersistentVolumeClaim) -> bool {
+    finalizers::blocks_deletion(&claim.meta, FINALIZER)
 }
 
 /// Describes the pods that block the deletion of claims.
-pub(super) fn describe(held: impl Iterator<Item = WaitingClaim>) -> Description {
+pub(super) fn describe(blocked: impl Iterator<Item = ClaimWithUsers>) -> Description {
     let mut description = Description::new();
-    for WaitingClaim { claim, users } in held {
+    for ClaimWithUsers { claim, users } in blocked {
         let users = users.iter().filter(|pod| blocks_deletion(pod, &claim));
         let names: Vec<&str> = users.map(|pod| &*pod.meta.name).collect();
         if !names.is_empty() {
@@ -107,53 +121,63 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
 /// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod
 /// that has shut down does not block its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
-    !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
+    let is_scheduled = !pod.spec.node_name.is_empty();
+    is_scheduled && (names(pod, claim) || !has_shut_down(pod) && owns_ephemeral(pod, claim))
 }
 
 /// Reports whether the pod uses the claim, whether or not it is scheduled.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    !is_terminated(pod) && names(pod, claim, false)
+    !is_terminated(pod) && (names(pod, claim) || owns_ephemeral(pod, claim))
 }
 
-/// Reports whether the pod names the claim. With `only_by_name`, an ephemeral volume does not count.
-fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
+/// Reports whether a volume of the pod names the claim.
+fn names(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     pod.meta.namespace == claim.meta.namespace
-        && claims::of_pod(pod).any(|used| {
-            used.claim_name(pod) == *claim.meta.name
-                && (!used.ephemeral
-                    || (!only_by_name && ephemeral::made_for_pod(claim, pod).is_ok()))
-        })
+        && claims::of_pod(pod)
+            .any(|used| !used.ephemeral && used.claim_name(pod) == *claim.meta.name)
+}
+
+/// Reports whether the claim was created for an ephemeral volume of the pod.
+fn owns_ephemeral(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    pod.meta.namespace == claim.meta.namespace
+        && claims::of_pod(pod)
+            .any(|used| used.ephemeral && used.claim_name(pod) == *claim.meta.name)
+        && ephemeral::made_for_pod(claim, pod).is_ok()
+}
+
+fn has_shut_down(pod: &Pod) -> bool {
+    pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0)
 }
 
 /// Reports whether the pod has ended, or is terminating without running containers.
 pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
-    let idle = |statuses: &[ContainerStatus]| {
+    let none_runs = |statuses: &[ContainerStatus]| {
         statuses
             .iter()
             .all(|status| status.state.terminated.is_some() || status.state.waiting.is_some())
     };
     crate::pods::is_terminal(pod)
         || (pod.meta.deleting()
-            && idle(&pod.status.init_container_statuses)
-            && idle(&pod.status.container_statuses)
-            && idle(&pod.status.ephemeral_container_statuses))
+            && none_runs(&pod.status.init_container_statuses)
+            && none_runs(&pod.status.container_statuses)
+            && none_runs(&pod.status.ephemeral_container_statuses))
 }
 
 /// Reports whether a pod's update cannot affect its claims.
 pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
-    let state = |pod: &Pod| {
-        let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
-        (is_terminated(pod), pod.spec.node_name.is_empty(), shut_down)
-    };
+    let state = |pod: &Pod| (is_terminated(pod), pod.spec.node_name.is_empty(), has_shut_down(pod));
     state(old) == state(new)
 }
 
-/// Reports whether the claim would be changed because it is unused. Such a change requires a live list of pods.
-fn needs_live_pods(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], sets_unused: bool) -> bool {
+/// Reports whether the claim is to be changed because it is unused. Such a change requires a live list of pods.
+fn needs_live_pods(
+    claim: &PersistentVolumeClaim,
+    users: &[Arc<Pod>],
+    sets_unused_condition: bool,
+) -> bool {
     let would_lose_finalizer =
-        is_held(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
-    let would_become_unused = sets_unused
+        is_deletion_blocked(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
+    let would_become_unused = sets_unused_condition
         && may_have_unused_condition(claim)
         && !users.iter().any(|pod| uses(pod, claim))
         && condition(claim).is_none_or(|condition| &*condition.status != "True");
@@ -168,49 +192,51 @@ fn may_have_unused_condition(claim: &PersistentVolumeClaim) -> bool {
 fn protect(
     claim: &PersistentVolumeClaim,
     pods: &[Arc<Pod>],
-    sets_unused: bool,
+    sets_unused_condition: bool,
     now: Timestamp,
 ) -> Plan {
     let mut plan = Plan::nothing();
-    if sets_unused && may_have_unused_condition(claim) {
-        let used = pods.iter().any(|pod| uses(pod, claim));
-        if let Some(change) = unused_condition(claim, used, now) {
+    if sets_unused_condition && may_have_unused_condition(claim) {
+        let is_used = pods.iter().any(|pod| uses(pod, claim));
+        if let Some(change) = unused_condition_update(claim, is_used, now) {
             plan.push(change);
         }
     }
-    let kept = pods.iter().any(|pod| blocks_deletion(pod, claim));
-    let mut protection = finalizers::protect(claim, FINALIZER, kept);
-    if let (false, Some(Action::Rewrite(second))) =
-        (plan.actions.is_empty(), protection.actions.first_mut())
+    let is_needed = pods.iter().any(|pod| blocks_deletion(pod, claim));
+    let mut protection = finalizers::protect(claim, FINALIZER, is_needed);
+    if !plan.actions.is_empty()
+        && let Some(Action::Rewrite(finalizer_change)) = protection.actions.first_mut()
     {
-        // The write of the condition precedes this write and changes the resource version, so this write has none.
-        second.resource_version = Arc::from("");
+        // The condition's write comes first and changes the resource version, so this write requires none.
+        finalizer_change.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);
     plan
 }
 
-/// Returns the write of the claim's condition `Unused`, or `None` if its status is correct.
-fn unused_condition(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rewrite> {
-    let (status, reason, message) = if used {
+/// Returns the update of the claim's condition `Unused`; `None` if its status is correct.
+fn unused_condition_update(
+    claim: &PersistentVolumeClaim,
+    is_used: bool,
+    now: Timestamp,
+) -> Option<Rewrite> {
+    let (status, reason, message) = if is_used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
     // As upstream, any status except `True` counts as correct for a claim in use.
-    let known = condition(claim).is_some_and(|known| match (used, &*known.status) {
-        (true, known) => known != "True",
-        (false, known) => known == "True",
-    });
-    if known {
+    let is_correct =
+        condition(claim).is_some_and(|current| (&*current.status == "True") != is_used);
+    if is_correct {
         return None;
     }
-    let fresh = Condition::new(UNUSED, status, reason, message).with_transition_time(now);
+    let new = Condition::new(UNUSED, status, reason, message).with_transition_time(now);
     let mut conditions: Vec<Condition> =
         claim.status.conditions.iter().map(Condition::from).collect();
     match conditions.iter_mut().find(|condition| &*condition.type_ == UNUSED) {
-        Some(old) => *old = fresh,
-        None => conditions.push(fresh),
+        Some(old) => *old = new,
+        None => conditions.push(new),
     }
     let body = json!({"status": {"conditions": conditions}}).to_string();
     let version = &claim.meta.resource_version;
@@ -264,13 +290,13 @@ mod tests {
     #[test]
     fn scheduled_pods_block_deletion_and_unfinished_pods_use_the_claim() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
-        let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
-        let both = |a: &Value, b: &Value| {
-            let mut merged = a.clone();
-            json_patch_merge(&mut merged, b);
-            merged
+        let shut_down = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
+        let merged = |a: &Value, b: &Value| {
+            let mut result = a.clone();
+            json_patch_merge(&mut result, b);
+            result
         };
-        for (what, change, blocks, used) in [
+        for (case, change, blocks, used) in [
             ("a running pod", json!({}), true, true),
             ("an unscheduled pod", json!({"spec": {"nodeName": ""}}), false, true),
             ("a finished pod", json!({"status": {"phase": "Failed"}}), true, false),
@@ -283,22 +309,22 @@ mod tests {
             ("an ephemeral volume", ephemeral.clone(), true, true),
             (
                 "an ephemeral volume of another uid",
-                both(&ephemeral, &json!({"metadata": {"uid": "q"}})),
+                merged(&ephemeral, &json!({"metadata": {"uid": "q"}})),
                 false,
                 false,
             ),
-            ("an ephemeral volume, pod shut down", both(&ephemeral, &gone), false, true),
-            ("a claim name, pod shut down", gone.clone(), true, true),
+            ("an ephemeral volume, pod shut down", merged(&ephemeral, &shut_down), false, true),
+            ("a claim name, pod shut down", shut_down.clone(), true, true),
             (
                 "terminating, no running container",
-                both(&gone, &json!({"status": {"containerStatuses": []}})),
+                merged(&shut_down, &json!({"status": {"containerStatuses": []}})),
                 true,
                 false,
             ),
             (
                 "terminating, running ephemeral container",
-                both(
-                    &gone,
+                merged(
+                    &shut_down,
                     &json!({"status": {"containerStatuses": [],
                         "ephemeralContainerStatuses": [{"name": "e", "state": {"running": {}}}]}}),
                 ),
@@ -310,7 +336,7 @@ mod tests {
             assert_eq!(
                 (blocks_deletion(&pod, &claim), uses(&pod, &claim)),
                 (blocks, used),
-                "{what}"
+                "{case}"
             );
         }
     }
@@ -369,9 +395,9 @@ mod tests {
     }
 
     fn observed(claims: Vec<PersistentVolumeClaim>, users: &[Arc<Pod>]) -> Observed {
-        let waiting = |claim| WaitingClaim { claim: Arc::new(claim), users: users.to_vec() };
-        let claims = claims.into_iter().map(waiting).collect();
-        Observed { namespace: "ns".into(), waiting: vec![], claims, sets_unused: false }
+        let with_users = |claim| ClaimWithUsers { claim: Arc::new(claim), users: users.to_vec() };
+        let claims = claims.into_iter().map(with_users).collect();
+        Observed { namespace: "ns".into(), queued: vec![], claims, sets_unused_condition: false }
     }
 
     #[test]
@@ -410,7 +436,7 @@ mod tests {
         let used = observed(vec![claim(true, None)], &[pod(&json!({}))]);
         assert_eq!(plan(&used, T0), Plan::nothing());
         assert_eq!(next(&used, &Outcomes::default(), T0), None);
-        let unheld = observed(vec![claim(false, None)], &[]);
-        assert_eq!(next(&unheld, &Outcomes(vec![Outcome::success()]), T0), None);
+        let not_terminating = observed(vec![claim(false, None)], &[]);
+        assert_eq!(next(&not_terminating, &Outcomes(vec![Outcome::success()]), T0), None);
     }
 }

@@ -8,7 +8,8 @@ pub(super) const FINALIZER: &str = "kubernetes.io/pv-protection";
 
 /// Keeps the finalizer while the volume is bound.
 pub(super) fn plan(volume: &PersistentVolume) -> Plan {
-    finalizers::protect(volume, FINALIZER, &*volume.status.phase == "Bound")
+    let is_bound = &*volume.status.phase == "Bound";
+    finalizers::protect(volume, FINALIZER, is_bound)
 }
 
 #[cfg(test)]

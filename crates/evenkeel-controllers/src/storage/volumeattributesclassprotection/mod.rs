@@ -42,11 +42,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (volumes, claims) = (caches.of::<PersistentVolume>(), caches.of::<PersistentVolumeClaim>());
     let planner = Classes {
         classes: classes.clone(),
-        volumes: volumes.index("attributes-class", |volume, key| {
-            plan::named_by_volume(volume).for_each(key);
+        volumes_by_class: volumes.index("attributes-class", |volume, key| {
+            plan::class_of_volume(volume).for_each(key);
         }),
-        claims: claims.index("attributes-class", |claim, key| {
-            plan::named_by_claim(claim).for_each(key);
+        claims_by_class: claims.index("attributes-class", |claim, key| {
+            plan::classes_of_claim(claim).for_each(key);
         }),
     };
     let builder = context
@@ -59,36 +59,38 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .watches(&volumes, |event, enqueue| {
             enqueue_released_classes(event, enqueue, |volume| {
-                plan::named_by_volume(volume).collect()
+                plan::class_of_volume(volume).collect()
             });
         })
         .watches(&claims, |event, enqueue| {
-            enqueue_released_classes(event, enqueue, |claim| plan::named_by_claim(claim).collect());
+            enqueue_released_classes(event, enqueue, |claim| {
+                plan::classes_of_claim(claim).collect()
+            });
         });
     context.run(builder.planned(planner));
     Ok(())
 }
 
-/// Enqueues the classes that the object named before the event and no longer names.
+/// Enqueues the classes that the object named before the event, and names no longer.
 fn enqueue_released_classes<V: View>(
     event: &CacheEvent<V>,
     enqueue: &Enqueue,
-    named: impl Fn(&V) -> Vec<&str>,
+    classes_named_by: impl Fn(&V) -> Vec<&str>,
 ) {
-    let (before, now) = match event {
+    let (before, after) = match event {
         CacheEvent::Added { .. } => return,
-        CacheEvent::Updated { old, new } => (named(old), named(new)),
-        CacheEvent::Deleted(object) => (named(object), Vec::new()),
+        CacheEvent::Updated { old, new } => (classes_named_by(old), classes_named_by(new)),
+        CacheEvent::Deleted(object) => (classes_named_by(object), Vec::new()),
     };
-    for class in before.iter().filter(|class| !now.contains(class)) {
+    for class in before.iter().filter(|class| !after.contains(class)) {
         enqueue.add(Key::new("", class));
     }
 }
 
 struct Classes {
     classes: Cache<VolumeAttributesClass>,
-    volumes: Index<PersistentVolume>,
-    claims: Index<PersistentVolumeClaim>,
+    volumes_by_class: Index<PersistentVolume>,
+    claims_by_class: Index<PersistentVolumeClaim>,
 }
 
 impl Planner for Classes {
@@ -97,8 +99,9 @@ impl Planner for Classes {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let class = self.classes.get("", &key.name)?;
-        let used = self.volumes.count(&key.name) > 0 || self.claims.count(&key.name) > 0;
-        Some(Observed { class, used })
+        let is_used =
+            self.volumes_by_class.count(&key.name) > 0 || self.claims_by_class.count(&key.name) > 0;
+        Some(Observed { class, is_used })
     }
 
     fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {

@@ -10,25 +10,26 @@ pub(super) const FINALIZER: &str = "kubernetes.io/vac-protection";
 /// A class, and whether a volume or a claim names it.
 pub(super) struct Observed {
     pub(super) class: Arc<VolumeAttributesClass>,
-    pub(super) used: bool,
+    pub(super) is_used: bool,
 }
 
+/// Keeps the finalizer while the class is used.
 pub(super) fn plan(observed: &Observed) -> Plan {
-    finalizers::protect(&*observed.class, FINALIZER, observed.used)
+    finalizers::protect(&*observed.class, FINALIZER, observed.is_used)
 }
 
 /// Returns the class that a volume names, if any.
-pub(super) fn named_by_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
+pub(super) fn class_of_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
     [&*volume.spec.volume_attributes_class_name].into_iter().filter(|name| !name.is_empty())
 }
 
 /// Returns the requested, the current and the target class of a claim, possibly with duplicates.
-pub(super) fn named_by_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
-    let target = claim.status.modify_volume_status.as_deref();
+pub(super) fn classes_of_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let modification = claim.status.modify_volume_status.as_deref();
     let names = [
         &*claim.spec.volume_attributes_class_name,
         &*claim.status.current_volume_attributes_class_name,
-        target.map_or("", |target| &target.target_volume_attributes_class_name),
+        modification.map_or("", |status| &status.target_volume_attributes_class_name),
     ];
     names.into_iter().filter(|name| !name.is_empty())
 }
@@ -46,8 +47,8 @@ mod tests {
         class.meta.finalizers = Box::new([FINALIZER.into()]);
         class.meta.deletion = Some(T0);
         let class = Arc::new(class);
-        for (used, writes) in [(true, 0), (false, 1)] {
-            assert_eq!(plan(&Observed { class: class.clone(), used }).actions.len(), writes);
+        for (is_used, writes) in [(true, 0), (false, 1)] {
+            assert_eq!(plan(&Observed { class: class.clone(), is_used }).actions.len(), writes);
         }
     }
 
@@ -58,7 +59,7 @@ mod tests {
             "status": {"currentVolumeAttributesClassName": "b",
                 "modifyVolumeStatus": {"targetVolumeAttributesClassName": "c", "status": "Pending"}},
         }));
-        assert_eq!(named_by_claim(&claim).collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(named_by_claim(&PersistentVolumeClaim::default()).count(), 0);
+        assert_eq!(classes_of_claim(&claim).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(classes_of_claim(&PersistentVolumeClaim::default()).count(), 0);
     }
 }

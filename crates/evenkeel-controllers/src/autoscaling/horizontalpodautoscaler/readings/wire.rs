@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// Default window of a custom metric. Upstream: `metricServerDefaultMetricWindow`.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 
+/// Response of `metrics.k8s.io`.
 #[derive(Debug, Deserialize)]
 pub(super) struct PodMetricsList {
     #[serde(default)]
@@ -16,7 +17,7 @@ pub(super) struct PodMetricsList {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct PodMetrics {
-    metadata: Name,
+    metadata: ObjectName,
     timestamp: Timestamp,
     #[serde(deserialize_with = "go_duration")]
     window: Duration,
@@ -26,7 +27,7 @@ pub(super) struct PodMetrics {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Name {
+pub(super) struct ObjectName {
     pub(super) name: Text,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Name {
 struct ContainerMetrics {
     name: Text,
     #[serde(default)]
-    usage: BTreeMap<Text, Amount>,
+    usage: BTreeMap<Text, MilliQuantity>,
 }
 
 impl PodMetrics {
@@ -45,15 +46,16 @@ impl PodMetrics {
     /// Returns the usage of a resource by one container, or by the pod if `container` is empty. `None` if a container
     /// does not report the resource.
     pub(super) fn sample(&self, resource: &str, container: &str) -> Option<Sample> {
-        let named =
+        let is_selected =
             |metrics: &&ContainerMetrics| container.is_empty() || *metrics.name == *container;
-        let containers: Vec<_> = self.containers.iter().filter(named).collect();
+        let containers: Vec<_> = self.containers.iter().filter(is_selected).collect();
         if containers.is_empty() {
             return None;
         }
-        let amounts =
-            containers.iter().map(|metrics| metrics.usage.get(resource).map(|used| used.0));
-        let value = amounts.sum::<Option<i64>>()?;
+        let usages =
+            containers.iter().map(|metrics| metrics.usage.get(resource).map(|usage| usage.0));
+        // The sum is `None` if a usage is.
+        let value = usages.sum::<Option<i64>>()?;
         Some(Sample { value, at: self.timestamp, window: self.window })
     }
 }
@@ -69,12 +71,12 @@ pub(super) struct MetricValueList {
 #[serde(rename_all = "camelCase")]
 pub(super) struct MetricValue {
     #[serde(default)]
-    pub(super) described_object: Name,
+    pub(super) described_object: ObjectName,
     pub(super) timestamp: Timestamp,
-    /// Seconds that the value covers; the field is called `window` in v1beta1.
+    /// Seconds that the value covers. In v1beta1 the field is called `window`.
     #[serde(alias = "window")]
     window_seconds: Option<u64>,
-    value: Amount,
+    value: MilliQuantity,
 }
 
 impl MetricValue {
@@ -87,6 +89,7 @@ impl MetricValue {
     }
 }
 
+/// Response of `/apis`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Groups {
     #[serde(default)]
@@ -108,19 +111,20 @@ struct Version {
 }
 
 impl Group {
-    /// Returns the preferred version, or else the first known one.
+    /// Returns the first version that this client knows, beginning with the preferred one.
     pub(super) fn version(&self) -> Option<&str> {
-        let all = self.preferred_version.iter().chain(&self.versions);
-        all.map(|version| &*version.version)
+        let candidates = self.preferred_version.iter().chain(&self.versions);
+        candidates
+            .map(|version| &*version.version)
             .find(|version| matches!(*version, "v1beta1" | "v1beta2"))
     }
 }
 
 /// A quantity in thousandths.
 #[derive(Debug, Clone, Copy)]
-struct Amount(i64);
+struct MilliQuantity(i64);
 
-impl<'de> Deserialize<'de> for Amount {
+impl<'de> Deserialize<'de> for MilliQuantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => text,
@@ -146,13 +150,14 @@ mod tests {
         let text = r#"{"items":[{"metadata":{"name":"p"},"timestamp":"2026-01-01T00:00:00Z","window":"30s","containers":[
             {"name":"a","usage":{"cpu":"250m","memory":"1Ki"}},{"name":"b","usage":{"cpu":"1","gpu":2}}]}]}"#;
         let list: PodMetricsList = serde_json::from_str(text).unwrap();
-        let of = |resource, container| list.items[0].sample(resource, container).map(|s| s.value);
-        assert_eq!(of("cpu", ""), Some(1250));
-        assert_eq!(of("cpu", "a"), Some(250));
-        assert_eq!(of("memory", ""), None, "b has no memory usage");
-        assert_eq!(of("memory", "a"), Some(1_024_000));
-        assert_eq!(of("gpu", "b"), Some(2000));
-        assert_eq!(of("cpu", "c"), None);
+        let usage =
+            |resource, container| list.items[0].sample(resource, container).map(|s| s.value);
+        assert_eq!(usage("cpu", ""), Some(1250));
+        assert_eq!(usage("cpu", "a"), Some(250));
+        assert_eq!(usage("memory", ""), None, "b has no memory usage");
+        assert_eq!(usage("memory", "a"), Some(1_024_000));
+        assert_eq!(usage("gpu", "b"), Some(2000));
+        assert_eq!(usage("cpu", "c"), None);
         assert_eq!(list.items[0].window, Duration::from_secs(30));
     }
 

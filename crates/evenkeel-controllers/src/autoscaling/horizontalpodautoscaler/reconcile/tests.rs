@@ -10,7 +10,7 @@ use evenkeel_runtime::{
 use serde_json::{Value, json};
 
 /// Returns an autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
-fn watched(metric: &Value) -> Watched {
+fn cached(metric: &Value) -> CachedAutoscaler {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({
         "minReplicas": 1, "maxReplicas": 5, "scaleTargetRef": target, "metrics": [metric],
@@ -27,7 +27,7 @@ fn watched(metric: &Value) -> Watched {
         pod.status.start_time = Some(since);
         Arc::new(pod)
     };
-    Watched {
+    CachedAutoscaler {
         key: Key::new("ns", "web"),
         autoscaler: Arc::new(autoscaler),
         pods: vec![running("p0"), running("p1")],
@@ -70,13 +70,13 @@ fn answer(action: &Action) -> Outcome {
     if read.is_discovery() {
         return discovered(vec![deployments()]);
     }
-    let of = |name: &str| {
+    let pod_metrics = |name: &str| {
         json!({
             "metadata": {"name": name}, "timestamp": T0.to_string(), "window": "30s",
             "containers": [{"name": "app", "usage": {"cpu": "1"}}],
         })
     };
-    let value = |name: &str| {
+    let metric_value = |name: &str| {
         json!({
             "describedObject": {"name": name}, "timestamp": T0.to_string(), "value": "20",
         })
@@ -85,7 +85,7 @@ fn answer(action: &Action) -> Outcome {
     match path {
         "/apis/apps/v1/namespaces/ns/deployments/web/scale" => reply(&scale("7")),
         "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods" => {
-            reply(&json!({"items": [of("p0"), of("p1")]}))
+            reply(&json!({"items": [pod_metrics("p0"), pod_metrics("p1")]}))
         }
         "/apis" => {
             let version = json!({"groupVersion": "x/v1beta2", "version": "v1beta2"});
@@ -95,7 +95,7 @@ fn answer(action: &Action) -> Outcome {
             reply(&json!({"groups": [group]}))
         }
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests" => {
-            reply(&json!({"items": [value("p0"), value("p1")]}))
+            reply(&json!({"items": [metric_value("p0"), metric_value("p1")]}))
         }
         other => panic!("{other}"),
     }
@@ -103,13 +103,13 @@ fn answer(action: &Action) -> Outcome {
 
 /// Runs the steps. Returns summaries of their actions, the outcomes, and the last plan.
 fn run(
-    watched: &Watched,
+    cached: &CachedAutoscaler,
     mut answer: impl FnMut(&Action) -> Outcome,
 ) -> (Vec<String>, Outcomes, Plan) {
     let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
     let history = StabilizationHistory::default();
     loop {
-        let decide = |steps: &mut Steps<'_>| plan(watched, &history, &OPTIONS, T0, steps);
+        let decide = |steps: &mut Steps<'_>| plan(cached, &history, &OPTIONS, T0, steps);
         let step = Steps::next(&outcomes, decide).expect("the last step has no actions");
         if step.actions.is_empty() {
             return (summaries, outcomes, step);
@@ -137,9 +137,9 @@ fn action_summary(action: &Action) -> String {
     }
 }
 
-fn reconciled(watched: &Watched, outcomes: &Outcomes) -> Reconciled {
+fn reconciliation(cached: &CachedAutoscaler, outcomes: &Outcomes) -> Reconciliation {
     let (history, steps) = (StabilizationHistory::default(), &mut Steps::of(outcomes));
-    reconcile_autoscaler(watched, &history, &OPTIONS, T0, steps).unwrap_or_else(|_| panic!("done"))
+    reconcile_autoscaler(cached, &history, &OPTIONS, T0, steps).unwrap_or_else(|_| panic!("done"))
 }
 
 const DISCOVER: &str = "discover the API's resources";
@@ -150,27 +150,27 @@ const CPU: &str =
 
 #[test]
 fn resource_metric_scales_the_target() {
-    let watched = watched(&cpu());
-    let (summaries, outcomes, last) = run(&watched, answer);
+    let cached = cached(&cpu());
+    let (summaries, outcomes, last) = run(&cached, answer);
     let expected = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
     assert_eq!(summaries, expected);
     assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
-    let reconciled = reconciled(&watched, &outcomes);
-    assert_eq!((reconciled.action, reconciled.desired), (ScalingAction::Up, Some(4)));
+    let reconciliation = reconciliation(&cached, &outcomes);
+    assert_eq!((reconciliation.action, reconciliation.desired), (ScalingAction::Up, Some(4)));
     assert!(
-        reconciled.history != StabilizationHistory::default(),
+        reconciliation.history != StabilizationHistory::default(),
         "the recommendation is recorded"
     );
-    let [computation] = &reconciled.computations[..] else { panic!("one metric") };
+    let [computation] = &reconciliation.computations[..] else { panic!("one metric") };
     assert_eq!(computation.took, Duration::from_millis(7), "the duration of its own read");
 }
 
 #[test]
 fn conflicting_scale_update_is_retried() {
-    let (watched, mut conflicts_sent) = (watched(&cpu()), 0);
+    let (cached, mut conflicts_sent) = (cached(&cpu()), 0);
     let mut conflicts = |count: u32| {
         conflicts_sent = 0;
-        run(&watched, |action| match action {
+        run(&cached, |action| match action {
             Action::Update(update) if update.subresource == "scale" && conflicts_sent < count => {
                 conflicts_sent += 1;
                 failed(409)
@@ -186,61 +186,65 @@ fn conflicting_scale_update_is_retried() {
     assert_eq!(summaries.iter().filter(|summary| summary.starts_with("scale")).count(), 5);
     assert_eq!(summaries[summaries.len() - 2..], ["FailedRescale", "status null 1"]);
     assert_eq!(last, Plan::failure("failed to rescale: no"));
-    assert_eq!(reconciled(&watched, &outcomes).action, ScalingAction::Nothing);
+    assert_eq!(reconciliation(&cached, &outcomes).action, ScalingAction::Nothing);
 }
 
 #[test]
 fn custom_metrics_version_is_discovered_once_per_period() {
-    let mut watched = watched(&requests());
+    let mut cached = cached(&requests());
     let custom = "read /apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests?labelSelector=app%3Dweb live";
-    let (summaries, outcomes, _) = run(&watched, answer);
+    let discovered_before = |seconds| {
+        let at = T0 - Duration::from_secs(seconds);
+        Some(DiscoveredVersion { version: "v1beta2".into(), at })
+    };
+    let (summaries, outcomes, _) = run(&cached, answer);
     assert_eq!(summaries[2..5], ["read /apis live", custom, "scale 4 7"]);
-    assert_eq!(reconciled(&watched, &outcomes).custom_version.as_deref(), Some("v1beta2"));
-    watched.custom_version = Some((T0 - Duration::from_secs(14), "v1beta2".into()));
-    let (summaries, outcomes, _) = run(&watched, answer);
+    assert_eq!(reconciliation(&cached, &outcomes).custom_version.as_deref(), Some("v1beta2"));
+    cached.custom_version = discovered_before(14);
+    let (summaries, outcomes, _) = run(&cached, answer);
     assert_eq!(summaries[2..4], [custom, "scale 4 7"]);
-    assert_eq!(reconciled(&watched, &outcomes).custom_version, None);
-    watched.custom_version = Some((T0 - Duration::from_secs(15), "v1beta2".into()));
-    assert_eq!(run(&watched, answer).0[2], "read /apis live");
+    assert_eq!(reconciliation(&cached, &outcomes).custom_version, None);
+    cached.custom_version = discovered_before(15);
+    assert_eq!(run(&cached, answer).0[2], "read /apis live");
 }
 
 #[test]
 fn missing_scale_subresource_is_reported() {
-    let watched = watched(&cpu());
-    let (summaries, outcomes, last) = run(&watched, |action| match action {
+    let cached = cached(&cpu());
+    let (summaries, outcomes, last) = run(&cached, |action| match action {
         Action::Read(read) if read.path().ends_with("/scale") => failed(404),
         other => answer(other),
     });
     assert_eq!(summaries, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
     let why = "failed to query scale subresource for Deployment/ns/web: no";
     assert_eq!(last, Plan::failure(why));
-    assert_eq!(reconciled(&watched, &outcomes).result.map_err(|p| p.is_spec_error), Err(false));
+    assert_eq!(reconciliation(&cached, &outcomes).result.map_err(|p| p.is_spec_error), Err(false));
 }
 
 #[test]
 fn ambiguous_selector_reads_no_metrics() {
-    let mut watched = watched(&cpu());
+    let mut cached = cached(&cpu());
     let web = Selector::from_map(&label("app", "web"));
-    watched.selectors.record(&Key::new("ns", "another"), &web);
-    let (summaries, outcomes, last) = run(&watched, answer);
+    cached.selectors.record(&Key::new("ns", "another"), &web);
+    let (summaries, outcomes, last) = run(&cached, answer);
     assert_eq!(summaries[..3], [DISCOVER, SCALE, "AmbiguousSelector"]);
     assert!(last.error.is_some());
     assert!(
-        reconciled(&watched, &outcomes).selector.is_some(),
+        reconciliation(&cached, &outcomes).selector.is_some(),
         "recorded for the other autoscalers"
     );
 }
 
 #[test]
 fn failed_status_update_is_an_error() {
-    let watched = watched(&cpu());
-    let (_, outcomes, last) = run(&watched, |action| match action {
+    let cached = cached(&cpu());
+    let (_, outcomes, last) = run(&cached, |action| match action {
         Action::Update(update) if update.subresource == "status" => failed(500),
         other => answer(other),
     });
     assert_eq!(last, Plan::failure("failed to update status for web: no"));
     assert_eq!(
-        reconciled(&watched, &outcomes).action,
+        reconciliation(&cached, &outcomes).action,
         ScalingAction::Up,
         "the target is scaled anyway"
     );

@@ -25,17 +25,23 @@ pub(in crate::certificates::signing) fn authority(days: i64) -> Pair {
 }
 
 fn usages(all: &[&str]) -> Vec<String> {
-    all.iter().map(|one| (*one).to_owned()).collect()
+    all.iter().map(|usage| (*usage).to_owned()).collect()
 }
 
-fn sign(pair: &Pair, request: &Request, usage: &[&str], hours: u64) -> Result<String, SignError> {
+fn sign(
+    pair: &Pair,
+    request: &ParsedRequest,
+    usage: &[&str],
+    hours: u64,
+) -> Result<String, SignError> {
     let authority = open(pair).unwrap();
     authority.sign(request, &usages(usage), [7; 16], Duration::from_secs(hours * 3600), T0)
 }
 
 fn open(pair: &Pair) -> Result<CertificateAuthority, AuthorityError> {
     let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
-    CertificateAuthority::new(&(certificate.as_bytes().into(), key.as_bytes().into()))
+    let texts = PemTexts { certificate: certificate.as_bytes().into(), key: key.as_bytes().into() };
+    CertificateAuthority::new(&texts)
 }
 
 /// Checks that the authority signed a certificate, and then the certificate's content.
@@ -59,7 +65,7 @@ fn certificate_has_names_usages_and_validity() {
         SanType::IpAddress("10.0.0.1".parse().unwrap()),
         SanType::DnsName("a.test".try_into().unwrap()),
     ];
-    let request = Request::from_pem(request_pem("team*", "me", &names).as_bytes()).unwrap();
+    let request = ParsedRequest::from_pem(request_pem("team*", "me", &names).as_bytes()).unwrap();
     let pem = sign(&pair, &request, &["client auth", "key encipherment", "digital signature"], 1)
         .unwrap();
     check(&pair, &pem, |certificate| {
@@ -91,9 +97,11 @@ fn certificate_has_names_usages_and_validity() {
             ),
             "{names:?}"
         );
-        let key = certificate.iter_extensions().find_map(|one| match one.parsed_extension() {
-            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
-            _ => None,
+        let key = certificate.iter_extensions().find_map(|extension| {
+            match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
+                _ => None,
+            }
         });
         assert!(key.is_some());
     });
@@ -102,11 +110,14 @@ fn certificate_has_names_usages_and_validity() {
 #[test]
 fn certificate_has_all_organizations() {
     let pair = authority(1000);
-    let mut request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
+    let mut request = ParsedRequest::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     request.subject.organizations = ["zoo", "team", "bären"].map(str::to_owned).to_vec();
     let pem = sign(&pair, &request, &["client auth"], 9000).unwrap();
     check(&pair, &pem, |certificate| {
-        let groups = certificate.subject().iter_organization().map(|one| one.as_str().unwrap());
+        let groups = certificate
+            .subject()
+            .iter_organization()
+            .map(|organization| organization.as_str().unwrap());
         // DER sorts the values of a set by length, then by bytes.
         assert_eq!(groups.collect::<Vec<_>>(), ["zoo", "team", "bären"]);
         assert!(certificate.key_usage().unwrap().is_none());
@@ -115,7 +126,7 @@ fn certificate_has_all_organizations() {
 
 #[test]
 fn each_key_algorithm_signs() {
-    let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
+    let request = ParsedRequest::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     for algorithm in
         [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
     {
@@ -148,7 +159,7 @@ fn rsa() -> KeyPair {
 
 #[test]
 fn invalid_authority_or_usage_is_rejected() {
-    let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
+    let request = ParsedRequest::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     let old = authority(-2);
     assert!(matches!(sign(&old, &request, &["any"], 1), Err(SignError::Expired(_))));
     let pair = authority(10);

@@ -2,7 +2,10 @@ use super::*;
 use crate::{
     certificates::{
         request::tests::pem,
-        signing::{Pair, authority::tests::authority},
+        signing::{
+            Pair,
+            authority::{PemTexts, tests::authority},
+        },
     },
     fixtures::{T0, at, object},
 };
@@ -46,19 +49,23 @@ fn only_approved_pending_requests_are_signed() {
         (done, false),
     ];
     for (status, expected) in table {
-        let step = step(&client(&status), &Signer::ALL).unwrap();
-        assert_eq!(matches!(step, Step::Sign(Signer::User, _)), expected, "{status}: {step:?}");
+        let decision = decide(&client(&status), &Signer::ALL).unwrap();
+        assert_eq!(
+            matches!(decision, Decision::Sign { signer: Signer::User, .. }),
+            expected,
+            "{status}: {decision:?}"
+        );
     }
-    // A request to another signer, or to one without a key.
+    // Requests to an unknown signer, and to a signer without a key.
     let other = request("example.test/signer", &["client auth"], &approved);
-    assert_eq!(step(&other, &Signer::ALL), Ok(Step::Nothing));
-    assert_eq!(step(&client(&approved), &[Signer::LegacyUnknown]), Ok(Step::Nothing));
+    assert_eq!(decide(&other, &Signer::ALL), Ok(Decision::Nothing));
+    assert_eq!(decide(&client(&approved), &[Signer::LegacyUnknown]), Ok(Decision::Nothing));
 }
 
 #[test]
 fn each_signer_has_its_own_rules() {
     let approved = conditions(&[("Approved", "True")]);
-    let refusal = |words: &str| Step::Refuse(words.to_owned());
+    let refusal = |message: &str| Decision::Refuse(message.to_owned());
     let organization = "subject organization is not system:nodes";
     let table = [
         (Signer::KubeletUser, &["client auth", "digital signature"][..], refusal(organization)),
@@ -76,11 +83,14 @@ fn each_signer_has_its_own_rules() {
         (Signer::User, &[], refusal("missing required usage for client certificate: client auth")),
     ];
     for (signer, usages, expected) in table {
-        let step = step(&request(signer.name(), usages, &approved), &Signer::ALL);
-        assert_eq!(step, Ok(expected), "{signer:?} {usages:?}");
+        let decision = decide(&request(signer.name(), usages, &approved), &Signer::ALL);
+        assert_eq!(decision, Ok(expected), "{signer:?} {usages:?}");
     }
     let anything = request(Signer::LegacyUnknown.name(), &["cert sign"], &approved);
-    assert!(matches!(step(&anything, &Signer::ALL), Ok(Step::Sign(Signer::LegacyUnknown, _))));
+    assert!(matches!(
+        decide(&anything, &Signer::ALL),
+        Ok(Decision::Sign { signer: Signer::LegacyUnknown, .. })
+    ));
 }
 
 #[test]
@@ -110,11 +120,12 @@ fn lifetime_is_bounded_by_the_flag_and_ten_minutes() {
 fn validity_is_backdated_and_ends_with_the_signer() {
     let hours = |hours: u64| Duration::from_secs(hours * HOUR);
     let far = at(1_000_000_000);
-    assert_eq!(validity(hours(1), far, T0), Ok((at(-300), at(3600))));
-    assert_eq!(validity(hours(8), far, T0), Ok((at(-300), at(8 * 3600 - 300))));
-    assert_eq!(validity(hours(8), at(60), T0), Ok((at(-300), at(60))));
-    assert_eq!(validity(hours(8), at(-10), T0), Err(Expired::Certificate(at(-10))));
-    assert_eq!(validity(hours(8), at(-300), T0), Err(Expired::Signer(at(-300))));
+    let ends = |seconds| Ok(Validity { not_before: at(-300), not_after: at(seconds) });
+    assert_eq!(validity(hours(1), far, T0), ends(3600));
+    assert_eq!(validity(hours(8), far, T0), ends(8 * 3600 - 300));
+    assert_eq!(validity(hours(8), at(60), T0), ends(60));
+    assert_eq!(validity(hours(8), at(-10), T0), Err(ExpiredError::Certificate(at(-10))));
+    assert_eq!(validity(hours(8), at(-300), T0), Err(ExpiredError::Signer(at(-300))));
 }
 
 #[test]
@@ -134,15 +145,16 @@ fn failed_condition_has_reason_and_message() {
 
 /// Returns the observed state of a request to a signer with a key.
 fn observed(request: SigningRequest, serial: Option<Serial>) -> Observed {
-    let step = step(&request, &Signer::ALL);
+    let decision = decide(&request, &Signer::ALL);
     let issuer = Issuer { authority: Arc::new(authority_with_key()), serial };
     let max_duration = Duration::from_secs(HOUR);
-    Observed { request: Arc::new(request), step, issuer: Some(issuer), max_duration }
+    Observed { request: Arc::new(request), decision, issuer: Some(issuer), max_duration }
 }
 
 fn authority_with_key() -> CertificateAuthority {
     let Pair::Texts { certificate, key } = authority(10) else { panic!("texts") };
-    CertificateAuthority::new(&(certificate.into_bytes(), key.into_bytes())).unwrap()
+    let texts = PemTexts { certificate: certificate.into_bytes(), key: key.into_bytes() };
+    CertificateAuthority::new(&texts).unwrap()
 }
 
 fn written(plan: &Plan) -> CertificateSigningRequest {
@@ -182,9 +194,9 @@ proptest! {
         let lifetime = lifetime(requested, max_duration);
         prop_assert!(lifetime <= max_duration.max(MIN_DURATION));
         match validity(lifetime, at(signer), T0) {
-            Ok((start, end)) => {
-                prop_assert!(start < T0 && T0 < end.max(at(1)) && end <= at(signer));
-                prop_assert!(end <= at(i64::try_from(lifetime.as_secs()).unwrap()));
+            Ok(Validity { not_before, not_after }) => {
+                prop_assert!(not_before < T0 && T0 < not_after.max(at(1)) && not_after <= at(signer));
+                prop_assert!(not_after <= at(i64::try_from(lifetime.as_secs()).unwrap()));
             }
             Err(_) => prop_assert!(signer <= 0),
         }

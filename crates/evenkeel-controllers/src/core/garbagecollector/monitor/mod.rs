@@ -23,11 +23,11 @@ impl Follower for GarbageCollector {
         with_cache(&self.0.env.caches, kind, Attach(self.clone()))
     }
 
-    fn failed(&self) {
+    fn on_failed(&self) {
         self.0.sync_errors.inc();
     }
 
-    fn settled(&self) {
+    fn on_settled(&self) {
         self.0.complete.set();
     }
 }

@@ -47,7 +47,7 @@ fn finished_migration_is_closed_before_the_next_starts() {
     let ended = migration("old", &["Running", "Succeeded"]);
     let migrations = vec![ended, migration("new", &[])];
     let observed = ResourceMigrations { definition: "r.g".to_owned(), migrations };
-    let after = |outcomes: &[Outcome]| run_next(&observed, &Outcomes(outcomes.to_vec()), T0);
+    let after = |outcomes: &[Outcome]| start_next(&observed, &Outcomes(outcomes.to_vec()), T0);
     let crd = || replied(&json!({"metadata": {"name": "r.g", "resourceVersion": "7"}}));
     let mut outcomes = Vec::new();
     for (step, outcome) in [
@@ -66,7 +66,7 @@ fn finished_migration_is_closed_before_the_next_starts() {
     assert_eq!(after(&outcomes), Some(Plan::nothing()));
     assert_eq!(after(&[crd(), failed(500, "")]), Some(Plan::failure("down")));
     let conflicts: Vec<Outcome> =
-        (0..MAX_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
+        (0..MAX_UPDATE_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
     assert_eq!(after(&conflicts), Some(Plan::failure("down")));
 }
 
@@ -83,27 +83,31 @@ fn resource_version_of_a_list_is_recorded() {
     let after =
         |outcomes: &[Outcome], now| record_version(&running, &Outcomes(outcomes.to_vec()), now);
     assert_eq!(action_summaries(&after(&[], T0).unwrap()), ["discover"]);
-    let found = resource(&VERBS);
+    let served = resource(&REQUIRED_VERBS);
     assert_eq!(
-        action_summaries(&after(std::slice::from_ref(&found), T0).unwrap()),
+        action_summaries(&after(std::slice::from_ref(&served), T0).unwrap()),
         ["read /apis/g/v1/namespaces/@fake:svm_ns!/r?limit=1"]
     );
     let list = replied(&json!({
         "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
         "metadata": {"resourceVersion": "42"}, "items": [],
     }));
-    let recorded = after(&[found.clone(), list.clone()], T0).unwrap();
+    let recorded = after(&[served.clone(), list.clone()], T0).unwrap();
     assert_eq!(action_summaries(&recorded), ["m Running=True 42"]);
-    assert_eq!(after(&[found.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
-    assert_eq!(after(&[found, failed(404, "")], T0), Some(Plan::failure("down")));
+    assert_eq!(after(&[served.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
+    assert_eq!(after(&[served, failed(404, "")], T0), Some(Plan::failure("down")));
     let readonly = after(&[resource(&["list"])], T0).unwrap();
     assert_eq!(action_summaries(&readonly), ["m Running=True Failed=True"]);
-    let none = Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
+    let no_resources =
+        Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
     assert!(
-        after(std::slice::from_ref(&none), at(59)).unwrap().error.is_some(),
+        after(std::slice::from_ref(&no_resources), at(59)).unwrap().error.is_some(),
         "the kind may be new"
     );
-    assert_eq!(action_summaries(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
+    assert_eq!(
+        action_summaries(&after(&[no_resources], at(60)).unwrap()),
+        ["m Running=True Failed=True"]
+    );
     for idle in [migration("m", &[]), migration("m", &["Running", "Failed"])] {
         assert_eq!(record_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
     }

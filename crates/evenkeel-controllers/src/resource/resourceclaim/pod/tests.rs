@@ -26,9 +26,10 @@ fn observed(statuses: &Value, node: &str) -> Observed {
     let template: Arc<Template> = Arc::new(object(
         &json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": {"spec": {}}}),
     ));
-    let named = || Named { claim: None, template: Some(Arc::clone(&template)) };
+    let named = || NamedObjects { claim: None, template: Some(Arc::clone(&template)) };
     let named = vec![named(), named()];
-    Observed { pod: Arc::new(pod), named, owned: vec![], admin_access: false, prioritized: false }
+    let gates = FeatureGates { admin_access: false, prioritized_list: false };
+    Observed { pod: Arc::new(pod), named, owned: vec![], gates }
 }
 
 fn created(name: &str) -> Outcome {
@@ -88,8 +89,8 @@ fn missing_claims_are_created_and_recorded_in_the_status() {
     let [a, b] = both;
     assert_eq!(after(&observed_pod, &[a, b, Outcome::success()]), None);
     let names = |done: &[Outcome]| -> Vec<(Option<String>, bool)> {
-        let all = creates(&observed_pod, &Outcomes(done.to_vec())).into_iter();
-        all.map(|(claim, succeeded)| (claim.metadata.generate_name, succeeded)).collect()
+        let creations = creations(&observed_pod, &Outcomes(done.to_vec())).into_iter();
+        creations.map(|made| (made.claim.metadata.generate_name, made.succeeded)).collect()
     };
     let (a, b) = (Some("p-a-".to_owned()), Some("p-b-".to_owned()));
     assert_eq!(names(&[created("x"), failure(500, "no")]), [(a.clone(), true), (b, false)]);
@@ -166,7 +167,7 @@ fn claims_missing_from_the_cache_are_read_live() {
 #[test]
 fn allocated_claims_of_a_scheduled_pod_are_reserved() {
     let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
-    let with = |node: &str, owner: &str| {
+    let observed_on = |node: &str, owner: &str| {
         let mut observed_pod = observed(&statuses, node);
         for (named, name) in observed_pod.named.iter_mut().zip(["p-a-x", "p-b-x"]) {
             named.claim = Some(claim(name, "u", &json!({"status": {"allocation": {}}})));
@@ -174,12 +175,12 @@ fn allocated_claims_of_a_scheduled_pod_are_reserved() {
         observed_pod.named[1].claim = Some(claim("p-b-x", owner, &json!({"status": {}})));
         observed_pod
     };
-    assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
-    assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
-    assert_eq!(plan(&with("", "u")), Plan::nothing());
+    assert_eq!(actions(&plan(&observed_on("node", "u"))), ["reserve p-a-x"]);
+    assert_eq!(after(&observed_on("node", "u"), &[Outcome::success()]), None);
+    assert_eq!(plan(&observed_on("", "u")), Plan::nothing());
     // A claim that another pod owns does not count: a new claim is created.
-    assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
-    let mut done = with("node", "u");
+    assert_eq!(actions(&plan(&observed_on("node", "before"))), ["create p-b-"]);
+    let mut done = observed_on("node", "u");
     let mut pod = (*done.pod).clone();
     pod.status.phase = "Succeeded".into();
     done.pod = Arc::new(pod);

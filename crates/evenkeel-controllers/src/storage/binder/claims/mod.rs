@@ -2,7 +2,7 @@
 
 use super::{
     Binder, DESCRIPTOR,
-    plan::claim::{self, Next, Observed, Provisioner},
+    plan::claim::{self, Observed, Provisioner, Step},
 };
 use crate::wiring::descriptor::ControllerContext;
 use evenkeel_api::{
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Starts the controller of the claim queue. It has only one worker, because two could choose the same volume for
 /// different claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let (for_volumes, for_classes) = (Arc::clone(binder), Arc::clone(binder));
+    let (binder_for_volumes, binder_for_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &binder.claims, move |event, enqueue| {
@@ -31,13 +31,18 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
             }
         })
         .watches(&binder.volumes, move |event, enqueue| {
-            for_volumes.claims_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
+            binder_for_volumes
+                .claims_to_enqueue(event)
+                .into_iter()
+                .for_each(|key| enqueue.add(key));
         })
         .watches(&binder.classes, move |event, enqueue| {
-            let keys = for_classes.claims_to_enqueue_for_class(event.object());
+            let keys = binder_for_classes.claims_to_enqueue_for_class(event.object());
             keys.into_iter().for_each(|key| enqueue.add(key));
-        });
-    let builder = binder.described(builder).local_work(super::work_on_folder);
+        })
+        .event_source(super::SOURCE)
+        .reads(&binder.pods)
+        .local_work(super::work_on_folder);
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
@@ -57,7 +62,7 @@ impl Planner for Claims {
     }
 
     fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        claim::next_step(observed, &self.0.options, done)
+        claim::plan(observed, &self.0.options, done)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
@@ -68,8 +73,8 @@ impl Planner for Claims {
 impl PassHandler<Self> for Claims {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, ()>) {
         let Self(binder) = self;
-        if let Next::Provision(Provisioner::External(provisioner)) =
-            claim::next(observed, &binder.options)
+        if let Step::Provision(Provisioner::External(provisioner)) =
+            claim::choose_step(observed, &binder.options)
         {
             binder.metrics.provisioning_started(&observed.claim.meta, provisioner, planned.at);
         }
@@ -77,15 +82,15 @@ impl PassHandler<Self> for Claims {
 
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         let Self(binder) = self;
-        match claim::next(observed, &binder.options) {
-            Next::DefaultClass(_) => binder.metrics.default_class_set(pass.succeeded),
-            Next::Bind(_) if pass.succeeded => {
-                binder.metrics.bound(&observed.claim.meta, pass.planned);
+        match claim::choose_step(observed, &binder.options) {
+            Step::SetDefaultClass(_) => binder.metrics.count_default_class_update(pass.succeeded),
+            Step::Bind(_) if pass.succeeded => {
+                binder.metrics.provisioning_ended(&observed.claim.meta, pass.planned);
             }
             _ => {}
         }
         if !pass.succeeded {
-            binder.metrics.failed(&observed.claim.meta);
+            binder.metrics.provisioning_failed(&observed.claim.meta);
         }
     }
 }
@@ -94,30 +99,34 @@ impl Binder {
     fn observe_claim(&self, key: &Key) -> Option<Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let class = volume::class_of_claim(&claim);
-        let named = match &*claim.spec.volume_name {
+        let named_volume = match &*claim.spec.volume_name {
             "" => None,
             name => self.volumes.get("", name),
         };
-        let unbound = !claim.meta.annotations.contains(volume::BIND_COMPLETED);
+        let is_unbound = !claim.meta.annotations.contains(volume::BIND_COMPLETED);
         let mut candidates = Vec::new();
-        if unbound && claim.spec.volume_name.is_empty() {
-            candidates = self.promised.get(&claims::key(&key.namespace, &key.name));
-            candidates.extend(self.free.get(class));
+        if is_unbound && claim.spec.volume_name.is_empty() {
+            candidates = self.volumes_by_claim.get(&claims::key(&key.namespace, &key.name));
+            candidates.extend(self.unclaimed_volumes.get(class));
         }
-        let lacks_class = unbound && !volume::names_class(&claim);
-        let default_class =
-            lacks_class.then(|| volume::default_class(&self.classes.list()).cloned()).flatten();
+        let default_class = if is_unbound && !volume::names_class(&claim) {
+            volume::default_class(&self.classes.list()).cloned()
+        } else {
+            None
+        };
+        let unscheduled_pods =
+            if is_unbound { claim::unscheduled(&self.pods_using(&claim)) } else { Vec::new() };
         Some(Observed {
-            named,
+            named_volume,
             candidates,
-            class: Some(class).filter(|c| !c.is_empty()).and_then(|c| self.classes.get("", c)),
+            class: if class.is_empty() { None } else { self.classes.get("", class) },
             default_class,
-            waiting: if unbound { claim::waiting(&self.users_of(&claim)) } else { Vec::new() },
+            unscheduled_pods,
             claim,
         })
     }
 
-    fn users_of(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
-        self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
+    fn pods_using(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
+        self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
     }
 }

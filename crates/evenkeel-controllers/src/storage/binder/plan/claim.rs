@@ -2,7 +2,7 @@
 //!
 //! Upstream: `syncClaim`.
 
-use super::{bind, change_claim, claim_phase_now, migration};
+use super::{bind, change_claim, migration, sole_claim_phase_update};
 use crate::{
     storage::{
         binder::{Options, host_path},
@@ -30,46 +30,46 @@ pub(in crate::storage::binder) const HOST_PATH: &str = "kubernetes.io/host-path"
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) claim: Arc<PersistentVolumeClaim>,
     /// The volume in `spec.volumeName`, if it exists.
-    pub(in crate::storage::binder) named: Option<Arc<PersistentVolume>>,
+    pub(in crate::storage::binder) named_volume: Option<Arc<PersistentVolume>>,
     /// Available volumes of the claim's class, and volumes whose `claimRef` is the claim.
     pub(in crate::storage::binder) candidates: Vec<Arc<PersistentVolume>>,
     /// The claim's class, if it exists.
     pub(in crate::storage::binder) class: Option<Arc<StorageClass>>,
-    /// Default class of the cluster.
+    /// Default class of the cluster, for a claim that sets no class.
     pub(in crate::storage::binder) default_class: Option<Arc<StorageClass>>,
     /// Names of unscheduled pods that use the claim, sorted.
-    pub(in crate::storage::binder) waiting: Vec<Text>,
+    pub(in crate::storage::binder) unscheduled_pods: Vec<Text>,
 }
 
 /// Returns the names of the unscheduled pods among a claim's users, sorted.
-pub(in crate::storage::binder) fn waiting(users: &[Arc<Pod>]) -> Vec<Text> {
-    let waits = |pod: &&Arc<Pod>| {
+pub(in crate::storage::binder) fn unscheduled(users: &[Arc<Pod>]) -> Vec<Text> {
+    let is_unscheduled = |pod: &&Arc<Pod>| {
         pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
     };
     let mut names: Vec<Text> =
-        users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
+        users.iter().filter(is_unscheduled).map(|pod| pod.meta.name.clone()).collect();
     names.sort_unstable();
     names
 }
 
 /// Next step of a claim, in the order of upstream's `syncClaim` and `syncUnboundClaim`.
 #[derive(Debug, PartialEq)]
-pub(in crate::storage::binder) enum Next<'a> {
+pub(in crate::storage::binder) enum Step<'a> {
     /// Update the annotation for CSI migration.
     Migrate(Value),
-    /// The claim was bound before: check that it stays bound, or mark it as lost.
-    Bound,
-    /// The claim requests a volume by `volumeName`.
-    Prebound,
+    /// Check a claim that was bound before: it stays bound, or is lost.
+    CheckBound,
+    /// Bind the claim to the volume that it requests by `volumeName`.
+    BindRequested,
     /// Bind the claim to this volume: the volume whose `claimRef` is the claim, else the best available one.
     Bind(&'a Arc<PersistentVolume>),
     /// Set the cluster's default class, because the claim sets none (KEP-3333).
-    DefaultClass(&'a str),
-    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer` and no node has been selected for a pod
-    /// that uses the claim.
+    SetDefaultClass(&'a str),
+    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer`, and the scheduler has selected no node for
+    /// a pod that uses the claim.
     WaitForFirstConsumer,
-    /// No volume matches, and the claim has no class to provision one.
-    NoClass,
+    /// Wait for a volume. No volume matches, and the claim has no class to provision one.
+    WaitForVolume,
     /// Provision a volume.
     Provision(Provisioner<'a>),
 }
@@ -82,49 +82,52 @@ pub(in crate::storage::binder) enum Provisioner<'a> {
     /// The built-in hostPath provisioner.
     HostPath,
     /// No provisioner, for this reason.
-    Nobody(String),
+    Unavailable(String),
     /// No provisioner, because `--enable-dynamic-provisioning` is off.
-    Off,
+    Disabled,
 }
 
 /// Returns the next step of a claim.
-pub(in crate::storage::binder) fn next<'a>(observed: &'a Observed, options: &Options) -> Next<'a> {
+pub(in crate::storage::binder) fn choose_step<'a>(
+    observed: &'a Observed,
+    options: &Options,
+) -> Step<'a> {
     let claim = &*observed.claim;
     let annotations = &claim.meta.annotations;
-    if let Some(body) = migration::of_claim(claim) {
-        return Next::Migrate(body);
+    if let Some(body) = migration::claim_update(claim) {
+        return Step::Migrate(body);
     }
     if annotations.contains(volume::BIND_COMPLETED) {
-        return Next::Bound;
+        return Step::CheckBound;
     }
     if !claim.spec.volume_name.is_empty() {
-        return Next::Prebound;
+        return Step::BindRequested;
     }
-    let delayed = observed.class.as_deref().is_some_and(volume::waits_for_consumer);
-    if let Some(volume) = best(observed, delayed) {
-        Next::Bind(volume)
+    let is_delayed = observed.class.as_deref().is_some_and(volume::waits_for_consumer);
+    if let Some(volume) = find_best_match_for_claim(observed, is_delayed) {
+        Step::Bind(volume)
     } else if let Some(class) = default_class(observed) {
-        Next::DefaultClass(class)
-    } else if delayed && !annotations.contains(volume::SELECTED_NODE) {
-        Next::WaitForFirstConsumer
+        Step::SetDefaultClass(class)
+    } else if is_delayed && !annotations.contains(volume::SELECTED_NODE) {
+        Step::WaitForFirstConsumer
     } else if volume::class_of_claim(claim).is_empty() {
-        Next::NoClass
+        Step::WaitForVolume
     } else {
-        Next::Provision(provisioner(observed, options))
+        Step::Provision(find_provisioner(observed, options))
     }
 }
 
 /// Returns the plan after these outcomes. The hostPath provisioner creates the folder only after the claim's
 /// annotation names it as provisioner.
-pub(in crate::storage::binder) fn next_step(
+pub(in crate::storage::binder) fn plan(
     observed: &Observed,
     options: &Options,
-    done: &Outcomes,
+    outcomes: &Outcomes,
 ) -> Option<Plan> {
-    let next = next(observed, options);
-    Steps::next(done, |steps| {
-        let plan = plan(observed, &next, options);
-        if next != Next::Provision(Provisioner::HostPath) {
+    let step = choose_step(observed, options);
+    Steps::next(outcomes, |steps| {
+        let plan = plan_step(observed, &step, options);
+        if step != Step::Provision(Provisioner::HostPath) {
             return Ok(plan);
         }
         steps.all(plan)?;
@@ -132,58 +135,62 @@ pub(in crate::storage::binder) fn next_step(
     })
 }
 
-/// Returns the actions of the next step.
-pub(in crate::storage::binder) fn plan(
+/// Returns the actions of a step, for [`Provisioner::HostPath`] without those of the provisioner.
+pub(in crate::storage::binder) fn plan_step(
     observed: &Observed,
-    next: &Next<'_>,
+    step: &Step<'_>,
     options: &Options,
 ) -> Plan {
     let claim = &*observed.claim;
-    let mut plan = match next {
-        Next::Migrate(body) => return one(change(claim, body)),
-        Next::Bound => return bound(observed),
-        Next::Prebound => prebound(observed),
-        Next::Bind(volume) => Plan::of(bind(volume, claim)),
-        Next::DefaultClass(class) => {
-            one(change(claim, &json!({"spec": {"storageClassName": class}})))
+    let mut plan = match step {
+        Step::Migrate(body) => return Plan::one(sole_change(claim, body)),
+        Step::CheckBound => return check_bound(observed),
+        Step::BindRequested => bind_requested_volume(observed),
+        Step::Bind(volume) => Plan::of(bind(volume, claim)),
+        Step::SetDefaultClass(class) => {
+            Plan::one(sole_change(claim, &json!({"spec": {"storageClassName": class}})))
         }
-        Next::WaitForFirstConsumer => pending(claim, Some(waits_for_pod(observed))),
-        Next::NoClass => {
+        Step::WaitForFirstConsumer => set_pending(claim, Some(waiting_event(observed))),
+        Step::WaitForVolume => {
             let why = "no persistent volumes available for this claim and no storage class is set";
-            pending(claim, Some(normal(claim, "FailedBinding", why.to_owned())))
+            set_pending(claim, Some(normal_event(claim, "FailedBinding", why.to_owned())))
         }
-        Next::Provision(provisioner) => provision(claim, provisioner),
+        Step::Provision(provisioner) => provision(claim, provisioner),
     };
     // Check again after the period, because some waits end without an event.
     plan.requeue_after(options.sync_period);
     plan
 }
 
-fn one(change: Rewrite) -> Plan {
-    Plan::one(change)
-}
-
-/// Returns the update of the claim, which requires its resource version.
-fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
+/// Returns the only update of the claim in a plan. It requires the observed resource version.
+fn sole_change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     let version = Arc::from(&*claim.meta.resource_version);
     Rewrite { resource_version: version, ..change_claim(claim, body) }
 }
 
-/// Sets the phase `Pending`, and records the event `why`.
-fn pending(claim: &PersistentVolumeClaim, why: Option<EventRecord>) -> Plan {
+/// Sets the phase `Pending`, and records the event.
+fn set_pending(claim: &PersistentVolumeClaim, event: Option<EventRecord>) -> Plan {
     let mut plan = Plan::nothing();
-    plan.actions.extend(why.map(Into::into));
-    if let Some(change) = claim_phase_now(claim, "Pending") {
+    plan.actions.extend(event.map(Into::into));
+    if let Some(change) = sole_claim_phase_update(claim, "Pending") {
         plan.push(change);
     }
     plan
 }
 
-fn warning(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> EventRecord {
+fn warning_event(
+    claim: &PersistentVolumeClaim,
+    reason: &'static str,
+    message: String,
+) -> EventRecord {
     EventRecord::warning(wire::target(claim), reason, message)
 }
 
-fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> EventRecord {
+fn normal_event(
+    claim: &PersistentVolumeClaim,
+    reason: &'static str,
+    message: String,
+) -> EventRecord {
     EventRecord::normal(wire::target(claim), reason, message)
 }
 
@@ -195,13 +202,17 @@ fn default_class(observed: &Observed) -> Option<&str> {
     observed.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Returns the best volume for the claim, or `None`. Volumes with exactly the requested `accessModes` precede volumes
-/// with more modes. Among equals, [`volume::best_match`] prefers the volume whose `claimRef` is the claim. Otherwise,
-/// it takes the smallest available volume that is large enough, matches `selector`, and has the claim's class,
-/// attributes class and mode.
+/// Returns the best volume for the claim, if any. Volumes with exactly the requested `accessModes` precede volumes with
+/// more modes. Among volumes with the same modes, [`volume::best_match`] prefers the volume whose `claimRef` is the
+/// claim, then the smallest available volume that is large enough, matches `selector`, and has the claim's class,
+/// attributes class and volume mode.
 ///
 /// Upstream: `findBestMatchForClaim`.
-fn best(observed: &Observed, delayed: bool) -> Option<&Arc<PersistentVolume>> {
+fn find_best_match_for_claim(
+    observed: &Observed,
+    is_delayed: bool,
+) -> Option<&Arc<PersistentVolume>> {
+    // Groups of volumes by their access modes; fewer modes come first.
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
     for volume in &observed.candidates {
         if volume::has_access_modes(&observed.claim, volume) {
@@ -214,35 +225,39 @@ fn best(observed: &Observed, delayed: bool) -> Option<&Arc<PersistentVolume>> {
     }
     groups
         .into_values()
-        .find_map(|volumes| volume::best_match(&observed.claim, volumes, None, delayed))
+        .find_map(|volumes| volume::best_match(&observed.claim, volumes, None, is_delayed))
 }
 
-fn waits_for_pod(observed: &Observed) -> EventRecord {
+/// Returns the event about a claim that waits for its first consumer, or for the scheduling of its pods.
+fn waiting_event(observed: &Observed) -> EventRecord {
     let claim = &*observed.claim;
-    match &observed.waiting[..] {
-        [] => normal(
+    match &observed.unscheduled_pods[..] {
+        [] => normal_event(
             claim,
             "WaitForFirstConsumer",
             "waiting for first consumer to be created before binding".to_owned(),
         ),
         [pod] => {
-            normal(claim, "WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled"))
+            let message = format!("waiting for pod {pod} to be scheduled");
+            normal_event(claim, "WaitForPodScheduled", message)
         }
         pods => {
             let message = format!("waiting for pods {} to be scheduled", pods.join(","));
-            normal(claim, "WaitForPodScheduled", message)
+            normal_event(claim, "WaitForPodScheduled", message)
         }
     }
 }
 
 /// Returns the provisioner that the claim's class names.
-fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a> {
+fn find_provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a> {
     if !options.dynamic_provisioning {
-        return Provisioner::Off;
+        return Provisioner::Disabled;
     }
     let Some(class) = observed.class.as_deref() else {
         let name = volume::class_of_claim(&observed.claim);
-        return Provisioner::Nobody(format!("storageclass.storage.k8s.io \"{name}\" not found"));
+        return Provisioner::Unavailable(format!(
+            "storageclass.storage.k8s.io \"{name}\" not found"
+        ));
     };
     let name = &*class.provisioner;
     match migration::driver(name) {
@@ -250,11 +265,11 @@ fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a>
         None if name == HOST_PATH => Provisioner::HostPath,
         // The in-tree NFS plugin can recycle volumes, but not provision them.
         None if name == "kubernetes.io/nfs" => {
-            Provisioner::Nobody("no provisionable volume plugin matched".to_owned())
+            Provisioner::Unavailable("no provisionable volume plugin matched".to_owned())
         }
         // For example `kubernetes.io/no-provisioner`: users create the volumes of such a class.
         None if name.starts_with("kubernetes.io/") => {
-            Provisioner::Nobody(format!("no volume plugin matched name: {name}"))
+            Provisioner::Unavailable(format!("no volume plugin matched name: {name}"))
         }
         None => Provisioner::External(name),
     }
@@ -263,20 +278,21 @@ fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a>
 fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Plan {
     let mut plan = Plan::nothing();
     match provisioner {
-        Provisioner::Off => {}
-        Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The next step creates the folder (see `host_path`). As upstream, a failed update of the claim records no
-        // event here (`provisionClaimOperation`), but does for an external provisioner
-        // (`provisionClaimOperationExternal`).
+        Provisioner::Disabled => {}
+        Provisioner::Unavailable(why) => {
+            plan.push(warning_event(claim, "ProvisioningFailed", why.clone()))
+        }
+        // The next step creates the folder (see `host_path`). If the update of the claim fails, upstream's
+        // `provisionClaimOperation` records no event, but `provisionClaimOperationExternal` does.
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
         }
         Provisioner::External(name) => {
             let message = "Error saving claim: {error}".to_owned();
-            let failed = Some(warning(claim, "ProvisioningFailed", message));
+            let failed = Some(warning_event(claim, "ProvisioningFailed", message));
             let change = set_provisioner(claim, name).map(|change| Rewrite { failed, ..change });
             plan.actions.extend(change.map(Into::into));
-            plan.push(normal(claim, "ExternalProvisioning", format!(
+            plan.push(normal_event(claim, "ExternalProvisioning", format!(
                 "Waiting for a volume to be created either by the external provisioner '{name}' or manually by \
                  the system administrator. If volume creation is delayed, please verify that the provisioner is running \
                  and correctly registered."
@@ -286,7 +302,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Sets the claim's annotation `storage-provisioner`, unless it has this value.
+/// Returns the update that names the provisioner in the claim's annotations; `None` if it is named already.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
@@ -301,21 +317,21 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
     if annotations.contains(volume::MIGRATED_TO) {
         new_annotations[volume::MIGRATED_TO] = Value::Null;
     }
-    let change = change(claim, &json!({"metadata": {"annotations": new_annotations}}));
+    let change = sole_change(claim, &json!({"metadata": {"annotations": new_annotations}}));
     Some(Rewrite { on_error: evenkeel_runtime::plan::OnError::SkipRest, ..change })
 }
 
-/// Binds the claim to the volume that it names.
-fn prebound(observed: &Observed) -> Plan {
+/// Binds the claim to the volume that it names, unless the volume does not match, or belongs to another claim.
+fn bind_requested_volume(observed: &Observed) -> Plan {
     let claim = &*observed.claim;
-    let Some(volume) = observed.named.as_deref() else { return pending(claim, None) };
+    let Some(volume) = observed.named_volume.as_deref() else { return set_pending(claim, None) };
     let name = &volume.meta.name;
     if volume.spec.claim_ref.is_none() {
         return match mismatch(volume, claim) {
             None => Plan::of(bind(volume, claim)),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume \"{name}\": {why}");
-                pending(claim, Some(warning(claim, "VolumeMismatch", message)))
+                set_pending(claim, Some(warning_event(claim, "VolumeMismatch", message)))
             }
         };
     }
@@ -323,13 +339,13 @@ fn prebound(observed: &Observed) -> Plan {
         return Plan::of(bind(volume, claim));
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
-    let event = warning(claim, "FailedBinding", message);
-    // The controller had bound the claim, but a user removed the annotation `bind-completed`. The controller cannot
+    let event = warning_event(claim, "FailedBinding", message);
+    // The controller bound the claim earlier, but a user removed the annotation `bind-completed`. The controller cannot
     // repair this.
     if claim.meta.annotations.contains(volume::BOUND_BY_CONTROLLER) {
         return Plan::one(event);
     }
-    pending(claim, Some(event))
+    set_pending(claim, Some(event))
 }
 
 /// Returns the reason why the requested volume does not match the claim, if any.
@@ -352,24 +368,24 @@ fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
 }
 
 /// Checks a claim that was bound before: it either stays bound or is lost. Upstream: `syncBoundClaim`.
-fn bound(observed: &Observed) -> Plan {
+fn check_bound(observed: &Observed) -> Plan {
     let claim = &*observed.claim;
     if claim.spec.volume_name.is_empty() {
-        return lost(
+        return set_lost(
             claim,
             "ClaimLost",
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         );
     }
-    let Some(volume) = observed.named.as_deref() else {
-        return lost(
+    let Some(volume) = observed.named_volume.as_deref() else {
+        return set_lost(
             claim,
             "ClaimLost",
             "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
         );
     };
     match volume.spec.claim_ref.as_deref() {
-        Some(other) if other.uid != claim.meta.uid => lost(
+        Some(other) if other.uid != claim.meta.uid => set_lost(
             claim,
             "ClaimMisbound",
             "Two claims are bound to the same volume, this one is bound incorrectly",
@@ -378,12 +394,13 @@ fn bound(observed: &Observed) -> Plan {
     }
 }
 
-fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> Plan {
+/// Sets the phase `Lost`, and records an event once.
+fn set_lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> Plan {
     if &*claim.status.phase == "Lost" {
         return Plan::nothing();
     }
-    let change = claim_phase_now(claim, "Lost");
-    let event = warning(claim, reason, message.to_owned());
+    let change = sole_claim_phase_update(claim, "Lost");
+    let event = warning_event(claim, reason, message.to_owned());
     let change = change.map(|change| Rewrite { done: Some(event), ..change }.into());
     Plan::of(change.into_iter().collect())
 }
@@ -402,7 +419,7 @@ pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
     if claim.meta.annotations.contains(volume::BIND_COMPLETED) {
         return description;
     }
-    match (&observed.named, observed.waiting.as_slice()) {
+    match (&observed.named_volume, observed.unscheduled_pods.as_slice()) {
         (None, _) if !claim.spec.volume_name.is_empty() => {
             description.waits(format!("there is no volume {}", claim.spec.volume_name));
         }

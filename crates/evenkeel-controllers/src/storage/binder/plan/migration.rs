@@ -10,37 +10,37 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the change of the annotation `migrated-to`, or `None` if it has the right value.
-fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
-    let current = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
-    let driver_name = driver(provisioner?).unwrap_or_default();
-    let value = Some(driver_name).filter(|driver_name| !driver_name.is_empty());
-    (current != driver_name).then(|| json!({volume::MIGRATED_TO: value}))
+/// Returns the change of the annotation `migrated-to` for the object's provisioner; `None` if the annotation is correct.
+/// An object whose plugin was not migrated has no such annotation.
+fn migrated_to_change(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
+    let driver = driver(provisioner?);
+    let current = annotations.get(volume::MIGRATED_TO).filter(|current| !current.is_empty());
+    (current != driver).then(|| json!({volume::MIGRATED_TO: driver}))
 }
 
-/// Returns the update of a claim, or `None` if its annotation is correct.
-pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
+/// Returns the update of a claim; `None` if its annotation is correct.
+pub(super) fn claim_update(claim: &PersistentVolumeClaim) -> Option<Value> {
     let annotations = &claim.meta.annotations;
-    let old = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
-    let provisioner = annotations.get(volume::STORAGE_PROVISIONER).or_else(old);
-    let change = annotation(annotations, provisioner)?;
+    let beta = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
+    let provisioner = annotations.get(volume::STORAGE_PROVISIONER).or_else(beta);
+    let change = migrated_to_change(annotations, provisioner)?;
     Some(json!({"metadata": {"annotations": change}}))
 }
 
-/// Returns the update of a volume, or `None` if its annotation and its deletion finalizers are correct.
-pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
+/// Returns the update of a volume; `None` if its annotation and its deletion finalizers are correct.
+pub(super) fn volume_update(volume: &PersistentVolume) -> Option<Value> {
     let meta = &volume.meta;
     let provisioner = meta.annotations.get(volume::PROVISIONED_BY);
     let mut body = json!({});
-    if let Some(change) = annotation(&meta.annotations, provisioner) {
+    if let Some(change) = migrated_to_change(&meta.annotations, provisioner) {
         body["metadata"]["annotations"] = change;
     }
-    let has: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
-    if let Some(finalizers) =
-        provisioner.map(|provisioner| reclaim::finalizers(volume, provisioner, &has))
-        && finalizers != has
-    {
-        body["metadata"]["finalizers"] = json!(finalizers);
+    if let Some(provisioner) = provisioner {
+        let current: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
+        let finalizers = reclaim::finalizers(volume, provisioner, &current);
+        if finalizers != current {
+            body["metadata"]["finalizers"] = json!(finalizers);
+        }
     }
     (body != json!({})).then_some(body)
 }
@@ -83,7 +83,7 @@ mod tests {
             ("kubernetes.io/gce-pd", "Delete", &["x", IN_TREE], migrated),
         ] {
             assert_eq!(
-                of_volume(&volume(provisioner, policy, has)),
+                volume_update(&volume(provisioner, policy, has)),
                 want,
                 "{provisioner} {policy} {has:?}"
             );
@@ -94,18 +94,18 @@ mod tests {
     fn migrated_to_annotation_follows_the_provisioner() {
         let mut claim =
             PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
-        assert_eq!(of_claim(&claim), None);
+        assert_eq!(claim_update(&claim), None);
         claim.meta.annotations = label(volume::BETA_STORAGE_PROVISIONER, "kubernetes.io/cinder");
         let note =
             json!({"metadata": {"annotations": {volume::MIGRATED_TO: "cinder.csi.openstack.org"}}});
-        assert_eq!(of_claim(&claim), Some(note));
+        assert_eq!(claim_update(&claim), Some(note));
         claim.meta.annotations =
             claim.meta.annotations.with(volume::STORAGE_PROVISIONER, "csi.example.com");
-        assert_eq!(of_claim(&claim), None);
+        assert_eq!(claim_update(&claim), None);
         claim.meta.annotations =
             claim.meta.annotations.with(volume::MIGRATED_TO, "cinder.csi.openstack.org");
         assert_eq!(
-            of_claim(&claim),
+            claim_update(&claim),
             Some(json!({"metadata": {"annotations": {volume::MIGRATED_TO: null}}}))
         );
     }

@@ -5,21 +5,21 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::next` |
-//! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
-//! | reserving by a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
-//! | reserving by a volume's `claimRef` | `claim::best`, `claim_ref` |
+//! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::choose_step` |
+//! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::find_best_match_for_claim`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
+//! | reserving by a claim's `volumeName` | `claim::bind_requested_volume`, `claim::mismatch` |
+//! | reserving by a volume's `claimRef` | `claim::find_best_match_for_claim`, `claim_ref_update` |
 //! | the default class (`storageclass.kubernetes.io/is-default-class`), also for existing claims | `claim::default_class` |
-//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets | `claim::next`, `claim::waits_for_pod` |
-//! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
+//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets | `claim::choose_step`, `claim::waiting_event` |
+//! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::find_provisioner` |
 //! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
-//! | phases of claims: `Pending`, `Bound`, `Lost` | `claim::pending`, `bind`, `claim::lost` |
-//! | phases of volumes: `Available`, `Bound`, `Released`, `Failed` | `volume::plan`, `reclaim::fail` |
+//! | phases of claims: `Pending`, `Bound`, `Lost` | `claim::set_pending`, `bind`, `claim::set_lost` |
+//! | phases of volumes: `Available`, `Bound`, `Released`, `Failed` | `volume::decide`, `reclaim::fail` |
 //! | a volume whose claim is bound elsewhere | `volume::claim_bound_elsewhere` |
-//! | `persistentVolumeReclaimPolicy`: `Retain`, `Delete` | `reclaim::plan` |
+//! | `persistentVolumeReclaimPolicy`: `Retain`, `Delete` | `reclaim::decide` |
 //! | `persistentVolumeReclaimPolicy`: `Recycle`, the recycler's pod template | `reclaim::recycle`, `reclaim::create_recycler_pod` |
 //! | finalizer `kubernetes.io/pv-controller` | `reclaim::finalizers` |
-//! | CSI migration: `pv.kubernetes.io/migrated-to` | `migration::annotation` |
+//! | CSI migration: `pv.kubernetes.io/migrated-to` | `migration::migrated_to_change` |
 //! | finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` | `../../persistentvolumeclaimprotection/plan.rs`, `../../persistentvolumeprotection/plan.rs` |
 //! | `allowVolumeExpansion` | `../../expander/plan.rs` |
 
@@ -42,31 +42,33 @@ use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
 
 /// Annotation of a volume that is being expanded: its capacity before the expansion.
-const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/// Consecutive writes of one object. Each write uses the resource version that the previous one returned.
-struct Changes {
+/// Consecutive writes of one object. Each write requires the resource version that the previous one returned.
+struct ConsecutiveWrites {
     actions: Vec<Action>,
-    version: Arc<str>,
+    /// Resource version of the next write; empty for the version that the previous write returned.
+    next_version: Arc<str>,
 }
 
-impl Changes {
-    fn of(version: &str) -> Self {
-        Self { actions: Vec::new(), version: Arc::from(version) }
+impl ConsecutiveWrites {
+    fn from_version(version: &str) -> Self {
+        Self { actions: Vec::new(), next_version: Arc::from(version) }
     }
 
     fn push(&mut self, change: Rewrite) {
-        let version = std::mem::replace(&mut self.version, Arc::from(""));
-        self.actions.push(
-            Rewrite { resource_version: version, on_error: OnError::SkipRest, ..change }.into(),
-        );
+        let resource_version = std::mem::replace(&mut self.next_version, Arc::from(""));
+        self.actions
+            .push(Rewrite { resource_version, on_error: OnError::SkipRest, ..change }.into());
     }
 }
 
+/// Returns the update of a volume, still without resource version.
 fn change_volume(volume: &PersistentVolume, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(volume), "", PatchForm::Merge, body.to_string())
 }
 
+/// Returns the update of a claim, still without resource version.
 fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
 }
@@ -74,48 +76,47 @@ fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
 /// Returns the missing writes that bind the volume and the claim: `claimRef` and phase of the volume, `volumeName`
 /// and status of the claim.
 fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
-    let mut volume_changes = Changes::of(&volume.meta.resource_version);
-    if let Some(body) = claim_ref(volume, claim) {
-        volume_changes.push(change_volume(volume, &body));
+    let mut volume_writes = ConsecutiveWrites::from_version(&volume.meta.resource_version);
+    if let Some(body) = claim_ref_update(volume, claim) {
+        volume_writes.push(change_volume(volume, &body));
     }
-    if let Some(change) = phase(volume, "Bound", "") {
-        volume_changes.push(change);
+    if let Some(change) = phase_update(volume, "Bound", "") {
+        volume_writes.push(change);
     }
-    let mut claim_changes = Changes::of(&claim.meta.resource_version);
-    if let Some(body) = volume_name(claim, volume) {
-        claim_changes.push(change_claim(claim, &body));
+    let mut claim_writes = ConsecutiveWrites::from_version(&claim.meta.resource_version);
+    if let Some(body) = volume_name_update(claim, volume) {
+        claim_writes.push(change_claim(claim, &body));
     }
-    if let Some(change) = claim_status(claim, "Bound", Some(volume)) {
-        claim_changes.push(change);
+    if let Some(change) = claim_status_update(claim, "Bound", Some(volume)) {
+        claim_writes.push(change);
     }
-    volume_changes.actions.extend(claim_changes.actions);
-    volume_changes.actions
+    volume_writes.actions.extend(claim_writes.actions);
+    volume_writes.actions
 }
 
-/// Returns the update that sets the volume's `claimRef`, or `None` if it is complete. The update annotates the volume
-/// as bound by the controller, unless a user reserved the volume for the claim.
-fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
+/// Returns the update that sets the volume's `claimRef`; `None` if it is complete. The update annotates the volume as
+/// bound by the controller, unless a user reserved the volume for the claim.
+fn claim_ref_update(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
     let mut body = json!({});
-    let known = volume.spec.claim_ref.as_deref();
-    let complete = known.is_some_and(|known| {
-        known.name == claim.meta.name
-            && known.namespace == claim.meta.namespace
-            && known.uid == claim.meta.uid
+    let is_complete = volume.spec.claim_ref.as_deref().is_some_and(|reference| {
+        reference.name == claim.meta.name
+            && reference.namespace == claim.meta.namespace
+            && reference.uid == claim.meta.uid
     });
-    if !complete {
+    if !is_complete {
         let mut reference = storage::volume::claim_reference(claim);
         reference["fieldPath"] = Value::Null;
         body["spec"]["claimRef"] = reference;
     }
-    let chosen = !storage::volume::is_for_claim(volume, claim);
-    if chosen && !volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
+    let is_reserved = storage::volume::is_for_claim(volume, claim);
+    if !is_reserved && !volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
         body["metadata"]["annotations"][storage::volume::BOUND_BY_CONTROLLER] = "yes".into();
     }
     (body != json!({})).then_some(body)
 }
 
-/// Returns the update that sets the claim's `volumeName`, or `None` if it is complete.
-fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
+/// Returns the update that sets the claim's `volumeName` and its annotations; `None` if they are complete.
+fn volume_name_update(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let (mut body, annotations) = (json!({}), &claim.meta.annotations);
     if claim.spec.volume_name != volume.meta.name {
         body["spec"]["volumeName"] = json!(volume.meta.name);
@@ -132,7 +133,7 @@ fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opti
 /// Returns the writes that unbind the volume. If the controller set the `claimRef`, they remove it. If a user
 /// reserved the volume, they remove only the uid.
 fn unbind(volume: &PersistentVolume) -> Vec<Action> {
-    let mut changes = Changes::of(&volume.meta.resource_version);
+    let mut writes = ConsecutiveWrites::from_version(&volume.meta.resource_version);
     let body = if volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
         json!({
             "metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: null}},
@@ -141,15 +142,15 @@ fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     } else {
         json!({"spec": {"claimRef": {"uid": null}}})
     };
-    changes.push(change_volume(volume, &body));
-    if let Some(change) = phase(volume, "Available", "") {
-        changes.push(change);
+    writes.push(change_volume(volume, &body));
+    if let Some(change) = phase_update(volume, "Available", "") {
+        writes.push(change);
     }
-    changes.actions
+    writes.actions
 }
 
-/// Returns the update of the volume's phase, or `None` if it has that phase.
-fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
+/// Returns the update of the volume's phase and message; `None` if the volume has that phase.
+fn phase_update(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
     if *volume.status.phase == *phase {
         return None;
     }
@@ -158,46 +159,46 @@ fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrit
     Some(change_volume(volume, &body).of_status())
 }
 
-/// Returns the update of the volume's phase, with its resource version, as the only write of a plan.
-fn phase_now(volume: &PersistentVolume, to: &str, message: &str) -> Option<Rewrite> {
-    let change = phase(volume, to, message)?;
+/// Returns [`phase_update`] as the only write of the volume in a plan. It requires the observed resource version.
+fn sole_phase_update(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
+    let change = phase_update(volume, phase, message)?;
     Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
 }
 
-/// Returns the update of the claim's status, or `None` if it is correct. Without a volume, the update removes access
-/// modes and capacity. It sets the capacity only when the phase changes; afterwards the expander updates the
-/// capacity.
-fn claim_status(
+/// Returns the update of the claim's status; `None` if the status is correct. Without a volume, the update removes access
+/// modes and capacity. The update sets the capacity only with a new phase; after that, the component that expands the
+/// volume updates the capacity.
+fn claim_status_update(
     claim: &PersistentVolumeClaim,
     phase: &str,
     volume: Option<&PersistentVolume>,
 ) -> Option<Rewrite> {
-    let (was, mut status) = (&claim.status, Object::new());
-    let phase_changes = *was.phase != *phase;
+    let (current, mut status) = (&claim.status, Object::new());
+    let phase_changes = *current.phase != *phase;
     if phase_changes {
         status.insert("phase".into(), phase.into());
     }
     let modes = volume.map_or(&[][..], |volume| &volume.spec.access_modes);
-    if *was.access_modes != *modes {
+    if *current.access_modes != *modes {
         let modes = Some(modes).filter(|modes| !modes.is_empty());
         status.insert("accessModes".into(), json!(modes));
     }
-    let attributes = &was.current_volume_attributes_class_name;
+    let attributes_class = &current.current_volume_attributes_class_name;
     match volume {
         None => {
-            if !was.capacity.is_empty() {
+            if !current.capacity.is_empty() {
                 status.insert("capacity".into(), Value::Null);
             }
-            if !attributes.is_empty() {
+            if !attributes_class.is_empty() {
                 status.insert("currentVolumeAttributesClassName".into(), Value::Null);
             }
         }
         Some(volume) => {
-            if let Some(capacity) = capacity(claim, volume).filter(|_| phase_changes) {
-                status.insert("capacity".into(), capacity);
+            if phase_changes && let Some(patch) = capacity_patch(claim, volume) {
+                status.insert("capacity".into(), patch);
             }
             let class = &volume.spec.volume_attributes_class_name;
-            if &*was.phase == "Pending" && phase == "Bound" && attributes != class {
+            if &*current.phase == "Pending" && phase == "Bound" && attributes_class != class {
                 let class = Some(class).filter(|class| !class.is_empty());
                 status.insert("currentVolumeAttributesClassName".into(), json!(class));
             }
@@ -207,30 +208,32 @@ fn claim_status(
     (!status.is_empty()).then(|| change_claim(claim, &body).of_status())
 }
 
-/// Returns the update of the claim's phase, with its resource version, as the only write of a plan.
-fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite> {
-    let change = claim_status(claim, phase, None)?;
+/// Returns [`claim_status_update`] without a volume as the only write of a plan. It requires the observed resource
+/// version.
+fn sole_claim_phase_update(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite> {
+    let change = claim_status_update(claim, phase, None)?;
     let version = Arc::from(&*claim.meta.resource_version);
     Some(Rewrite { resource_version: version, ..change })
 }
 
-/// Returns the merge patch of the claim's capacity, or `None` if it is correct.
-fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
-    let (was, has) = (&claim.status.capacity, &volume.spec.capacity);
-    if let Some(before) = volume.meta.annotations.get(PRE_RESIZE) {
-        let before = Quantity::parse(before).unwrap_or_else(|_| storage::volume::capacity(volume));
-        return Some(json!({"storage": before.to_string()}));
+/// Returns the merge patch of the claim's capacity; `None` if the capacity is correct. While the volume is being expanded,
+/// the claim has the capacity from before.
+fn capacity_patch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
+    if let Some(text) = volume.meta.annotations.get(PRE_RESIZE_CAPACITY) {
+        let capacity = Quantity::parse(text).unwrap_or_else(|_| storage::volume::capacity(volume));
+        return Some(json!({"storage": capacity.to_string()}));
     }
-    if was.get("storage").is_some() && was.get("storage") == has.get("storage") {
+    let (of_claim, of_volume) = (&claim.status.capacity, &volume.spec.capacity);
+    if of_claim.get("storage").is_some() && of_claim.get("storage") == of_volume.get("storage") {
         return None;
     }
-    Some(replacing(was, has))
+    Some(map_patch(of_claim, of_volume))
 }
 
-/// Returns the merge patch that changes one map into the other.
-fn replacing(was: &Map<Quantity>, becomes: &Map<Quantity>) -> Value {
-    let removed = was.iter().filter(|(key, _)| !becomes.contains(key));
+/// Returns the merge patch that changes the map `from` into `to`.
+fn map_patch(from: &Map<Quantity>, to: &Map<Quantity>) -> Value {
+    let removed = from.iter().filter(|(key, _)| !to.contains(key));
     let removed = removed.map(|(key, _)| (key.to_owned(), Value::Null));
-    let new = becomes.iter().map(|(key, amount)| (key.to_owned(), amount.to_string().into()));
-    Value::Object(removed.chain(new).collect())
+    let set = to.iter().map(|(key, amount)| (key.to_owned(), amount.to_string().into()));
+    Value::Object(removed.chain(set).collect())
 }

@@ -2,7 +2,10 @@
 //!
 //! Upstream: `reclaimVolume`.
 
-use super::{phase_now, unbind, volume::Decision, volume::Observed};
+use super::{
+    sole_phase_update, unbind,
+    volume::{Decision, Observed},
+};
 use crate::{
     storage::{
         binder::{
@@ -19,9 +22,9 @@ use evenkeel_api::{
     views::{PersistentVolume, Pod},
 };
 use evenkeel_component_helpers::storage::volume;
-use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Plan, Rewrite};
+use evenkeel_runtime::plan::{Create, Delete, EventRecord, Key, OnError, Plan, Rewrite};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Finalizer of a volume that this controller deletes. It is removed after the backing storage was deleted (KEP-2644).
 pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
@@ -30,13 +33,15 @@ pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
 pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Namespace of recycler pods, if the template names none.
-const NAMESPACE: &str = "default";
-/// Number of bytes in 1 GiB.
-const GI: i64 = 1 << 30;
+/// Namespace of recycler pods, unless the template names one.
+const DEFAULT_NAMESPACE: &str = "default";
+/// Beginning of the name of recycler pods, before the volume's name.
+const RECYCLER_PREFIX: &str = "recycler-for-";
+/// 1 GiB in bytes.
+const GIB: i64 = 1 << 30;
 
 /// Applies the volume's reclaim policy.
-pub(super) fn plan(observed: &Observed, options: &Options) -> Decision {
+pub(super) fn decide(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if volume.meta.annotations.get(volume::MIGRATED_TO).is_some_and(|to| !to.is_empty()) {
         return Decision::default();
@@ -44,13 +49,13 @@ pub(super) fn plan(observed: &Observed, options: &Options) -> Decision {
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Retain" => Decision::default(),
         "Recycle" => recycle(observed, options).into(),
-        "Delete" => match deleter(volume) {
-            Ok(Deleter::Folder) => {
+        "Delete" => match find_deleter(volume) {
+            Ok(Deleter::ThisController) => {
                 let mut plan = Plan::nothing();
                 plan.requeue_after(options.sync_period);
-                Decision { plan, delete_folder: true }
+                Decision { plan, deletes_folder: true }
             }
-            Ok(Deleter::Other) => Decision::default(),
+            Ok(Deleter::ExternalProvisioner) => Decision::default(),
             Err(why) => fail(volume, "VolumeFailedDelete", &why).into(),
         },
         _ => {
@@ -67,24 +72,27 @@ pub(in crate::storage::binder) fn fail(
     why: &str,
 ) -> Plan {
     let event = EventRecord::warning(wire::target(volume), reason, why);
-    let change = phase_now(volume, "Failed", why)
-        .map(|change| Rewrite { done: Some(event), ..change }.into());
-    Plan::of(change.into_iter().collect())
+    match sole_phase_update(volume, "Failed", why) {
+        Some(change) => Plan::one(Rewrite { done: Some(event), ..change }),
+        None => Plan::nothing(),
+    }
 }
 
-/// Returns the finalizers that a volume must have: those of other controllers, and that of the volume's deleter.
-/// Upstream: `modifyDeletionFinalizers`.
+/// Returns the finalizers that a volume must have: that of its deleter, and the `current` ones that are not about
+/// deleters. Upstream: `modifyDeletionFinalizers`.
 pub(super) fn finalizers<'a>(
     volume: &PersistentVolume,
     provisioner: &str,
-    has: &[&'a str],
+    current: &[&'a str],
 ) -> Vec<&'a str> {
-    let without = |removed: &[&str]| has.iter().copied().filter(|f| !removed.contains(f)).collect();
+    let without = |removed: &[&str]| {
+        current.iter().copied().filter(|finalizer| !removed.contains(finalizer)).collect()
+    };
     if migration::driver(provisioner).is_some() {
         return without(&[IN_TREE_PROTECTION_FINALIZER]);
     }
     if !provisioner.starts_with("kubernetes.io/") {
-        return has.to_vec();
+        return current.to_vec();
     }
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Delete" => {
@@ -104,16 +112,15 @@ pub(super) fn finalizers<'a>(
 /// Component that deletes a volume's backing storage.
 enum Deleter {
     /// This controller, because the storage is a folder.
-    Folder,
-    /// An external provisioner.
-    Other,
+    ThisController,
+    ExternalProvisioner,
 }
 
-fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
+fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     let provisioner = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
     match provisioner {
         "" => {}
-        HOST_PATH => return Ok(Deleter::Folder),
+        HOST_PATH => return Ok(Deleter::ThisController),
         "kubernetes.io/nfs" => return Err("no deletable volume plugin matched".to_owned()),
         provisioner
             if provisioner.starts_with("kubernetes.io/")
@@ -121,52 +128,52 @@ fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
         {
             return Err(format!("no volume plugin matched name: {provisioner}"));
         }
-        _ => return Ok(Deleter::Other),
+        _ => return Ok(Deleter::ExternalProvisioner),
     }
     let source = &volume.spec.source;
-    let none = |why: &str| {
+    let no_deleter = |why: &str| {
         let name = &volume.meta.name;
         Err(format!("error getting deleter volume plugin for volume \"{name}\": {why}"))
     };
     if source.csi.is_some() {
-        Ok(Deleter::Other)
+        Ok(Deleter::ExternalProvisioner)
     } else if source.host_path.is_some() {
-        Ok(Deleter::Folder)
+        Ok(Deleter::ThisController)
     } else if source.nfs.is_some() || source.fc.is_some() || source.iscsi.is_some() {
-        none("no deletable volume plugin matched")
+        no_deleter("no deletable volume plugin matched")
     } else {
-        none("no volume plugin matched")
+        no_deleter("no volume plugin matched")
     }
 }
 
-/// Returns the namespace and name of the volume's recycler pod, or `None` if the volume cannot be recycled.
-pub(in crate::storage::binder) fn recycler_of(
+/// Returns the key of the volume's recycler pod; `None` if the volume cannot be recycled.
+pub(in crate::storage::binder) fn recycler_pod(
     volume: &PersistentVolume,
     options: &Options,
-) -> Option<(String, String)> {
+) -> Option<Key> {
     let recycling = recycling_of(volume, options)?;
-    let namespace = match recycling.template {
-        Some(_) => recycler_namespace(&recycler_template(recycling)).to_owned(),
-        None => NAMESPACE.to_owned(),
-    };
-    Some((namespace, recycler_name(&volume.meta.name)))
+    let name = recycler_name(&volume.meta.name);
+    Some(match recycling.template {
+        Some(_) => Key::new(recycler_namespace(&recycler_template(recycling)), &name),
+        None => Key::new(DEFAULT_NAMESPACE, &name),
+    })
 }
 
 fn recycler_name(volume: &str) -> String {
-    format!("recycler-for-{volume}")
+    format!("{RECYCLER_PREFIX}{volume}")
 }
 
 fn recycler_namespace(template: &Value) -> &str {
-    template["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE)
+    template["metadata"]["namespace"].as_str().unwrap_or(DEFAULT_NAMESPACE)
 }
 
-/// Returns the name of the volume that a recycler pod empties, from the pod's name. The pod's namespace is not
-/// compared; see [`recycler_of`].
-pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
-    pod.meta.name.strip_prefix("recycler-for-")
+/// Returns the volume that a recycler pod empties, according to the pod's name. The pod may still be in another
+/// namespace than that of [`recycler_pod`].
+pub(in crate::storage::binder) fn volume_of_recycler(pod: &Pod) -> Option<&str> {
+    pod.meta.name.strip_prefix(RECYCLER_PREFIX)
 }
 
-/// Returns the recycler settings of the volume's type.
+/// Returns the recycler settings of the volume's type; `None` if volumes of this type cannot be recycled.
 fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&'a Recycling> {
     match (&volume.spec.source.nfs, &volume.spec.source.host_path) {
         (Some(_), _) => Some(&options.recycle_nfs),
@@ -177,9 +184,9 @@ fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&
 
 /// Returns the pods that may still write to the claim's volume, as `namespace/name`, sorted.
 pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
-    let alive = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
+    let users = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
     let mut names: Vec<String> =
-        alive.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
+        users.map(|pod| format!("{}/{}", pod.meta.namespace, pod.meta.name)).collect();
     names.sort_unstable();
     names
 }
@@ -199,16 +206,19 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
         plan.requeue_after(options.sync_period);
         return plan;
     }
-    let Some(pod) = observed.recycler.as_deref() else {
+    let Some(recycler) = observed.recycler.as_deref() else {
         plan.push(create_recycler_pod(volume, recycling));
         plan.requeue_after(options.sync_period);
         return plan;
     };
-    // A terminating pod belongs to an earlier attempt.
-    match &*pod.status.phase {
-        _ if pod.meta.deleting() => plan.requeue_after(options.sync_period),
+    match &*recycler.status.phase {
+        // The pod belongs to an earlier attempt.
+        _ if recycler.meta.deleting() => plan.requeue_after(options.sync_period),
         "Succeeded" => {
-            plan.push(Delete { on_error: OnError::SkipRest, ..Delete::new(wire::target(pod)) });
+            plan.push(Delete {
+                on_error: OnError::SkipRest,
+                ..Delete::new(wire::target(recycler))
+            });
             plan.push(EventRecord::normal(
                 wire::target(volume),
                 "VolumeRecycled",
@@ -217,8 +227,11 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
             plan.actions.extend(unbind(volume));
         }
         "Failed" => {
-            plan.push(Delete { on_error: OnError::SkipRest, ..Delete::new(wire::target(pod)) });
-            let why = match &*pod.status.message {
+            plan.push(Delete {
+                on_error: OnError::SkipRest,
+                ..Delete::new(wire::target(recycler))
+            });
+            let why = match &*recycler.status.message {
                 "" => "pod failed, pod.Status.Message unknown",
                 message => message,
             };
@@ -231,7 +244,7 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
     plan
 }
 
-/// Returns the recycler pod of the volume.
+/// Returns the creation of the volume's recycler pod.
 fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Create {
     let mut pod = recycler_template(recycling);
     let source = &volume.spec.source;
@@ -253,14 +266,14 @@ fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Crea
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Returns the timeout of the recycler pod in seconds. It is in proportion to the capacity in whole GiB, but at least
+/// Returns the timeout of the recycler pod in seconds. The timeout grows with the capacity in whole GiB, and is at least
 /// the minimum.
 ///
 /// Upstream: `CalculateTimeoutForVolume`.
 fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
-    let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    let gi = volume::capacity(volume).value() / GI;
-    gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    let gib = volume::capacity(volume).value() / GIB;
+    gib.saturating_mul(seconds(recycling.timeout_per_gib)).max(seconds(recycling.minimum_timeout))
 }
 
 /// Returns the template of recycler pods: the flag's, else upstream's.
@@ -274,7 +287,7 @@ fn recycler_template(recycling: &Recycling) -> Value {
 /// Upstream: `NewPersistentVolumeRecyclerPodTemplate`.
 fn default_template() -> Value {
     json!({
-        "metadata": {"namespace": NAMESPACE},
+        "metadata": {"namespace": DEFAULT_NAMESPACE},
         "spec": {
             "restartPolicy": "Never",
             "volumes": [{"name": "vol"}],

@@ -2,7 +2,7 @@
 //! reach their final state.
 
 use super::{
-    claim::{self, Next, Provisioner},
+    claim::{self, Provisioner, Step},
     reclaim, volume,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use evenkeel_component_helpers::storage;
-use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
+use evenkeel_runtime::plan::{Action, Failure, Key, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -71,16 +71,16 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
 fn observed(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Observed {
     claim::Observed {
         claim: Arc::new(object(&claim_json(change))),
-        named: None,
+        named_volume: None,
         candidates,
         class: None,
         default_class: None,
-        waiting: vec![],
+        unscheduled_pods: vec![],
     }
 }
 
 fn claim_plan(observed: &claim::Observed, options: &Options) -> Plan {
-    claim::plan(observed, &claim::next(observed, options), options)
+    claim::plan_step(observed, &claim::choose_step(observed, options), options)
 }
 
 /// Formats the actions of a plan.
@@ -139,7 +139,7 @@ fn user_bindings_lack_bound_by_controller() {
     let lines = lines(&plan);
     assert!(!lines[0].contains("bound-by-controller"), "{lines:?}");
     let named = claim::Observed {
-        named: Some(volume("v", &json!({}))),
+        named_volume: Some(volume("v", &json!({}))),
         ..observed(&json!({"spec": {"volumeName": "v"}}), vec![])
     };
     let lines = line_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
@@ -166,32 +166,39 @@ fn event_of_a_pending_claim_has_the_reason() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
     let delayed = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
-    let with = |class, waiting: &[&str], change: &Value| claim::Observed {
+    let observed_with = |class, unscheduled: &[&str], change: &Value| claim::Observed {
         class,
-        waiting: waiting.iter().map(|pod| (*pod).into()).collect(),
+        unscheduled_pods: unscheduled.iter().map(|pod| (*pod).into()).collect(),
         ..observed(&merged(fast.clone(), change), vec![])
     };
-    let none = json!({});
+    let no_change = json!({});
     for (observed, want) in [
         (
-            observed(&none, vec![]),
+            observed(&no_change, vec![]),
             "FailedBinding: no persistent volumes available for this claim and no storage class is set",
         ),
         (
-            with(delayed(), &[], &none),
+            observed_with(delayed(), &[], &no_change),
             "WaitForFirstConsumer: waiting for first consumer to be created before binding",
         ),
-        (with(delayed(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
         (
-            with(delayed(), &["p", "q"], &none),
+            observed_with(delayed(), &["p"], &no_change),
+            "WaitForPodScheduled: waiting for pod p to be scheduled",
+        ),
+        (
+            observed_with(delayed(), &["p", "q"], &no_change),
             "WaitForPodScheduled: waiting for pods p,q to be scheduled",
         ),
         (
-            with(None, &[], &none),
+            observed_with(None, &[], &no_change),
             "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
         ),
         (
-            with(Some(class("kubernetes.io/no-provisioner", "Immediate")), &[], &none),
+            observed_with(
+                Some(class("kubernetes.io/no-provisioner", "Immediate")),
+                &[],
+                &no_change,
+            ),
             "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
     ] {
@@ -199,7 +206,7 @@ fn event_of_a_pending_claim_has_the_reason() {
         assert_eq!(lines(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
-    let scheduled = with(
+    let scheduled = observed_with(
         delayed(),
         &["p"],
         &json!({"metadata": {"annotations": {storage::volume::SELECTED_NODE: "n"}}}),
@@ -221,9 +228,9 @@ fn storage_class_decides_the_provisioner() {
             class: Some(class(provisioner, "Immediate")),
             ..observed(&json!({"spec": {"storageClassName": "fast"}}), vec![])
         };
-        assert_eq!(claim::next(&observed, &Options::default()), Next::Provision(want));
+        assert_eq!(claim::choose_step(&observed, &Options::default()), Step::Provision(want));
         let off = Options { dynamic_provisioning: false, ..Options::default() };
-        assert_eq!(claim::next(&observed, &off), Next::Provision(Provisioner::Off));
+        assert_eq!(claim::choose_step(&observed, &off), Step::Provision(Provisioner::Disabled));
     };
     check("csi.example.com", Provisioner::External("csi.example.com"));
     check("kubernetes.io/gce-pd", Provisioner::External("pd.csi.storage.gke.io"));
@@ -260,11 +267,13 @@ fn default_class_is_set_only_if_no_volume_matches() {
     let lines_default = lines(&claim_plan(&with_default, &Options::default()));
     assert_eq!(lines_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // A claim with an empty class keeps it. A matching volume takes precedence over the default class.
-    let none = claim::Observed {
+    let with_empty_class = claim::Observed {
         default_class: Some(class("csi", "Immediate")),
         ..observed(&json!({}), vec![])
     };
-    assert!(lines(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
+    assert!(
+        lines(&claim_plan(&with_empty_class, &Options::default()))[0].starts_with("FailedBinding")
+    );
     let fits = claim::Observed { candidates: vec![volume("v", &json!({}))], ..with_default };
     assert_eq!(lines(&claim_plan(&fits, &Options::default())).len(), 4);
 }
@@ -272,40 +281,43 @@ fn default_class_is_set_only_if_no_volume_matches() {
 #[test]
 fn requested_volume_must_match_the_claim() {
     let requesting = |change: &Value, volume_change: Option<&Value>| claim::Observed {
-        named: volume_change.map(|change| volume("v", change)),
+        named_volume: volume_change.map(|change| volume("v", change)),
         ..observed(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
     };
-    let none = json!({});
+    let no_change = json!({});
     let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
     for (observed, want) in [
-        (requesting(&none, None), String::new()),
+        (requesting(&no_change, None), String::new()),
         (
-            requesting(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
+            requesting(&no_change, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
             format!("{cannot}requested PV is too small"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"storageClassName": "x"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"storageClassName": "x"}}))),
             format!("{cannot}storageClassName does not match"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
             format!("{cannot}volumeAttributesClassName does not match"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))),
+            requesting(&no_change, Some(&json!({"spec": {"volumeMode": "Block"}}))),
             format!("{cannot}incompatible volumeMode"),
         ),
         (
-            requesting(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
+            requesting(&no_change, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
             format!("{cannot}incompatible accessMode"),
         ),
         (
-            requesting(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))),
+            requesting(
+                &no_change,
+                Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}})),
+            ),
             format!("{cannot}the volume is marked for deletion \"v\""),
         ),
         (
             requesting(
-                &none,
+                &no_change,
                 Some(
                     &json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}),
                 ),
@@ -323,17 +335,17 @@ fn requested_volume_must_match_the_claim() {
 fn bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
-    let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
-    let with = |change: &Value, named| claim::Observed {
-        named,
+    let claimed_by = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
+    let observed_with = |change: &Value, named_volume| claim::Observed {
+        named_volume,
         ..observed(&merged(bound.clone(), change), vec![])
     };
     let plan = |observed: &claim::Observed| claim_plan(observed, &Options::default());
-    assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
+    assert!(plan(&observed_with(&json!({}), Some(volume("v", &claimed_by("c"))))).is_nothing());
     for (observed, reason) in [
-        (with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
-        (with(&json!({}), None), "ClaimLost"),
-        (with(&json!({}), Some(volume("v", &whose("other")))), "ClaimMisbound"),
+        (observed_with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
+        (observed_with(&json!({}), None), "ClaimLost"),
+        (observed_with(&json!({}), Some(volume("v", &claimed_by("other")))), "ClaimMisbound"),
     ] {
         let plan = plan(&observed);
         let [Action::Rewrite(change)] = &plan.actions[..] else { panic!("{plan:?}") };
@@ -345,9 +357,9 @@ fn bound_claim_without_its_volume_is_lost() {
         );
     }
     let lost = json!({"status": {"phase": "Lost"}});
-    assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
+    assert!(plan(&observed_with(&lost, None)).is_nothing(), "the event is recorded once");
     // A volume without `claimRef` is bound again.
-    assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
+    assert_eq!(lines(&plan(&observed_with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
 /// Returns the volume `v` with these changes, and its claim if the cache has it.
@@ -369,7 +381,7 @@ fn claimed(policy: &str, phase: &str) -> Value {
 
 /// Returns the formatted actions of the volume's plan.
 fn decided(observed: &volume::Observed) -> Vec<String> {
-    lines(&volume::plan(observed, &Options::default()).plan)
+    lines(&volume::decide(observed, &Options::default()).plan)
 }
 
 #[test]
@@ -377,18 +389,18 @@ fn volume_phase_follows_its_claim() {
     let status = |phase: &str| {
         format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#)
     };
-    let here = json!({"spec": {"volumeName": "v"}});
+    let bound_here = json!({"spec": {"volumeName": "v"}});
     assert_eq!(
         decided(&observed_volume(&json!({"status": {"phase": "Pending"}}), None)),
         [status("Available")]
     );
     assert_eq!(
-        decided(&observed_volume(&claimed("Retain", "Available"), Some(&here))),
+        decided(&observed_volume(&claimed("Retain", "Available"), Some(&bound_here))),
         [status("Bound")]
     );
     assert_eq!(decided(&observed_volume(&claimed("Retain", "Bound"), None)), [status("Released")]);
     assert!(decided(&observed_volume(&claimed("Retain", "Released"), None)).is_empty());
-    assert!(decided(&observed_volume(&claimed("Retain", "Bound"), Some(&here))).is_empty());
+    assert!(decided(&observed_volume(&claimed("Retain", "Bound"), Some(&bound_here))).is_empty());
     assert!(
         decided(&observed_volume(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
         "the claim is bound first"
@@ -398,9 +410,12 @@ fn volume_phase_follows_its_claim() {
 #[test]
 fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
-    let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
-    let lines =
-        decided(&observed_volume(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
+    let bound_by_controller =
+        json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
+    let lines = decided(&observed_volume(
+        &merged(claimed("Retain", "Bound"), &bound_by_controller),
+        Some(&elsewhere),
+    ));
     assert_eq!(
         lines[0],
         r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#
@@ -408,15 +423,17 @@ fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     assert!(lines[1].contains("Available"));
     let lines = decided(&observed_volume(&claimed("Retain", "Bound"), Some(&elsewhere)));
     assert_eq!(lines[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
-    let made =
+    let provisioned =
         json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: "csi.example.com"}}});
-    let lines =
-        decided(&observed_volume(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
+    let lines = decided(&observed_volume(
+        &merged(claimed("Delete", "Bound"), &provisioned),
+        Some(&elsewhere),
+    ));
     assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
 }
 
 fn volume_step(observed: &volume::Observed, done: &[Outcome]) -> Option<Plan> {
-    volume::next_step(observed, &Options::default(), &Outcomes(done.to_vec()))
+    volume::plan(observed, &Options::default(), &Outcomes(done.to_vec()))
 }
 
 fn path(plan: &Plan) -> &str {
@@ -459,7 +476,7 @@ fn folder_is_created_after_the_provisioner_annotation() {
     let mut observed = observed(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
     observed.class = Some(class(claim::HOST_PATH, "Immediate"));
     let after = |observed: &claim::Observed, done: &[Outcome]| {
-        claim::next_step(observed, &options, &Outcomes(done.to_vec()))
+        claim::plan(observed, &options, &Outcomes(done.to_vec()))
     };
     let first = after(&observed, &[]).unwrap();
     assert!(lines(&first)[0].contains("storage-provisioner"), "{first:?}");
@@ -482,7 +499,7 @@ fn reclaim_policy_decides_about_a_released_volume() {
     let csi = source(json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
     let path = source(json!({"hostPath": {"path": "/tmp/x"}}));
     let local = source(json!({"local": {"path": "/mnt"}}));
-    let by = |who: &str| json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: who}, "finalizers": ["kubernetes.io/pv-controller"]}});
+    let provisioned_by = |provisioner: &str| json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: provisioner}, "finalizers": ["kubernetes.io/pv-controller"]}});
     let deleter = "error getting deleter volume plugin for volume \"v\": ";
     for (change, policy, event, folder) in [
         (json!({}), "Retain", None, false),
@@ -500,9 +517,9 @@ fn reclaim_policy_decides_about_a_released_volume() {
             Some(format!("VolumeFailedDelete {deleter}no volume plugin matched")),
             false,
         ),
-        (by("someone.example.com"), "Delete", None, false),
+        (provisioned_by("someone.example.com"), "Delete", None, false),
         (
-            by("kubernetes.io/nothing"),
+            provisioned_by("kubernetes.io/nothing"),
             "Delete",
             Some(
                 "VolumeFailedDelete no volume plugin matched name: kubernetes.io/nothing"
@@ -533,13 +550,13 @@ fn reclaim_policy_decides_about_a_released_volume() {
         ),
     ] {
         let observed = observed_volume(&merged(claimed(policy, "Released"), &change), None);
-        let decision = volume::plan(&observed, &Options::default());
+        let decision = volume::decide(&observed, &Options::default());
         let recorded = decision.plan.actions.iter().find_map(|action| match action {
             Action::Rewrite(change) => change.done.as_ref(),
             _ => None,
         });
         let recorded = recorded.map(|note| format!("{} {}", note.reason, note.message));
-        assert_eq!((recorded, decision.delete_folder), (event, folder), "{policy} {change}");
+        assert_eq!((recorded, decision.deletes_folder), (event, folder), "{policy} {change}");
     }
 }
 
@@ -552,19 +569,20 @@ fn recycled_volume_becomes_available() {
         );
         Some(Arc::new(pod))
     };
-    let with = |recycler| volume::Observed { recycler, ..observed_volume(&released, None) };
-    assert_eq!(decided(&with(None)), ["create Pod"]);
-    assert!(decided(&with(pod("Running"))).is_empty());
-    let done = decided(&with(pod("Succeeded")));
+    let released_with =
+        |recycler| volume::Observed { recycler, ..observed_volume(&released, None) };
+    assert_eq!(decided(&released_with(None)), ["create Pod"]);
+    assert!(decided(&released_with(pod("Running"))).is_empty());
+    let done = decided(&released_with(pod("Succeeded")));
     assert_eq!(done[..2], ["delete recycler-for-v", "VolumeRecycled: Volume recycled"]);
     assert!(done[2].contains("claimRef") && done[3].contains("Available"), "{done:?}");
-    let failed = decided(&with(pod("Failed")));
+    let failed = decided(&released_with(pod("Failed")));
     assert!(
         failed[0] == "delete recycler-for-v"
             && failed[1].contains("Recycle failed: failed to recycle volume"),
         "{failed:?}"
     );
-    let used = volume::Observed { users: vec!["ns/web".to_owned()], ..with(None) };
+    let used = volume::Observed { users: vec!["ns/web".to_owned()], ..released_with(None) };
     assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
 }
 
@@ -579,9 +597,9 @@ fn recycler_pod_is_found_in_its_template_namespace() {
         let mut options = Options::default();
         options.recycle_nfs.template = template.map(Arc::from);
         let observed = observed_volume(&volume, None);
-        let found = reclaim::recycler_of(&observed.volume, &options);
-        assert_eq!(found, Some((namespace.to_owned(), "recycler-for-v".to_owned())));
-        let plan = volume::plan(&observed, &options).plan;
+        let found = reclaim::recycler_pod(&observed.volume, &options);
+        assert_eq!(found, Some(Key::new(namespace, "recycler-for-v")));
+        let plan = volume::decide(&observed, &options).plan;
         let [Action::Create(create)] = &plan.actions[..] else { panic!("{plan:?}") };
         assert_eq!(&*create.namespace, namespace);
     }
@@ -617,7 +635,7 @@ impl World {
         let volumes: Vec<Arc<PersistentVolume>> =
             self.volumes.iter().map(|volume| Arc::new(object(volume))).collect();
         let claim: PersistentVolumeClaim = object(&self.claim);
-        let named =
+        let named_volume =
             volumes.iter().find(|volume| volume.meta.name == claim.spec.volume_name).cloned();
         let candidates = volumes
             .iter()
@@ -628,11 +646,11 @@ impl World {
             .collect();
         claim::Observed {
             claim: Arc::new(claim),
-            named,
+            named_volume,
             candidates,
             class: None,
             default_class: None,
-            waiting: vec![],
+            unscheduled_pods: vec![],
         }
     }
 
@@ -695,7 +713,7 @@ proptest! {
             let plan = if of_claim {
                 claim_plan(&world.observe_claim(), &options)
             } else {
-                volume::plan(&world.observe_volume(n % sizes.len()), &options).plan
+                volume::decide(&world.observe_volume(n % sizes.len()), &options).plan
             };
             world.execute(&plan, writes);
         }
@@ -703,7 +721,7 @@ proptest! {
         for _ in 0..10 {
             writes = world.execute(&claim_plan(&world.observe_claim(), &options), usize::MAX);
             for n in 0..sizes.len() {
-                writes += world.execute(&volume::plan(&world.observe_volume(n), &options).plan, usize::MAX);
+                writes += world.execute(&volume::decide(&world.observe_volume(n), &options).plan, usize::MAX);
             }
             if writes == 0 {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `syncVolume`.
 
-use super::{change_volume, migration, phase_now, reclaim, unbind};
+use super::{change_volume, migration, reclaim, sole_phase_update, unbind};
 use crate::{
     storage::binder::{Options, host_path},
     wire,
@@ -22,12 +22,13 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim in `claimRef`, if the cache has it. In [`plan`], `None` means that a live read did not find the
-    /// claim either.
+    /// The claim in `claimRef`, if the cache has it. In [`decide`], `None` means that a live read did not find the claim
+    /// either.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
     /// Whether the cache has a claim with the name in `claimRef`, whatever its uid.
     pub(in crate::storage::binder) name_is_taken: bool,
-    /// Pods that use a claim with that name and are not terminated, as `namespace/name`, sorted.
+    /// Pods that use a claim with that name and are not terminated, as `namespace/name`, sorted. Only for the policy
+    /// `Recycle`.
     pub(in crate::storage::binder) users: Vec<String>,
     /// The recycler pod, if it exists.
     pub(in crate::storage::binder) recycler: Option<Arc<Pod>>,
@@ -38,27 +39,27 @@ pub(in crate::storage::binder) struct Observed {
 pub(in crate::storage::binder) struct Decision {
     pub(in crate::storage::binder) plan: Plan,
     /// Whether further steps delete the folder and then the volume.
-    pub(in crate::storage::binder) delete_folder: bool,
+    pub(in crate::storage::binder) deletes_folder: bool,
 }
 
 impl From<Plan> for Decision {
     fn from(plan: Plan) -> Self {
-        Self { plan, delete_folder: false }
+        Self { plan, deletes_folder: false }
     }
 }
 
 /// Returns the plan after these outcomes. If the cache lacks the claim, the first step reads it live. The folder is
 /// deleted before its volume.
-pub(in crate::storage::binder) fn next_step(
+pub(in crate::storage::binder) fn plan(
     observed: &Observed,
     options: &Options,
-    done: &Outcomes,
+    outcomes: &Outcomes,
 ) -> Option<Plan> {
-    Steps::next(done, |steps| {
+    Steps::next(outcomes, |steps| {
         let claim = confirmed_claim(observed, steps)?;
         let observed = Observed { claim, ..observed.clone() };
-        let decision = plan(&observed, options);
-        if decision.delete_folder {
+        let decision = decide(&observed, options);
+        if decision.deletes_folder {
             host_path::delete(&observed.volume, options, steps)
         } else {
             Ok(decision.plan)
@@ -75,8 +76,9 @@ fn confirmed_claim(
     let volume = &*observed.volume;
     let reference = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
     let Some(reference) = reference else { return Ok(None) };
-    let known = matches!(&*volume.status.phase, "Released" | "Failed");
-    if observed.claim.is_some() || known && !observed.name_is_taken {
+    // The claim of such a volume was missing in a live read. It is read again only if a claim of this name exists.
+    let was_released = matches!(&*volume.status.phase, "Released" | "Failed");
+    if observed.claim.is_some() || was_released && !observed.name_is_taken {
         return Ok(observed.claim.clone());
     }
     let kind = PersistentVolumeClaim::kind();
@@ -88,57 +90,58 @@ fn confirmed_claim(
 }
 
 /// Decides the next writes of a volume.
-pub(in crate::storage::binder) fn plan(observed: &Observed, options: &Options) -> Decision {
+pub(in crate::storage::binder) fn decide(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
-    if let Some(body) = migration::of_volume(volume) {
+    if let Some(body) = migration::volume_update(volume) {
         let version = Arc::from(&*volume.meta.resource_version);
         let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
         return Plan::one(change).into();
     }
     // A `claimRef` without a uid reserves the volume by name, but leaves it available.
-    let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
-    if claimed.is_none() {
-        return to_phase(volume, "Available").into();
+    let is_claimed = volume.spec.claim_ref.as_deref().is_some_and(|claim| !claim.uid.is_empty());
+    if !is_claimed {
+        return set_phase(volume, "Available").into();
     }
     match observed.claim.as_deref() {
-        None => released(observed, options),
-        Some(claim) if claim.spec.volume_name.is_empty() => half_bound(volume, claim).into(),
+        None => release_or_reclaim(observed, options),
+        Some(claim) if claim.spec.volume_name.is_empty() => report_mismatch(volume, claim).into(),
         Some(claim) if claim.spec.volume_name == volume.meta.name => {
-            to_phase(volume, "Bound").into()
+            set_phase(volume, "Bound").into()
         }
         Some(_) => claim_bound_elsewhere(observed, options),
     }
 }
 
-fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
-    let change = phase_now(volume, phase, "").map(Into::into);
-    Plan::of(change.into_iter().collect())
+/// Sets the volume's phase, unless the volume has it.
+fn set_phase(volume: &PersistentVolume, phase: &str) -> Plan {
+    sole_phase_update(volume, phase, "").map_or_else(Plan::nothing, Plan::one)
 }
 
-/// Reclaims a volume whose claim was deleted.
-fn released(observed: &Observed, options: &Options) -> Decision {
+/// Sets the phase `Released` of a volume whose claim was deleted. After that, reclaims the volume.
+fn release_or_reclaim(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
         // The next pass, which observes this phase, applies the reclaim policy.
-        return to_phase(volume, "Released").into();
+        return set_phase(volume, "Released").into();
     }
-    reclaim::plan(observed, options)
+    reclaim::decide(observed, options)
 }
 
-/// Handles a volume whose claim does not name it yet. (The claim queue completes the binding.)
-fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
+/// Records events about a volume whose claim does not name it yet, if their volume modes differ. Otherwise, the claim
+/// queue completes the binding.
+fn report_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
-        let (of_volume, of_claim) = (&volume.meta.name, &claim.meta.name);
+        let (volume_name, claim_name) = (&volume.meta.name, &claim.meta.name);
         plan.push(EventRecord::warning(
             wire::target(volume),
             "VolumeMismatch",
-            format!("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{of_claim}\" due to incompatible volumeMode."),
+            format!("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{claim_name}\" due to incompatible volumeMode."),
         ));
         plan.push(EventRecord::warning(
             wire::target(claim),
             "VolumeMismatch",
-            format!("Cannot bind PersistentVolume \"{of_volume}\" to requested PersistentVolumeClaim due to incompatible volumeMode."),
+            format!("Cannot bind PersistentVolume \"{volume_name}\" to requested PersistentVolumeClaim due to incompatible volumeMode."),
         ));
     }
     plan
@@ -150,7 +153,7 @@ fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     let is_provisioned = volume.meta.annotations.contains(volume::PROVISIONED_BY);
     if is_provisioned && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
-        return released(observed, options);
+        return release_or_reclaim(observed, options);
     }
     Plan::of(unbind(volume)).into()
 }
@@ -161,8 +164,8 @@ pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
     description.fact("capacity", volume::capacity(volume));
     description.fact("phase", &volume.status.phase);
     if let Some(claim) = volume.spec.claim_ref.as_deref() {
-        let there = if observed.claim.is_some() { "" } else { ", which is not there" };
-        description.fact("claim", format!("{}/{}{there}", claim.namespace, claim.name));
+        let suffix = if observed.claim.is_some() { "" } else { ", which is not there" };
+        description.fact("claim", format!("{}/{}{suffix}", claim.namespace, claim.name));
     }
     if &*volume.status.phase == "Released" {
         let policy = &volume.spec.persistent_volume_reclaim_policy;

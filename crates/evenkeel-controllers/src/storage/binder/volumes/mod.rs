@@ -21,20 +21,24 @@ use std::sync::Arc;
 
 /// Starts the controller of the volume queue.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let for_claims = Arc::clone(binder);
+    let binder_for_claims = Arc::clone(binder);
     let builder = context
         .builder(&DESCRIPTOR, &binder.volumes)
         .named("persistentvolume-binder-volumes")
         .queue("volumes")
         .watches(&binder.claims, move |event, enqueue| {
-            for_claims.volumes_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
+            binder_for_claims
+                .volumes_to_enqueue(event)
+                .into_iter()
+                .for_each(|key| enqueue.add(key));
         })
         .watches(&binder.pods, |event, enqueue| {
-            if let Some(volume) = reclaim::recycled_by(event.object()) {
+            if let Some(volume) = reclaim::volume_of_recycler(event.object()) {
                 enqueue.add(Key::new("", volume));
             }
-        });
-    let builder = builder.event_source(super::SOURCE).local_work(super::work_on_folder);
+        })
+        .event_source(super::SOURCE)
+        .local_work(super::work_on_folder);
     context.run(builder.planned(Volumes(Arc::clone(binder))));
 }
 
@@ -54,7 +58,7 @@ impl Planner for Volumes {
     }
 
     fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        volume::next_step(observed, &self.0.options, done)
+        volume::plan(observed, &self.0.options, done)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
@@ -72,21 +76,24 @@ impl Binder {
 
     fn observe_volume(&self, volume: Arc<PersistentVolume>) -> Observed {
         let reference = volume.spec.claim_ref.as_deref();
-        let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
-        let users = |of: &ObjectReference| {
-            reclaim::users(&self.users.get(&claims::key(&of.namespace, &of.name)))
-        };
-        let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
-        let recycler = || {
-            let (namespace, name) = reclaim::recycler_of(&volume, &self.options)?;
-            self.pods.get(&namespace, &name)
-        };
-        Observed {
-            name_is_taken: reference.is_some_and(taken),
-            users: reference.filter(|_| recycled).map(users).unwrap_or_default(),
-            recycler: recycled.then(recycler).flatten(),
+        let has_cached_claim =
+            |claim: &ObjectReference| self.claims.get(&claim.namespace, &claim.name).is_some();
+        let mut observed = Observed {
+            name_is_taken: reference.is_some_and(has_cached_claim),
+            users: Vec::new(),
+            recycler: None,
             claim: self.claim_of(&volume),
-            volume,
+            volume: Arc::clone(&volume),
+        };
+        if &*volume.spec.persistent_volume_reclaim_policy == "Recycle" {
+            if let Some(claim) = reference {
+                let pods = self.pods_by_claim.get(&claims::key(&claim.namespace, &claim.name));
+                observed.users = reclaim::users(&pods);
+            }
+            if let Some(pod) = reclaim::recycler_pod(&volume, &self.options) {
+                observed.recycler = self.pods.get(&pod.namespace, &pod.name);
+            }
         }
+        observed
     }
 }

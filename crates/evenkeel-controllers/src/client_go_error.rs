@@ -3,16 +3,19 @@
 use evenkeel_runtime::plan::Failure;
 
 /// Returns the failure's text as upstream writes it in events and conditions. `request` is client-go's name for the
-/// request, such as `get pods.metrics.k8s.io`, or empty.
-pub(crate) fn words(failure: &Failure, request: &str) -> String {
+/// request, such as `get pods.metrics.k8s.io`; if it is empty, the text does not name the request.
+///
+/// Upstream: `NewGenericServerResponse`.
+pub(crate) fn message(failure: &Failure, request: &str) -> String {
     let Failure { code, reason, message, .. } = failure;
-    if *code == 0 || !reason.is_empty() {
+    let has_status = !reason.is_empty();
+    if *code == 0 || has_status {
         return message.clone();
     }
     // The runtime's client sets this text if the response has no message.
     let is_default_text = *message == format!("the API server answered {code}");
     let body = if is_default_text { "" } else { message };
-    let message = match *code {
+    let text = match *code {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
         403 | 406 | 415 => body.to_owned(),
@@ -30,7 +33,7 @@ pub(crate) fn words(failure: &Failure, request: &str) -> String {
             "the server responded with the status code {code} but did not return more information"
         ),
     };
-    if request.is_empty() { message } else { format!("{message} ({request})") }
+    if request.is_empty() { text } else { format!("{text} ({request})") }
 }
 
 #[cfg(test)]
@@ -41,7 +44,7 @@ mod tests {
     fn response_without_status_is_described_by_its_code() {
         let text = |code, reason: &str, message: &str| {
             let failure = Failure { code, reason: reason.to_owned(), ..Failure::local(message) };
-            words(&failure, "get pods.metrics.k8s.io")
+            super::message(&failure, "get pods.metrics.k8s.io")
         };
         assert_eq!(
             text(404, "", "404 page not found"),

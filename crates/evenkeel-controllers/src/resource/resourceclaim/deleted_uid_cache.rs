@@ -1,4 +1,4 @@
-//! Cache of deleted pods: a pod in it needs no live read. Upstream: `deletedObjects`.
+//! Cache of deleted pods. A pod in this cache needs no live read. Upstream: `deletedObjects`.
 
 use evenkeel_api::Text;
 use std::collections::{HashSet, VecDeque};
@@ -9,28 +9,29 @@ const MAX_UIDS: usize = 500;
 /// Uids of the last deleted pods.
 #[derive(Default)]
 pub(super) struct DeletedUidCache {
-    known: HashSet<Text>,
+    uids: HashSet<Text>,
+    /// The same uids, in the order of their deletion.
     order: VecDeque<Text>,
 }
 
 impl DeletedUidCache {
     /// Records a deleted pod.
     pub(super) fn add(&mut self, uid: &str) {
-        let Self { known, order } = self;
-        if !known.insert(uid.into()) {
+        let Self { uids, order } = self;
+        if !uids.insert(uid.into()) {
             return;
         }
         order.push_back(uid.into());
         if order.len() > MAX_UIDS
             && let Some(oldest) = order.pop_front()
         {
-            known.remove(&oldest);
+            uids.remove(&oldest);
         }
     }
 
     /// Whether the pod is known to be deleted.
     pub(super) fn has(&self, uid: &str) -> bool {
-        self.known.contains(uid)
+        self.uids.contains(uid)
     }
 }
 
@@ -40,11 +41,11 @@ mod tests {
 
     #[test]
     fn oldest_uid_is_evicted() {
-        let mut gone = DeletedUidCache::default();
+        let mut cache = DeletedUidCache::default();
         for number in 0..=MAX_UIDS {
-            gone.add(&number.to_string());
-            gone.add(&number.to_string());
+            cache.add(&number.to_string());
+            cache.add(&number.to_string());
         }
-        assert!(!gone.has("0") && gone.has("1") && gone.has(&MAX_UIDS.to_string()));
+        assert!(!cache.has("0") && cache.has("1") && cache.has(&MAX_UIDS.to_string()));
     }
 }
