@@ -46,8 +46,10 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
             "is ending".to_owned()
         } else {
             match pods::until_available(pod, set.spec.min_ready_seconds, now) {
-                Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-                None => pods::unready(pod),
+                Some(remaining) => {
+                    format!("becomes available in {}", words::go_duration(remaining))
+                }
+                None => pods::describe_unready(pod),
             }
         };
         description.waits(format!("pod {} {state}", pod.meta.name));

@@ -107,7 +107,7 @@ fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
     describe_rollout(sync, description);
     if let Some(remaining) = status::until_deadline_check_after_plan(sync) {
-        description.waits(format!("progress deadline in {}", words::time(remaining)));
+        description.waits(format!("progress deadline in {}", words::go_duration(remaining)));
     }
     let is_timed_out = progress::find_condition(&sync.conditions, PROGRESSING)
         .is_some_and(|condition| &*condition.reason == status::TIMED_OUT);

@@ -30,6 +30,6 @@ fn deployment_of(
     sets: &Cache<ReplicaSet>,
     pod: &Pod,
 ) -> Option<Arc<Deployment>> {
-    let set = resolve(sets, &pod.meta.namespace, pod.meta.controller()?)?;
-    resolve(deployments, &set.meta.namespace, set.meta.controller()?)
+    let set = resolve_controller_ref(sets, &pod.meta.namespace, pod.meta.controller()?)?;
+    resolve_controller_ref(deployments, &set.meta.namespace, set.meta.controller()?)
 }

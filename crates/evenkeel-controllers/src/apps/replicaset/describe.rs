@@ -35,8 +35,8 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     let unavailable: Vec<_> = observed.pods.owned.iter().filter(is_unavailable).collect();
     for pod in unavailable.iter().take(MAX_LISTED) {
         let state = match pods::until_available(pod, min_ready_seconds, now) {
-            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-            None => pods::unready(pod),
+            Some(remaining) => format!("becomes available in {}", words::go_duration(remaining)),
+            None => pods::describe_unready(pod),
         };
         description.waits(format!("pod {} {state}", pod.meta.name));
     }

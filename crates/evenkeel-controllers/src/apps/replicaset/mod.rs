@@ -86,7 +86,7 @@ fn run<S: Set>(
                 &sets,
                 event,
                 |set, pod| set.may_adopt(&pod.meta.labels),
-                pods::counts_otherwise,
+                pods::changes_owner_counts,
                 |key| enqueue.add(key),
             );
         });

@@ -155,7 +155,7 @@ fn deletions<S: Set>(
     now: Timestamp,
 ) -> impl Iterator<Item = Action> {
     let owned = &observed.pods.owned;
-    let adopted = &owned[owned.len() - observed.pods.adopt..];
+    let adopted = &owned[owned.len() - observed.pods.n_to_adopt..];
     let pods_to_delete = pod_deletion_ranking::pods_to_delete(
         owned,
         &observed.related_pods,

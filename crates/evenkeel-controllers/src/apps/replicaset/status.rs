@@ -63,7 +63,8 @@ fn failure_message<'a, S: Set>(
 fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
     let set = &*observed.set;
     let counts_terminating = S::COUNTS_TERMINATING && observed.features.counts_terminating;
-    let mut is_fully_labeled = of_labels(|labels| has_all_labels(labels, &set.template().labels));
+    let mut is_fully_labeled =
+        cached_for_last_labels(|labels| has_all_labels(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
         replicas: to_i32(observed.pods.owned.len()),

@@ -60,8 +60,10 @@ fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
             "is ending".to_owned()
         } else {
             match pods::until_available(pod, min_ready_seconds, sync.now) {
-                Some(remaining) => format!("becomes available in {}", words::time(remaining)),
-                None => pods::unready(pod),
+                Some(remaining) => {
+                    format!("becomes available in {}", words::go_duration(remaining))
+                }
+                None => pods::describe_unready(pod),
             }
         };
         description.waits(format!("pod {} {state}", pod.meta.name));

@@ -93,7 +93,7 @@ fn register_creation_skew(context: &ControllerContext) -> Histogram {
 /// Observes the time from a Job's scheduled time to its creation.
 fn observe_creation_skew(creation_skew: &Histogram, crons: &Cache<CronJob>, job: &Job) {
     if let Some(owner) = job.meta.controller()
-        && let Some(cron) = resolve(crons, &job.meta.namespace, owner)
+        && let Some(cron) = resolve_controller_ref(crons, &job.meta.namespace, owner)
         && let Some(run) = Run::of(&cron, job)
         && let Some(created) = job.meta.creation
     {

@@ -32,7 +32,7 @@ impl Observed {
     ) -> Self {
         let selector = &job.spec.selector;
         let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
-        let n_controlled = pods.owned.len() - pods.adopt;
+        let n_controlled = pods.owned.len() - pods.n_to_adopt;
         // Count pods in a fixed order; the cache has none.
         let controlled = &mut pods.owned[..n_controlled];
         controlled.sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
@@ -48,7 +48,7 @@ impl Observed {
 
     /// Returns the pods that the Job controls already, without those to be adopted.
     pub(super) fn controlled_pods(&self) -> &[Arc<Pod>] {
-        &self.pods.owned[..self.pods.owned.len() - self.pods.adopt]
+        &self.pods.owned[..self.pods.owned.len() - self.pods.n_to_adopt]
     }
 }
 

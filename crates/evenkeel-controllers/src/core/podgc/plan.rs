@@ -28,8 +28,8 @@ const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
 const QUARANTINE_TIME: SignedDuration = SignedDuration::from_secs(40);
 
-const ORPHANED_CONDITION: Why =
-    Why { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+const ORPHANED_CONDITION: DisruptionReason =
+    DisruptionReason { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
 /// All pods and nodes.
 pub(super) struct Observed {
@@ -164,11 +164,11 @@ fn pods_to_delete(
         observed.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
     let mut added = BTreeSet::new();
     let mut selected = Vec::new();
-    let mut add = |pod: &Arc<Pod>, reason: &'static str, why: Option<Why>| {
+    let mut add = |pod: &Arc<Pod>, reason: &'static str, why: Option<DisruptionReason>| {
         if !added.insert(pod.meta.uid.clone()) {
             return;
         }
-        let condition_patch = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
+        let condition_patch = mark_failed(pod, why.filter(|_| !is_terminal(pod)), now);
         selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
     for pod in terminated_beyond_threshold(&observed.pods, threshold) {

@@ -23,7 +23,7 @@ use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
-const DISRUPTION_CONDITION: Why = Why {
+const DISRUPTION_CONDITION: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
@@ -153,7 +153,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
                 plan.push(event("Cancelling deletion of"));
             }
             plan.push(event("Marking for deletion"));
-            if let Some(patch) = marked(pod, Some(DISRUPTION_CONDITION), false, now) {
+            if let Some(patch) = add_condition(pod, DISRUPTION_CONDITION, now) {
                 plan.push(patch);
             }
             plan.push(Delete::new(wire::target(&**pod)));

@@ -108,7 +108,7 @@ fn on_pod(
         let affects_counts = is_relabelled
             || old.meta.controller() != new.meta.controller()
             || old.meta.uid != new.meta.uid
-            || pods::counts_otherwise(old, new);
+            || pods::changes_owner_counts(old, new);
         if !affects_counts {
             return;
         }

@@ -1,7 +1,7 @@
 //! Owners of pods, from the caches of the workload kinds. Upstream: `finders`.
 
 use super::owners::{ControllerAndScale, Owner};
-use crate::owned::resolve;
+use crate::owned::resolve_controller_ref;
 use evenkeel_api::{
     Meta, OwnerReference,
     views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
@@ -52,21 +52,23 @@ impl OwnerCaches {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {
             ("ReplicationController", "") => {
-                let owner = resolve(&self.replication_controllers, namespace, reference)?;
+                let owner =
+                    resolve_controller_ref(&self.replication_controllers, namespace, reference)?;
                 Some(controller_and_scale(&owner.meta, owner.spec.replicas))
             }
             ("ReplicaSet", "apps" | "extensions") => {
-                let set = resolve(&self.replica_sets, namespace, reference)?;
+                let set = resolve_controller_ref(&self.replica_sets, namespace, reference)?;
                 match set.meta.controller() {
                     Some(deployment) if &*deployment.kind == "Deployment" => {
-                        let owner = resolve(&self.deployments, namespace, deployment)?;
+                        let owner =
+                            resolve_controller_ref(&self.deployments, namespace, deployment)?;
                         Some(controller_and_scale(&owner.meta, owner.spec.replicas))
                     }
                     _ => Some(controller_and_scale(&set.meta, set.spec.replicas)),
                 }
             }
             ("StatefulSet", "apps") => {
-                let owner = resolve(&self.stateful_sets, namespace, reference)?;
+                let owner = resolve_controller_ref(&self.stateful_sets, namespace, reference)?;
                 Some(controller_and_scale(&owner.meta, owner.spec.replicas))
             }
             _ => None,

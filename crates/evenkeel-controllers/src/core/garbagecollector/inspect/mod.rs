@@ -71,7 +71,7 @@ fn queue_position(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String
         Some("is to be looked at".to_owned())
     } else {
         let remaining: Duration = status.due?.saturating_duration_since(clock.instant());
-        let remaining = words::time(remaining);
+        let remaining = words::go_duration(remaining);
         Some(format!("back-off: is looked at again in {remaining}, after {failures} failures,"))
     }
 }

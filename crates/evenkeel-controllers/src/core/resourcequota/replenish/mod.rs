@@ -72,7 +72,7 @@ impl Follower for Replenisher {
         }
     }
 
-    fn settled(&self) {
+    fn on_settled(&self) {
         if !self.contents.change(Contents::mark_complete) {
             for quota in self.quotas.list() {
                 self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
