@@ -122,7 +122,7 @@ impl<'a> ProfileBuilder<'a> {
         let points = expanded.iter().filter_map(|(_, point, list)| {
             Some(((*point)?, list.iter().filter_map(index).collect()))
         });
-        Ok(Profile::assembled(name, plugins.collect(), points.collect()))
+        Ok(Profile::from_parts(name, plugins.collect(), points.collect()))
     }
 
     /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1.
@@ -139,7 +139,9 @@ impl<'a> ProfileBuilder<'a> {
 
     /// Reports whether a plugin implements an extension point.
     fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
-        point.zip(self.created.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
+        point
+            .zip(self.created.get(name))
+            .is_some_and(|(point, plugin)| point.is_implemented_by(&**plugin))
     }
 
     /// Checks the plugins that an extension point's list enables: they exist, implement it and are not repeated.

@@ -128,7 +128,7 @@ struct Cluster {
     profile: Profile,
     table: NodeTable,
     placed: VecDeque<Arc<Pod>>,
-    start: usize,
+    start_node_index: usize,
     seed: u64,
     unplaced: usize,
 }
@@ -143,7 +143,7 @@ impl Cluster {
             profile: Profile::with_defaults("default-scheduler"),
             table,
             placed: VecDeque::new(),
-            start: 0,
+            start_node_index: 0,
             seed: 0,
             unplaced: 0,
         }
@@ -157,10 +157,10 @@ impl Cluster {
             profile: &self.profile,
             nodes: &mut self.table,
             nominator: &nominator,
-            start: self.start,
+            start_node_index: self.start_node_index,
         };
         let outcome = schedule(view, &info, self.seed, &mut CycleState::default());
-        self.start = outcome.next_start;
+        self.start_node_index = outcome.next_start_node_index;
         match outcome.result {
             Ok(choice) => {
                 self.table.place(info, &choice.suggested_host);
@@ -204,14 +204,14 @@ fn node(name: &str, zone: Option<&str>) -> Value {
 }
 
 fn plain() -> Value {
-    asking("100m", "500Mi")
+    requesting("100m", "500Mi")
 }
 
 fn huge() -> Value {
-    asking("5", "500Mi")
+    requesting("5", "500Mi")
 }
 
-fn asking(cpu: &str, memory: &str) -> Value {
+fn requesting(cpu: &str, memory: &str) -> Value {
     let resources = json!({ "requests": { "cpu": cpu, "memory": memory } });
     json!({
         "metadata": { "namespace": "sched-1" },

@@ -55,7 +55,7 @@ pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
 }
 
 /// Returns the fields of a pod whose container has these requests.
-pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
+pub(crate) fn requesting(cpu: &str, memory: &str) -> Value {
     json!({ "spec": { "containers": [{
         "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
     }] } })

@@ -12,21 +12,22 @@ pub(crate) type Patched = CancellationToken;
 /// Patches of pod statuses that are pending or running.
 #[derive(Default)]
 pub(crate) struct StatusPatcher {
-    writes: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
+    /// Each resolves to the uid of its pod.
+    patches: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
     /// Last patch of each pod, by uid.
-    last: HashMap<Arc<str>, Patched>,
+    last_patches: HashMap<Arc<str>, Patched>,
 }
 
 impl StatusPatcher {
     /// Sends a patch for the pod with this uid after the pod's earlier patches.
-    pub(crate) fn send(&mut self, uid: &str, write: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn send(&mut self, uid: &str, patch: impl Future<Output = ()> + Send + 'static) {
         let (uid, patched): (Arc<str>, _) = (uid.into(), Patched::new());
-        let before = self.last.insert(Arc::clone(&uid), patched.clone());
-        self.writes.push(Box::pin(async move {
-            if let Some(before) = before {
-                before.cancelled().await;
+        let previous = self.last_patches.insert(Arc::clone(&uid), patched.clone());
+        self.patches.push(Box::pin(async move {
+            if let Some(previous) = previous {
+                previous.cancelled().await;
             }
-            write.await;
+            patch.await;
             patched.cancel();
             uid
         }));
@@ -34,19 +35,19 @@ impl StatusPatcher {
 
     /// Returns the pod's last patch, if the API server has not responded to it yet.
     pub(crate) fn pending_patch(&self, uid: &str) -> Option<Patched> {
-        self.last.get(uid).cloned()
+        self.last_patches.get(uid).cloned()
     }
 
     /// Reports whether no patch is pending or running.
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.patches.is_empty()
     }
 
     /// Waits until a patch has finished. Returns `None` if none is pending.
     pub(crate) async fn next_finished(&mut self) -> Option<()> {
-        let uid = self.writes.next().await?;
-        if self.last.get(&uid).is_some_and(CancellationToken::is_cancelled) {
-            self.last.remove(&uid);
+        let uid = self.patches.next().await?;
+        if self.last_patches.get(&uid).is_some_and(CancellationToken::is_cancelled) {
+            self.last_patches.remove(&uid);
         }
         Some(())
     }
@@ -77,7 +78,7 @@ mod tests {
         assert!(
             status_patcher.is_empty()
                 && status_patcher.pending_patch("p").is_none()
-                && status_patcher.last.is_empty()
+                && status_patcher.last_patches.is_empty()
         );
     }
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, Core};
 use crate::{
     SchedulerOptions,
-    fixtures::{asking, at, merge, node, pod},
+    fixtures::{at, merge, node, pod, requesting},
     framework::{
-        CycleState, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter, PreFilterResult,
-        Profile, Status,
+        CycleState, NominatingInfo, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter,
+        PreFilterResult, Profile, Status,
     },
     nodes::{NodeRef, NodeTable},
     plugins::{DynamicResources, NodeResourcesFit},
@@ -66,7 +66,7 @@ fn an_assumed_pod_uses_resources_until_its_binding_fails() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
     for name in ["p", "q"] {
-        core.add_or_update_pod(&pod(name, &asking("3", "1Gi")), at(0));
+        core.add_or_update_pod(&pod(name, &requesting("3", "1Gi")), at(0));
     }
     let first = assigned(attempt(&mut core, at(0)));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
@@ -111,11 +111,11 @@ fn foreign_deleted_and_gated_pods_are_not_scheduled() {
 fn a_finished_pod_requeues_others_and_a_condition_update_requeues_none() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
-    let first = bound(&asking("3", "1Gi"), "a");
+    let first = bound(&requesting("3", "1Gi"), "a");
     core.add_or_update_pod(&pod("first", &first), at(0));
-    core.add_or_update_pod(&pod("p", &asking("2", "1Gi")), at(0));
+    core.add_or_update_pod(&pod("p", &requesting("2", "1Gi")), at(0));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
-    let mut with_condition = asking("2", "1Gi");
+    let mut with_condition = requesting("2", "1Gi");
     merge(
         &mut with_condition,
         &json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False" }] } }),
@@ -171,17 +171,19 @@ impl PostFilter for FixedPostFilter {
 
 #[test]
 fn the_first_final_post_filter_result_decides() {
-    let result = |node: Option<&str>, message: &str, done| PostFilterResult {
-        nominated: node.map(Into::into),
+    let result = |nominating_info: &NominatingInfo, message: &str, done| PostFilterResult {
+        nominating_info: nominating_info.clone(),
         message: message.to_owned(),
         done,
     };
+    let (keep, clear) = (NominatingInfo::Keep, NominatingInfo::Clear);
+    let [node_a, node_b] = ["a", "b"].map(|node| NominatingInfo::Node(node.into()));
     let filter_message = "0/1 nodes are available: 1 Insufficient cpu.";
-    for (first, second, message, nominated) in [
-        (result(Some(""), "no", false), result(None, "nor here", false), "no, nor here", Some("")),
-        (result(Some("a"), "no", false), result(Some("b"), "b", true), "b", Some("b")),
-        (result(Some("a"), "no", false), result(None, "broken", true), "broken", None),
-        (result(Some("a"), "a", true), result(Some("b"), "b", true), "a", Some("a")),
+    for (first, second, message, nominating_info) in [
+        (result(&clear, "no", false), result(&keep, "nor here", false), "no, nor here", &clear),
+        (result(&node_a, "no", false), result(&node_b, "b", true), "b", &node_b),
+        (result(&node_a, "no", false), result(&keep, "broken", true), "broken", &keep),
+        (result(&node_a, "a", true), result(&node_b, "b", true), "a", &node_a),
     ] {
         let profile = Profile::new("default-scheduler")
             .with(Arc::new(NodeResourcesFit::default()), 0)
@@ -190,12 +192,12 @@ fn the_first_final_post_filter_result_decides() {
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
-        core.add_or_update_pod(&pod("p", &asking("9", "1Gi")), at(0));
+        core.add_or_update_pod(&pod("p", &requesting("9", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("the attempt did not fail")
         };
         assert_eq!(failure.message, format!("{filter_message} {message}"));
-        assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
+        assert_eq!(failure.nominating_info, *nominating_info, "{message}");
     }
 }
 
@@ -232,13 +234,13 @@ fn dynamic_resources_reports_not_found_if_its_pre_filter_did_not_run() {
         (first, "0/1 nodes are available: it is refused. not found"),
         (last, "0/1 nodes are available: it is refused. it ends here"),
     ] {
-        let answer =
+        let result =
             PostFilterResult { message: "it ends here".into(), ..PostFilterResult::default() };
-        let profile = profile.with(Arc::new(FixedPostFilter("Last", answer)), 0);
+        let profile = profile.with(Arc::new(FixedPostFilter("Last", result)), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
-        core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
+        core.add_or_update_pod(&pod("p", &requesting("1", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("the attempt did not fail")
         };
@@ -303,10 +305,10 @@ fn nodes_are_restored_when_a_post_filter_plugin_panics() {
         Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
     core.add_or_update_node(&node("a", &json!({})), at(0));
     for name in ["first", "second"] {
-        core.add_or_update_pod(&pod(name, &bound(&asking("2", "1Gi"), "a")), at(0));
+        core.add_or_update_pod(&pod(name, &bound(&requesting("2", "1Gi"), "a")), at(0));
     }
     for name in ["p", "q"] {
-        core.add_or_update_pod(&pod(name, &asking("1", "1Gi")), at(0));
+        core.add_or_update_pod(&pod(name, &requesting("1", "1Gi")), at(0));
         let message = failure(attempt(&mut core, at(0)));
         assert_eq!(
             message,
@@ -327,7 +329,7 @@ fn a_panic_about_a_nominated_pod_fails_the_attempt() {
         "status": { "nominatedNodeName": "a" },
     });
     core.add_or_update_pod(&pod("boss", &gated), at(0));
-    core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
+    core.add_or_update_pod(&pod("p", &requesting("1", "1Gi")), at(0));
     assert_eq!(
         failure(attempt(&mut core, at(0))),
         "running \"Panics\" filter plugin: panic: boss is nominated"

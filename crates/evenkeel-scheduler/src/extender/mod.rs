@@ -192,22 +192,22 @@ impl Extender {
     }
 
     /// Reports whether the extender filters nodes.
-    pub fn filters(&self) -> bool {
+    pub fn is_filter(&self) -> bool {
         !self.config.filter_verb.is_empty()
     }
 
     /// Reports whether the extender scores nodes.
-    pub fn scores(&self) -> bool {
+    pub fn is_prioritizer(&self) -> bool {
         !self.config.prioritize_verb.is_empty()
     }
 
     /// Reports whether the extender takes part in preemption.
-    pub fn preempts(&self) -> bool {
+    pub fn supports_preemption(&self) -> bool {
         !self.config.preempt_verb.is_empty()
     }
 
     /// Reports whether the extender binds pods.
-    pub fn binds(&self) -> bool {
+    pub fn is_binder(&self) -> bool {
         !self.config.bind_verb.is_empty()
     }
 
@@ -259,7 +259,7 @@ impl Extender {
     ///
     /// # Errors
     /// If the call fails. The scheduler then ignores the extender's scores.
-    pub async fn score(
+    pub async fn prioritize(
         &self,
         pod: &Pod,
         nodes: &[Arc<str>],
@@ -300,7 +300,7 @@ impl Extender {
     ///
     /// # Errors
     /// If the call fails.
-    pub async fn preempt(
+    pub async fn process_preemption(
         &self,
         pod: &Pod,
         victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,

@@ -1,6 +1,6 @@
 //! Compares names, types, labels and buckets of the metrics with the table of upstream's metrics.
 
-use super::{DeviceWaitResult, Metrics, NONE, Stage};
+use super::{DeviceWaitResult, Metrics, NO_LABELS, VolumeStage};
 use crate::{
     framework::QueueingHint,
     queue::{EventLabel, HintKey},
@@ -30,39 +30,45 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
     for (histogram, label_count) in [
         (&metrics.attempt_seconds, 2),
         (&metrics.sli_seconds, 1),
-        (&metrics.point_seconds, 3),
+        (&metrics.extension_point_seconds, 3),
         (&metrics.plugin_seconds, 3),
-        (&metrics.permit_seconds, 1),
-        (&metrics.queues.event_seconds, 1),
-        (&metrics.preemption.seconds, 1),
+        (&metrics.permit_wait_seconds, 1),
+        (&metrics.queue.event_seconds, 1),
+        (&metrics.preemption.task_seconds, 1),
     ] {
         observe(histogram, label_count);
     }
     for (counters, label_count) in [
-        (&metrics.evaluations, 3),
-        (&metrics.queues.incoming, 2),
-        (&metrics.queues.incoming_entities, 3),
-        (&metrics.preemption.total, 1),
+        (&metrics.plugin_evaluations, 3),
+        (&metrics.queue.incoming_pods, 2),
+        (&metrics.queue.incoming_entities, 3),
+        (&metrics.preemption.tasks, 1),
     ] {
         counters.with_label_values(&["x", "y", "z"][..label_count]).inc();
     }
-    let queues = &metrics.queues;
+    let queue = &metrics.queue;
     for (gauges, label_count) in [
-        (&queues.entities, 2),
-        (&queues.unschedulable, 2),
-        (&queues.in_flight, 1),
-        (&queues.cache_size, 1),
-        (&queues.running, 1),
+        (&queue.queued_entities, 2),
+        (&queue.unschedulable_pods, 2),
+        (&queue.in_flight_events, 1),
+        (&queue.cache_size, 1),
+        (&queue.goroutines, 1),
     ] {
         gauges.with_label_values(&["x", "y"][..label_count]).set(1);
     }
     let key =
         HintKey { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
-    metrics.hints.took(key, "x", Duration::from_secs(1));
-    metrics.claims.record_creation(true);
-    metrics.claims.record_wait("p", "d", true, DeviceWaitResult::Ready, Duration::from_secs(1));
-    metrics.claims.volumes_failed(Stage::Bind);
-    metrics.attempts_per_pod.with_label_values(NONE).observe(1.0);
+    metrics.hints.observe(key, "x", Duration::from_secs(1));
+    metrics.claims.count_creation(true);
+    metrics.claims.observe_device_wait(
+        "p",
+        "d",
+        true,
+        DeviceWaitResult::Ready,
+        Duration::from_secs(1),
+    );
+    metrics.claims.count_volume_error(VolumeStage::Bind);
+    metrics.attempts_per_pod.with_label_values(NO_LABELS).observe(1.0);
     families(&registry)
 }
 
@@ -110,8 +116,8 @@ fn waits_for_devices_are_recorded_by_driver() {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
     let took = Duration::from_millis(300);
-    metrics.claims().record_wait("p", "one", true, DeviceWaitResult::Failed, took);
-    metrics.claims().record_wait("p", "other", false, DeviceWaitResult::Failed, took);
+    metrics.claims().observe_device_wait("p", "one", true, DeviceWaitResult::Failed, took);
+    metrics.claims().observe_device_wait("p", "other", false, DeviceWaitResult::Failed, took);
     let families = families(&registry);
     let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
     assert_eq!(counted.len(), 1, "only devices with binding conditions are counted");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::NodeTable;
-use crate::fixtures::{asking, info, node, table};
+use crate::fixtures::{info, node, requesting, table};
 
 #[test]
 fn nodes_are_ordered_round_robin_over_zones() {
@@ -19,7 +19,7 @@ fn nodes_are_ordered_round_robin_over_zones() {
 #[test]
 fn pods_of_a_deleted_node_count_until_they_are_removed() {
     let mut table = table(&[node("a", &json!({}))]);
-    table.place(info("p", &asking("1", "1Gi")), "a");
+    table.place(info("p", &requesting("1", "1Gi")), "a");
     table.remove_node("a");
     assert_eq!((table.len(), table.n_pods()), (0, 1));
     table.set_node(node("a", &json!({})));
@@ -86,7 +86,7 @@ proptest! {
                 table.remove(&name);
                 model.remove(&pod);
             } else {
-                table.place(info(&name, &asking(&cpu.to_string(), "1Gi")), &format!("n{to}"));
+                table.place(info(&name, &requesting(&cpu.to_string(), "1Gi")), &format!("n{to}"));
                 model.insert(pod, (to, cpu));
             }
         }

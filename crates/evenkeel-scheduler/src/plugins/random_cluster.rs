@@ -104,7 +104,7 @@ impl RandomCluster {
         let mut deleted = (*pod.pod).clone();
         deleted.meta.deletion = Some(crate::fixtures::at(0));
         *pod = pod.updated(Arc::new(deleted));
-        assert!(self.table.refresh(pod, node_name));
+        assert!(self.table.try_update(pod, node_name));
     }
 
     fn set_namespace(&mut self, name: &str, variant: u8) {

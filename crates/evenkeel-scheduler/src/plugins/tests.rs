@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fixtures::{asking, info, node, table},
+    fixtures::{info, node, requesting, table},
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
@@ -14,7 +14,7 @@ use crate::{
 fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
     let nominator = Nominator::default();
-    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
+    let view = View { profile: &profile, nodes, nominator: &nominator, start_node_index: 0 };
     match schedule(view, pod, 7, &mut CycleState::default()).result {
         Ok(choice) => choice.suggested_host.to_string(),
         Err(fit_error) => fit_error.to_string(),
@@ -33,12 +33,12 @@ fn the_message_counts_the_nodes_with_each_reason() {
     let mut nodes = table(&[node("a", &tainted), node("b", &tainted), node("c", &json!({}))]);
     check(
         &mut nodes,
-        &asking("5", "1Gi"),
+        &requesting("5", "1Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).",
     );
     check(
         &mut nodes,
-        &asking("5", "9Gi"),
+        &requesting("5", "9Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 2 node(s) had untolerated taint(s).",
     );
 }
@@ -177,9 +177,9 @@ fn pods_on_the_node_reduce_its_free_resources() {
         "a",
         &json!({ "status": { "allocatable": { "pods": "2", "example.com/gpu": "1" } } }),
     )]);
-    nodes.place(info("first", &asking("3", "1Gi")), "a");
-    check(&mut nodes, &asking("1", "7Gi"), "a");
-    check(&mut nodes, &asking("1001m", "1Gi"), "0/1 nodes are available: 1 Insufficient cpu.");
+    nodes.place(info("first", &requesting("3", "1Gi")), "a");
+    check(&mut nodes, &requesting("1", "7Gi"), "a");
+    check(&mut nodes, &requesting("1001m", "1Gi"), "0/1 nodes are available: 1 Insufficient cpu.");
     let gpus = |n: &str| {
         let resources = json!({ "requests": { "example.com/gpu": n } });
         json!({ "spec": { "containers": [{ "name": "c", "image": "i", "resources": resources }] } })
@@ -193,11 +193,11 @@ fn pods_on_the_node_reduce_its_free_resources() {
 #[test]
 fn the_less_allocated_and_better_balanced_node_is_selected() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
-    nodes.place(info("first", &asking("2", "1Gi")), "a");
-    check(&mut nodes, &asking("1", "2Gi"), "b");
+    nodes.place(info("first", &requesting("2", "1Gi")), "a");
+    check(&mut nodes, &requesting("1", "2Gi"), "b");
     // b is now as full as a, but only of memory, so a pod that requests CPU balances it.
-    nodes.place(info("second", &asking("1m", "4Gi")), "b");
-    check(&mut nodes, &asking("2", "1Mi"), "b");
+    nodes.place(info("second", &requesting("1m", "4Gi")), "b");
+    check(&mut nodes, &requesting("2", "1Mi"), "b");
 }
 
 #[test]

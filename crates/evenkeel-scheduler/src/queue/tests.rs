@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use super::{BackoffPolicy, Counts, Event, EventLabel, PluginCall, PluginSet, SchedulingQueue};
+use super::{
+    BackoffPolicy, Event, EventLabel, PluginCall, PluginSet, QueueLengths, Rejectors,
+    SchedulingQueue,
+};
 use crate::{
     fixtures::{at, info, node, series},
     framework::{
@@ -77,7 +80,7 @@ impl PreEnqueue for Gate {
     }
 }
 
-// Indexes of the plugins in the profile of `with_gate`.
+// Indexes of the plugins in the profile of `queue_with_gate`.
 const NODES: usize = 0;
 const PODS: usize = 1;
 const NEVER: usize = 2;
@@ -85,7 +88,7 @@ const UNSURE: usize = 3;
 const GATE: usize = 4;
 
 /// Returns a queue with one profile of these plugins, and the profile's gate.
-fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
+fn queue_with_gate() -> (SchedulingQueue, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let profile = Profile::new("default-scheduler")
         .with(Arc::new(Nodes(QueueingHint::Queue)), 0)
@@ -103,7 +106,7 @@ fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
 }
 
 fn queue() -> SchedulingQueue {
-    with_gate().0
+    queue_with_gate().0
 }
 
 fn set(plugins: &[usize]) -> PluginSet {
@@ -124,13 +127,14 @@ fn pop(queue: &mut SchedulingQueue, seconds: i64) -> Option<String> {
 }
 
 /// Requeues a popped pod that these plugins rejected.
-fn rejected(queue: &mut SchedulingQueue, uid: &str, by: &[usize], seconds: i64) {
-    queue.add_unschedulable_pod(uid, set(by), PluginSet::default(), at(seconds));
+fn requeue_rejected(queue: &mut SchedulingQueue, uid: &str, by: &[usize], seconds: i64) {
+    let rejectors = Rejectors { unschedulable: set(by), ..Rejectors::default() };
+    queue.add_unschedulable_pod(uid, rejectors, at(seconds));
 }
 
 /// Requeues a popped pod whose attempt ended with an error.
-fn failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
-    rejected(queue, uid, &[], seconds);
+fn requeue_failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
+    requeue_rejected(queue, uid, &[], seconds);
 }
 
 fn node_added() -> Event {
@@ -151,7 +155,7 @@ fn queue_with_rejected_pod(by: &[usize]) -> SchedulingQueue {
     let mut queue = queue();
     queue.add(plain("p"), 0, at(0));
     pop(&mut queue, 0);
-    rejected(&mut queue, "p", by, 0);
+    requeue_rejected(&mut queue, "p", by, 0);
     queue
 }
 
@@ -175,7 +179,7 @@ fn backoff_doubles_from_one_second_to_ten_and_ends_with_its_second() {
     let mut now = 0;
     for wait in [1, 2, 4, 8, 10, 10] {
         assert_eq!(pop(&mut queue, now).as_deref(), Some("p"));
-        failed(&mut queue, "p", now);
+        requeue_failed(&mut queue, "p", now);
         assert_eq!(queue.next_due(), Some(at(now + wait + 1)));
         assert_eq!(
             pop(&mut queue, now + wait),
@@ -215,17 +219,17 @@ fn durations_of_queueing_hints_are_recorded() {
     let registry = prometheus::Registry::new();
     let mut queue = queue();
     let metrics = Metrics::register(&registry);
-    queue.measure(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
+    queue.set_stopwatch(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
     queue.add(plain("p"), 0, at(0));
     queue.add(plain("q"), 0, at(0));
     for _ in 0..2 {
         let uid = pop(&mut queue, 0).unwrap();
-        rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
+        requeue_rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
     }
     queue.move_all_to_active_or_backoff_queue(&node_added(), at(20), |_| true);
     queue.update(&plain("p"), &[ActionType::Update], at(20));
     let calls = queue.take_plugin_calls();
-    metrics.plugins_called(&calls, &queue.profiles);
+    metrics.observe_queue_calls(&calls, &queue.profiles);
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
     let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
     assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);
@@ -237,15 +241,16 @@ fn durations_of_queueing_hints_are_recorded() {
 #[test]
 fn a_pod_rejected_as_pending_skips_its_backoff_on_the_event() {
     for (pending, want) in [
-        (&[][..], Counts { backoff: 1, ..Counts::default() }),
-        (&[NODES], Counts { active: 1, ..Counts::default() }),
+        (&[][..], QueueLengths { backoff: 1, ..QueueLengths::default() }),
+        (&[NODES], QueueLengths { active: 1, ..QueueLengths::default() }),
     ] {
         let mut queue = queue();
         queue.add(plain("p"), 0, at(0));
         pop(&mut queue, 0);
-        queue.add_unschedulable_pod("p", set(&[NODES, UNSURE]), set(pending), at(0));
+        let rejectors = Rejectors { unschedulable: set(&[NODES, UNSURE]), pending: set(pending) };
+        queue.add_unschedulable_pod("p", rejectors, at(0));
         queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
-        assert_eq!(queue.counts(), want, "{pending:?}");
+        assert_eq!(queue.lengths(), want, "{pending:?}");
     }
 }
 
@@ -262,9 +267,9 @@ fn events_are_replayed_for_pods_in_flight() {
             queue.done("p");
         }
         queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
-        rejected(&mut queue, "p", by, 0);
+        requeue_rejected(&mut queue, "p", by, 0);
         assert_eq!(pop(&mut queue, 1).is_some(), popped_again, "{by:?}");
-        assert_eq!(queue.in_flight().0.count(), 0);
+        assert_eq!(queue.in_flight_events().count(), 0);
     }
 }
 
@@ -275,12 +280,12 @@ fn pop_takes_a_pod_from_backoff_q_if_active_q_is_empty() {
         queue.add(plain(name), 0, at(0));
     }
     pop(&mut queue, 0);
-    rejected(&mut queue, "p", &[NODES], 0);
+    requeue_rejected(&mut queue, "p", &[NODES], 0);
     queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
-    assert_eq!(queue.counts(), Counts { active: 1, backoff: 1, ..Counts::default() });
+    assert_eq!(queue.lengths(), QueueLengths { active: 1, backoff: 1, ..QueueLengths::default() });
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("q"));
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("p"));
-    let incoming = queue.take_incoming();
+    let incoming = queue.take_incoming_pods();
     assert_eq!(incoming[&("active", EventLabel::PopFromBackoffQ)], 1);
     assert_eq!(incoming[&("active", EventLabel::NEW_POD)], 2);
     assert_eq!(incoming[&("backoff", EventLabel::Change(EventResource::Node, ActionType::Add))], 1);
@@ -292,7 +297,7 @@ fn without_pop_from_backoff_q_a_pod_waits_for_its_backoff() {
     queue.backoff_policy.pop_from_backoff_q = false;
     queue.add(plain("p"), 0, at(0));
     pop(&mut queue, 0);
-    rejected(&mut queue, "p", &[NODES], 0);
+    requeue_rejected(&mut queue, "p", &[NODES], 0);
     queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
     assert_eq!((pop(&mut queue, 1), queue.next_due()), (None, Some(at(2))));
     assert_eq!(pop(&mut queue, 2).as_deref(), Some("p"));
@@ -304,31 +309,31 @@ fn an_unschedulable_pod_is_retried_after_five_minutes() {
     assert_eq!(pop(&mut queue, 299), None);
     let popped = queue.pop(at(331)).unwrap();
     assert!(popped.flushed);
-    rejected(&mut queue, "p", &[PODS], 331);
+    requeue_rejected(&mut queue, "p", &[PODS], 331);
     queue.move_all_to_active_or_backoff_queue(&pod_deleted(), at(340), |_| true);
     assert!(!queue.pop(at(340)).unwrap().flushed);
 }
 
 #[test]
 fn a_gated_pod_waits_for_an_event_of_its_gating_plugin() {
-    let (mut queue, gate) = with_gate();
+    let (mut queue, gate) = queue_with_gate();
     gate.0.store(true, Ordering::Relaxed);
     queue.add(plain("p"), 0, at(0));
     queue.move_all_to_active_or_backoff_queue(&node_added(), at(1), |_| true);
-    assert_eq!((pop(&mut queue, 100), queue.counts().gated), (None, 1));
-    assert_eq!(queue.rejected()[&(0, GATE)], 1);
+    assert_eq!((pop(&mut queue, 100), queue.lengths().gated), (None, 1));
+    assert_eq!(queue.rejected_pods()[&(0, GATE)], 1);
     gate.0.store(false, Ordering::Relaxed);
     queue.move_all_to_active_or_backoff_queue(&pod_deleted(), at(101), |_| true);
     assert_eq!(pop(&mut queue, 101), None, "the gating plugin did not register for the event");
     queue.move_all_to_active_or_backoff_queue(&node_added(), at(102), |_| true);
     assert_eq!(pop(&mut queue, 102).as_deref(), Some("p"));
-    assert_eq!(queue.rejected()[&(0, GATE)], 0);
+    assert_eq!(queue.rejected_pods()[&(0, GATE)], 0);
 }
 
 #[test]
 fn one_run_in_ten_times_each_plugin_although_the_pod_stays_gated() {
-    let (mut queue, gate) = with_gate();
-    queue.measure(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
+    let (mut queue, gate) = queue_with_gate();
+    queue.set_stopwatch(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
     gate.0.store(true, Ordering::Relaxed);
     for run in 0..30 {
         queue.add(plain("p"), 0, at(run));
@@ -353,11 +358,11 @@ fn own_updates_requeue_a_pod_if_a_plugin_registered_for_them() {
 fn activate_moves_a_pod_to_active_q_at_once() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     queue.activate("p", at(0));
-    assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });
+    assert_eq!(queue.lengths(), QueueLengths { active: 1, ..QueueLengths::default() });
     pop(&mut queue, 0);
     queue.activate("p", at(0));
-    rejected(&mut queue, "p", &[PODS], 0);
-    assert_eq!(queue.counts(), Counts { backoff: 1, ..Counts::default() });
+    requeue_rejected(&mut queue, "p", &[PODS], 0);
+    assert_eq!(queue.lengths(), QueueLengths { backoff: 1, ..QueueLengths::default() });
 }
 
 #[test]
@@ -372,18 +377,18 @@ fn a_removed_pod_leaves_nothing_behind() {
         match name {
             "backoff" => {
                 queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
-                rejected(&mut queue, name, &[NODES], 0);
+                requeue_rejected(&mut queue, name, &[NODES], 0);
             }
-            "failed" => failed(&mut queue, name, 0),
-            "unschedulable" => rejected(&mut queue, name, &[PODS], 0),
+            "failed" => requeue_failed(&mut queue, name, 0),
+            "unschedulable" => requeue_rejected(&mut queue, name, &[PODS], 0),
             _ => {}
         }
     }
     for name in ["active", "backoff", "failed", "unschedulable", "flying"] {
         queue.remove(name);
     }
-    assert_eq!(queue.counts(), Counts::default());
-    assert_eq!((queue.in_flight().0.count(), queue.in_flight().1), (0, 0));
+    assert_eq!(queue.lengths(), QueueLengths::default());
+    assert_eq!((queue.in_flight_events().count(), queue.n_in_flight()), (0, 0));
     assert_eq!(pop(&mut queue, 1000), None);
 }
 
@@ -426,7 +431,7 @@ proptest! {
     /// After every operation each pod is in exactly one queue. Once all gates are open, each pod is tried again.
     #[test]
     fn every_pod_is_in_one_queue_and_is_popped_again(queue_ops in proptest::collection::vec(queue_op(), 0..80)) {
-        let (mut queue, gate) = with_gate();
+        let (mut queue, gate) = queue_with_gate();
         let (mut known, mut in_flight) = (std::collections::BTreeSet::new(), Vec::new());
         for (now, queue_op) in (0..).zip(queue_ops) {
             match queue_op {
@@ -439,12 +444,12 @@ proptest! {
                 QueueOp::Popped => in_flight.extend(pop(&mut queue, now)),
                 QueueOp::Rejected(n) => {
                     if let Some(uid) = in_flight.pop() {
-                        rejected(&mut queue, &uid, &[n as usize], now);
+                        requeue_rejected(&mut queue, &uid, &[n as usize], now);
                     }
                 }
                 QueueOp::Failed => {
                     if let Some(uid) = in_flight.pop() {
-                        failed(&mut queue, &uid, now);
+                        requeue_failed(&mut queue, &uid, now);
                     }
                 }
                 QueueOp::Done => in_flight.iter().for_each(|uid| queue.done(uid)),
@@ -463,13 +468,13 @@ proptest! {
                 }
                 QueueOp::Gate(closed) => gate.0.store(closed, Ordering::Relaxed),
             }
-            let Counts { active, backoff, unschedulable, gated } = queue.counts();
+            let QueueLengths { active, backoff, unschedulable, gated } = queue.lengths();
             prop_assert_eq!(active + backoff + unschedulable + gated + in_flight.len(), known.len());
-            prop_assert!(queue.rejected().values().all(|count| *count >= 0));
+            prop_assert!(queue.rejected_pods().values().all(|count| *count >= 0));
         }
         gate.0.store(false, Ordering::Relaxed);
         for uid in std::mem::take(&mut in_flight) {
-            failed(&mut queue, &uid, 1000);
+            requeue_failed(&mut queue, &uid, 1000);
         }
         let mut popped_again = std::collections::BTreeSet::new();
         for now in (1000..2000).step_by(10) {

@@ -16,10 +16,10 @@ use crate::{
     SchedulerOptions,
     fixtures::{at, merge},
     framework::{
-        Bind, Change, CycleState, Filter, Permit, PermitResult, Plugin, PluginFuture, PostBind,
-        PostFilter, PostFilterResult, PreBind, PreBindError, PreBindPreFlight, PreEnqueue,
-        PreFilter, PreFilterResult, PreScore, PreScoreResult, Profile, QueueSort, QueueingHint,
-        Reserve, Score, SortKey, Status, StatusResult,
+        Bind, BindResult, Change, CycleState, Filter, Permit, PermitResult, Plugin, PluginFuture,
+        PostBind, PostFilter, PostFilterResult, PreBind, PreBindError, PreBindPreFlight,
+        PreEnqueue, PreFilter, PreFilterResult, PreScore, PreScoreResult, Profile, QueueSort,
+        QueueingHint, Reserve, Score, SortKey, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     plugins::DefaultBinder,
@@ -116,7 +116,7 @@ impl Plugin for PanickingPlugin {
 }
 
 impl QueueSort for PanickingPlugin {
-    fn key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
+    fn sort_key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
         self.call("QueueSort", pod);
         [0; 2]
     }
@@ -230,10 +230,10 @@ impl Bind for PanickingPlugin {
         _: &'a Client,
         pod: &'a PodInfo,
         _: &'a str,
-    ) -> PluginFuture<'a, Result<bool, ApiError>> {
+    ) -> PluginFuture<'a, Result<BindResult, ApiError>> {
         Box::pin(async move {
             self.call("Bind", pod);
-            Ok(false)
+            Ok(BindResult::Skip)
         })
     }
 }

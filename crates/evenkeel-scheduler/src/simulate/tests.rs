@@ -71,8 +71,9 @@ async fn victims_are_reported_but_not_evicted() {
         dump.add(&pod.to_string()).unwrap();
     }
     let (mut looker, tasks) = looker(dump).await;
-    let mut asking = looker.explain("shop", "waits").map(|_| looker.pending()[0].as_ref().clone());
-    let pod = asking.as_mut().unwrap();
+    let mut requesting =
+        looker.explain("shop", "waits").map(|_| looker.pending()[0].as_ref().clone());
+    let pod = requesting.as_mut().unwrap();
     let mut victims = |priority: i32, policy: &str| {
         pod.spec.priority = Some(priority);
         pod.spec.preemption_policy = policy.into();

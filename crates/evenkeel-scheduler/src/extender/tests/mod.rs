@@ -87,7 +87,7 @@ async fn filter_prioritize_and_bind_requests_match_upstream() {
         unresolvable: map("c", "never"),
     };
     assert_eq!(filtered, expected);
-    assert_eq!(extender.score(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
+    assert_eq!(extender.prioritize(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
     extender.bind(&pod, "b").await.unwrap();
     let sent = server.sent();
     let paths: Vec<&str> = sent.iter().map(|sent| &*sent.path).collect();
@@ -154,9 +154,9 @@ async fn responses_are_decoded_as_upstream_decodes_them() {
     ];
     let (extender, _server) = extender(|_| {}, replies).await;
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a", "b"]));
-    assert_eq!(extender.score(&pod, &all).await.unwrap(), []);
+    assert_eq!(extender.prioritize(&pod, &all).await.unwrap(), []);
     let scores = [("a", 0), ("", 60), ("b", 120)].map(|(node, score)| (node.to_owned(), score));
-    assert_eq!(extender.score(&pod, &all).await.unwrap(), scores);
+    assert_eq!(extender.prioritize(&pod, &all).await.unwrap(), scores);
     assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
 }
 
@@ -175,13 +175,13 @@ async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
         panic!("scheduled although no node passed the extender")
     };
     let message = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
-    assert_eq!((&*failure.message, failure.error), (message, false));
-    assert_eq!(core.counts().unschedulable, 1);
+    assert_eq!((&*failure.message, failure.is_error), (message, false));
+    assert_eq!(core.queue_lengths().unschedulable, 1);
     core.add_or_update_node(
         &fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})),
         at(20),
     );
-    assert_eq!(core.counts().active, 1);
+    assert_eq!(core.queue_lengths().active, 1);
 }
 
 #[tokio::test]

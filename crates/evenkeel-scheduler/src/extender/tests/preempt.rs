@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     extender::{ExtenderConfig, ExtenderManagedResource},
-    fixtures::{asking, info, merge, node, table},
-    framework::{self, CycleState, PostFilter as _, PostFilterResult, Profile},
+    fixtures::{info, merge, node, requesting, table},
+    framework::{self, CycleState, NominatingInfo, PostFilter as _, PostFilterResult, Profile},
     nodes::NodeTable,
     plugins::DefaultPreemption,
     pod::PodInfo,
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// A pod with this priority and CPU request. Each node has 4 CPUs.
 fn pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
-    let mut spec = asking(cpu, "1Mi");
+    let mut spec = requesting(cpu, "1Mi");
     merge(&mut spec, &json!({"spec": {"priority": priority}}));
     info(name, &spec)
 }
@@ -42,7 +42,8 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
     let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
     let (mut nodes, pod, mut state) = (nodes(), pod("p", 10, "4"), CycleState::default());
-    let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
+    let view =
+        View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start_node_index: 0 };
     let mut cycle = Cycle::new(view, &pod, 7, &extenders);
     let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
     let fit_error = outcome.result.expect_err("both nodes are full");
@@ -75,13 +76,13 @@ fn preempting(server: &Server) -> ExtenderConfig {
 /// Returns the nominated node and the number of victims, or the message if there is no candidate.
 fn outcome(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
-    match (&done.nominated, done.message.strip_prefix(found)) {
-        (Some(node), Some(what)) => {
+    match (&done.nominating_info, done.message.strip_prefix(found)) {
+        (NominatingInfo::Node(node), Some(what)) => {
             assert!(done.done && what.starts_with(&**node), "{done:?}");
             what.to_owned()
         }
-        (nominated, _) => {
-            assert_eq!(*nominated, None, "the nomination is kept");
+        (nominating_info, _) => {
+            assert_eq!(*nominating_info, NominatingInfo::Keep);
             done.message.strip_prefix("preemption: ").unwrap().to_owned()
         }
     }

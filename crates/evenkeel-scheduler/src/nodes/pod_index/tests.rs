@@ -24,10 +24,10 @@ fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
     let kept = pod_index.add_pod(&labelled(0), 7);
     for n in 1..2000 {
         let class = pod_index.add_pod(&labelled(n), 3);
-        let scope =
-            pod_index.scope(Scope::within("shop", Selector::parse(&format!("n={n}")).unwrap()));
+        let scope = pod_index
+            .find_or_add_scope(Scope::within("shop", Selector::parse(&format!("n={n}")).unwrap()));
         assert_eq!(in_scope(&pod_index, scope), 1);
-        let scope = pod_index.scope(web());
+        let scope = pod_index.find_or_add_scope(web());
         assert_eq!(in_scope(&pod_index, scope), 2, "pod 0 and the new pod");
         pod_index.remove_pod(class, 3);
     }
@@ -37,7 +37,7 @@ fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
     );
     assert!(pod_index.is_in_class(kept, &labelled(0)));
     pod_index.remove_pod(kept, 7);
-    let scope = pod_index.scope(web());
+    let scope = pod_index.find_or_add_scope(web());
     assert_eq!(in_scope(&pod_index, scope), 0);
 }
 

@@ -16,7 +16,7 @@ use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
 
 use crate::{
-    framework::{Bind, ClusterEvent, Plugin, PluginFuture},
+    framework::{Bind, BindResult, ClusterEvent, Plugin, PluginFuture},
     pod::PodInfo,
 };
 use plan::{Failures, Next, binding, is_bound};
@@ -45,7 +45,7 @@ impl Bind for DefaultBinder {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> PluginFuture<'a, Result<bool, ApiError>> {
+    ) -> PluginFuture<'a, Result<BindResult, ApiError>> {
         let meta = &pod.pod.meta;
         let body = binding(meta, node);
         Box::pin(async move {
@@ -56,10 +56,12 @@ impl Bind for DefaultBinder {
             };
             let mut failures = Failures::default();
             loop {
-                let Err(error) = post().await else { return Ok(true) };
-                match failures.after(&error) {
+                let Err(error) = post().await else { return Ok(BindResult::Bound) };
+                match failures.record(&error) {
                     Next::Repeat(wait) => client.clock().sleep(wait).await,
-                    Next::Read if is_on(client, meta, node).await => return Ok(true),
+                    Next::Read if is_bound_on_server(client, meta, node).await => {
+                        return Ok(BindResult::Bound);
+                    }
                     Next::Read | Next::Fail => return Err(error),
                 }
             }
@@ -68,9 +70,9 @@ impl Bind for DefaultBinder {
 }
 
 /// Reports whether the API server shows the pod on this node.
-async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
-    let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
-    found.is_ok_and(|found| is_bound(&found, meta, node))
+async fn is_bound_on_server(client: &Client, meta: &Meta, node: &str) -> bool {
+    let current = client.get::<Pod>(&meta.namespace, &meta.name).await;
+    current.is_ok_and(|current| is_bound(&current, meta, node))
 }
 
 #[cfg(test)]
@@ -87,7 +89,7 @@ mod tests {
     const GET: &str = "GET /api/v1/namespaces/shop/pods/p";
 
     /// Binds pod `p` to node `a` against these responses. Returns the result and the requests.
-    async fn bind(answers: Vec<Answer>) -> (Result<bool, u16>, Vec<String>) {
+    async fn bind(answers: Vec<Answer>) -> (Result<BindResult, u16>, Vec<String>) {
         let script = Script::new(answers);
         let client = script.client(&Clock::starting_at(at(0)));
         let bound = DefaultBinder.bind(&client, &info("p", &json!({})), "a").await;
@@ -106,7 +108,7 @@ mod tests {
     async fn a_binding_whose_response_was_lost_is_verified() {
         let lost_then_conflict = || vec![Answer::Lost, Answer::refused(409)];
         for (found, want) in [
-            (found("p", "a"), Ok(true)),
+            (found("p", "a"), Ok(BindResult::Bound)),
             (found("p", "b"), Err(409)),
             (found("p", ""), Err(409)),
             (found("another", "a"), Err(409)),
@@ -120,7 +122,7 @@ mod tests {
         }
         let done = Answer::object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
         let (bound, requests) = bind(vec![Answer::refused(500), done]).await;
-        assert_eq!((bound, requests.len()), (Ok(true), 2));
+        assert_eq!((bound, requests.len()), (Ok(BindResult::Bound), 2));
     }
 
     #[tokio::test(start_paused = true)]

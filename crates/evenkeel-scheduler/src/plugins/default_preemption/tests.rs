@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::{Args, DefaultPreemption, plan};
 use crate::{
-    fixtures::{asking, info, merge, node, table},
-    framework::{Candidate, CycleState, Profile},
+    fixtures::{info, merge, node, requesting, table},
+    framework::{Candidate, CycleState, NominatingInfo, Profile},
     nodes::NodeTable,
     pod::PodInfo,
     schedule::{Cycle, Nominator, View, schedule_pod},
@@ -20,7 +20,7 @@ use crate::{
 
 /// Returns a pod with a priority and a CPU request, with `more` merged into it.
 fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
-    let mut spec = asking(cpu, "1Mi");
+    let mut spec = requesting(cpu, "1Mi");
     merge(&mut spec, &json!({ "spec": { "priority": priority } }));
     merge(&mut spec, more);
     info(name, &spec)
@@ -63,7 +63,7 @@ fn find_candidates(
 ) -> Result<Vec<Candidate>, String> {
     let profile = Profile::with_defaults("default-scheduler");
     let (nominator, mut state) = (Nominator::default(), CycleState::default());
-    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
+    let view = View { profile: &profile, nodes, nominator: &nominator, start_node_index: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
     let fit_error = outcome.result.expect_err("the pod fits no node");
@@ -226,7 +226,7 @@ fn the_failure_names_the_node_with_the_victims() {
     });
     let now = crate::fixtures::at(0);
     core.add_or_update_node(&node("a", &json!({})), now);
-    let mut low = asking("4", "1Gi");
+    let mut low = requesting("4", "1Gi");
     merge(&mut low, &json!({ "spec": { "nodeName": "a" } }));
     core.add_or_update_pod(&crate::fixtures::pod("low", &low), now);
     core.add_or_update_pod(&plain("high", 5, "1").pod, now);
@@ -238,7 +238,7 @@ fn the_failure_names_the_node_with_the_victims() {
         failure.message,
         "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 1 victims"
     );
-    assert_eq!(failure.nominated.as_deref(), Some("a"));
+    assert_eq!(failure.nominating_info, NominatingInfo::Node("a".into()));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
     // The nominated pod uses resources of the node, so another pod does not fit.
     core.delete_pod("low", now);
@@ -247,7 +247,7 @@ fn the_failure_names_the_node_with_the_victims() {
     core.queue_mut().nominator_mut().add_nominated_pod(&plain("high", 5, "1"), "a");
     let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
     assert!(
-        matches!(attempted.result, crate::core::AttemptResult::Failed(failure) if !failure.error)
+        matches!(attempted.result, crate::core::AttemptResult::Failed(failure) if !failure.is_error)
     );
 }
 
@@ -263,7 +263,7 @@ proptest! {
         let mut nodes = table(&names.map(|name| node(name, &json!({}))));
         for (index, (node, pod_priority, pod_cpu)) in pods.iter().enumerate() {
             let name = names[usize::from(*node)];
-            let free_cpu = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
+            let free_cpu = nodes.get(name).map_or(0, |node| node.allocatable_cpu() - node.requested_cpu());
             if i64::from(*pod_cpu) * 1000 <= free_cpu {
                 nodes.place(plain(&format!("v{index}"), *pod_priority, &pod_cpu.to_string()), name);
             }
@@ -278,12 +278,12 @@ proptest! {
         prop_assert_eq!(used(&nodes), before.clone());
         for victims in found.unwrap_or_default() {
             let node = nodes.get(&victims.node).unwrap();
-            let freed: i64 = victims.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).asks.requests.cpu).sum();
-            prop_assert!(node.cpu() - node.requested_cpu() + freed >= requested, "the victims suffice");
+            let freed: i64 = victims.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).requirements.requests.cpu).sum();
+            prop_assert!(node.allocatable_cpu() - node.requested_cpu() + freed >= requested, "the victims suffice");
             for victim in &victims.pods {
                 let victim = PodInfo::new(Arc::clone(victim));
                 prop_assert!(victim.priority() < priority);
-                let without_victim = node.cpu() - node.requested_cpu() + freed - victim.asks.requests.cpu;
+                let without_victim = node.allocatable_cpu() - node.requested_cpu() + freed - victim.requirements.requests.cpu;
                 prop_assert!(without_victim < requested, "each victim is needed");
             }
         }

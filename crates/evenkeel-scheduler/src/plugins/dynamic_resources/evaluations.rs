@@ -13,13 +13,13 @@ use super::{
 const MAX_ENTRIES: usize = 64;
 
 /// Result of a selector for a device.
-pub(super) type Evaluated = Result<bool, EvaluationError>;
+pub(super) type Evaluation = Result<bool, EvaluationError>;
 
 /// Function that returns the result of a selector for the slice's device with this index.
-pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluated + 'a;
+pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluation + 'a;
 
 /// Results of each selector for the devices of one slice, by the selector's text. `None` means not evaluated yet.
-type SliceResults = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
+type SliceResults = HashMap<Box<str>, Box<[Option<Evaluation>]>>;
 
 /// Results of selectors, indexed like the inventory's slices.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Evaluations {
         offer: &Offer,
         selector: &Selector,
         device: usize,
-    ) -> Evaluated {
+    ) -> Evaluation {
         if self.0.len() <= offer.index {
             self.0.resize_with(offer.index + 1, SliceResults::new);
         }
@@ -51,11 +51,11 @@ impl Evaluations {
 
     /// Moves the results of unchanged slices to a newer inventory. Attempts that still read the older one evaluate
     /// again.
-    pub(super) fn move_to(&mut self, before: &Inventory, next: &Inventory) -> Self {
-        let slices = before.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
-        let mut known: HashMap<*const ResourceSlice, SliceResults> =
+    pub(super) fn move_to(&mut self, old: &Inventory, new: &Inventory) -> Self {
+        let slices = old.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
+        let mut results: HashMap<*const ResourceSlice, SliceResults> =
             slices.zip(std::mem::take(&mut self.0)).collect();
-        let moved = next.offers().iter().map(|offer| known.remove(&Arc::as_ptr(&offer.slice)));
+        let moved = new.offers().iter().map(|offer| results.remove(&Arc::as_ptr(&offer.slice)));
         Self(moved.map(Option::unwrap_or_default).collect())
     }
 }

@@ -41,8 +41,8 @@ impl SelectorCache {
     ///
     /// Upstream: `GetOrCompile`.
     pub(super) fn get_or_compile(&mut self, text: &str) -> Arc<Selector> {
-        if let Some(known) = self.compiled.get(text) {
-            return Arc::clone(known);
+        if let Some(selector) = self.compiled.get(text) {
+            return Arc::clone(selector);
         }
         let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
         if self.compiled.len() >= MAX_ENTRIES {
@@ -85,7 +85,7 @@ fn device_value<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, Stri
     let mut attributes: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
     for (name, attribute) in device.attributes.iter() {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-        let value = value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
+        let value = attribute_value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
         attributes.entry(domain).or_default().push((text(id), value));
     }
     let mut capacity: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
@@ -114,7 +114,7 @@ fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a>
     Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
 }
 
-fn value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
+fn attribute_value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
     let DeviceAttribute { int, bool, string, version } = attribute;
     match (int, bool, string, version) {
         (Some(int), ..) => Ok(Val::Int(*int)),

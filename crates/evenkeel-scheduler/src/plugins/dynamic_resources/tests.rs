@@ -91,7 +91,7 @@ impl Fixture {
         &self,
         node: &Node,
         claims: &[Arc<ResourceClaim>],
-        then: impl Fn(&[Arc<ClaimRequests>], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
+        then: impl Fn(&[Arc<ClaimRequests>], Result<Vec<allocate::AllocatedDevices<'_>>, Failure>) -> T,
     ) -> T {
         let class = |name: &str| match name {
             "any" => Some(object::<DeviceClass>(name, &json!({}))),
@@ -138,8 +138,8 @@ impl Fixture {
         let node = node(name, &json!({"metadata": {"labels": {"zone": format!("z-{name}")}}}));
         self.allocate_with(&node, claims, |claim_requests, found| match found {
             Ok(found) => allocate::names(&found, claim_requests).join(" "),
-            Err(Failure::None) => "none".to_owned(),
-            Err(Failure::Invalid) => "invalid".to_owned(),
+            Err(Failure::NoSolution) => "none".to_owned(),
+            Err(Failure::InvalidPool) => "invalid".to_owned(),
             Err(Failure::TimedOut) => "timed out".to_owned(),
             Err(Failure::Fatal(why)) => format!("error: {why}"),
         })
@@ -351,9 +351,12 @@ fn pools_must_be_complete_and_of_the_newest_generation() {
     let newer =
         Fixture::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
     assert_eq!(newer.allocate(&[all()]), "r=p/new");
-    let elsewhere = json!({"allNodes": false, "nodeName": "m", "pool": {"generation": 2}});
-    let replaced =
-        Fixture::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
+    let inaccessible_offers =
+        json!({"allNodes": false, "nodeName": "m", "pool": {"generation": 2}});
+    let replaced = Fixture::of(vec![
+        slice("s", named("old"), &of(1, 2)),
+        slice("t", named("x"), &inaccessible_offers),
+    ]);
     assert_eq!(replaced.allocate(&[plain()]), "none", "the pool is being replaced");
     let twins =
         Fixture::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
@@ -433,9 +436,10 @@ fn results_are_written_as_upstream_writes_them() {
     }));
     let written =
         fixture.allocate_with(&node("n", &json!({})), &[claim], |claim_requests, found| {
-            let allocation = result::result("n", &claim_requests[0], &found.unwrap()[0]).unwrap();
+            let allocation =
+                result::allocation("n", &claim_requests[0], &found.unwrap()[0]).unwrap();
             assert_eq!(*allocation.result.devices.results[0].device, *"a");
-            (*allocation.written).clone()
+            (*allocation.json).clone()
         });
     assert_eq!(
         written,
@@ -471,16 +475,16 @@ fn an_in_flight_allocation_counts_until_the_cache_shows_it() {
     let (free, given) = (version("1", None), version("2", Some("a")));
     tracker.observe(&free);
     let allocation = Arc::new(given.status.allocation.as_deref().unwrap().clone());
-    tracker.decide("c", Arc::clone(&allocation));
-    assert!(tracker.is_pending("c") && tracker.in_use().is_taken(&id("a")));
-    tracker.abandon("c");
+    tracker.add_pending("c", Arc::clone(&allocation));
+    assert!(tracker.is_pending("c") && tracker.in_use().is_exclusively_allocated(&id("a")));
+    tracker.remove_unwritten("c");
     assert_eq!(*tracker.in_use(), InUse::default());
-    tracker.decide("c", allocation);
-    tracker.wrote(Arc::clone(&given));
+    tracker.add_pending("c", allocation);
+    tracker.record_write(Arc::clone(&given));
     assert!(!tracker.is_pending("c"), "the allocation was written");
-    assert!(Arc::ptr_eq(&tracker.newest(Arc::clone(&free)), &given));
+    assert!(Arc::ptr_eq(&tracker.latest(Arc::clone(&free)), &given));
     tracker.observe(&given);
-    assert!(tracker.in_use().is_taken(&id("a")));
+    assert!(tracker.in_use().is_exclusively_allocated(&id("a")));
     tracker.observe(&version("3", None));
     assert_eq!(*tracker.in_use(), InUse::default());
     tracker.observe(&version("4", Some("b")));
@@ -490,10 +494,10 @@ fn an_in_flight_allocation_counts_until_the_cache_shows_it() {
     let shared = json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": DRIVER,
         "pool": "p", "device": "s", "shareID": "one", "consumedCapacity": {"memory": "1Gi"}}]}}}});
     let shared = object::<ResourceClaim>("c", &shared);
-    tracker.decide("c", Arc::new(shared.status.allocation.as_deref().unwrap().clone()));
+    tracker.add_pending("c", Arc::new(shared.status.allocation.as_deref().unwrap().clone()));
     tracker.observe(&shared);
-    tracker.wrote(Arc::clone(&shared));
-    let amounts = tracker.in_use().shared(&id("s")).unwrap().clone();
+    tracker.record_write(Arc::clone(&shared));
+    let amounts = tracker.in_use().consumed_capacity(&id("s")).unwrap().clone();
     assert_eq!(amounts.values().map(|amount| amount.value()).collect::<Vec<_>>(), [1 << 30]);
     assert!(!tracker.is_pending("c"));
 }

@@ -27,17 +27,17 @@ impl NotReady {
     }
 }
 
-/// Checks the pod's claims: the latest version of each, or the message that it was deleted. Returns `None` if all are
-/// ready, else the time of the next check. `end` is the deadline of the pod's wait.
+/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None` if
+/// all are ready, else the time of the next check. `deadline` ends the pod's wait.
 ///
 /// # Errors
 /// If a device failed, a claim does not exist, or a deadline has passed.
 ///
 /// Upstream: `isPodReadyForBinding`.
-fn check(
+fn check_readiness(
     claims: Vec<Result<Arc<ResourceClaim>, String>>,
     binding_timeout: Duration,
-    end: Timestamp,
+    deadline: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, NotReady> {
     for claim in claims {
@@ -50,13 +50,17 @@ fn check(
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
                 return Err(NotReady::timed_out(&format!("claim={}", claim.meta.name)));
             }
-            Readiness::Waits if now >= end => {
+            Readiness::Waits if now >= deadline => {
                 return Err(NotReady::timed_out("context deadline exceeded"));
             }
             Readiness::Waits => {
-                let limit = claims::limit(&claim, binding_timeout).unwrap_or(Timestamp::MAX);
+                let claim_deadline = claims::wait_deadline(&claim, binding_timeout);
                 // A claim is overdue only after its deadline, not at it.
-                return Ok(Some(end.min(saturating_add(limit, Duration::from_millis(1)))));
+                let overdue = saturating_add(
+                    claim_deadline.unwrap_or(Timestamp::MAX),
+                    Duration::from_millis(1),
+                );
+                return Ok(Some(deadline.min(overdue)));
             }
         }
     }

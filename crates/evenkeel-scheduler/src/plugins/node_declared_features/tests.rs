@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{NodeDeclaredFeatures, needed};
+use super::{NodeDeclaredFeatures, required_features};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{
@@ -35,7 +35,7 @@ fn required_features_are_inferred_from_the_spec() {
         (json!({"spec": {"hostNetwork": true, "hostUsers": true}}), vec![]),
         (json!({"spec": {"hostUsers": false}}), vec![]),
     ] {
-        assert_eq!(needed(&pod("p", &spec)), want, "{spec}");
+        assert_eq!(required_features(&pod("p", &spec)), want, "{spec}");
     }
 }
 

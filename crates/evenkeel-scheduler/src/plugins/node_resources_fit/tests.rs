@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Args, NodeResourcesFit, ResourceWeight, Strategy};
 use crate::{
-    fixtures::{asking, info, merge, node, table},
+    fixtures::{info, merge, node, requesting, table},
     framework::{Change, Edit, ObjectChange, Plugin, QueueingHint},
     nodes::NodeTable,
     plugins::{
@@ -25,7 +25,7 @@ fn weights(resources: &[(&str, i64)]) -> Vec<ResourceWeight> {
 fn nodes() -> NodeTable {
     let gpus = json!({ "status": { "allocatable": { "example.com/gpu": "4" } } });
     let mut nodes = table(&[node("a", &gpus), node("b", &json!({}))]);
-    nodes.place(info("first", &asking("2", "2Gi")), "a");
+    nodes.place(info("first", &requesting("2", "2Gi")), "a");
     nodes
 }
 
@@ -46,20 +46,25 @@ fn each_strategy_scores_nodes_by_utilization() {
     let ratio = |points| Strategy::RequestedToCapacityRatio(Shape::new(points));
     for (name, args, pod, want) in [
         // Mean of the free fractions of CPU and memory: (4-3)/4 and (8-4)/8 on a, (4-1)/4 and (8-2)/8 on b.
-        ("least", args(Strategy::LeastAllocated, even), asking("1", "2Gi"), [37, 75]),
+        ("least", args(Strategy::LeastAllocated, even), requesting("1", "2Gi"), [37, 75]),
         (
             "least, cpu thrice",
             args(Strategy::LeastAllocated, &[("cpu", 3), ("memory", 1)]),
-            asking("1", "2Gi"),
+            requesting("1", "2Gi"),
             [31, 75],
         ),
-        ("most", args(Strategy::MostAllocated, even), asking("1", "2Gi"), [62, 25]),
-        ("more than there is", args(Strategy::MostAllocated, even), asking("9", "2Gi"), [75, 62]),
-        ("ratio up", args(ratio(&[(0, 0), (100, 10)]), even), asking("1", "2Gi"), [63, 25]),
+        ("most", args(Strategy::MostAllocated, even), requesting("1", "2Gi"), [62, 25]),
+        (
+            "more than there is",
+            args(Strategy::MostAllocated, even),
+            requesting("9", "2Gi"),
+            [75, 62],
+        ),
+        ("ratio up", args(ratio(&[(0, 0), (100, 10)]), even), requesting("1", "2Gi"), [63, 25]),
         (
             "ratio, nothing for one",
             args(ratio(&[(0, 0), (30, 0), (100, 10)]), even),
-            asking("1", "2Gi"),
+            requesting("1", "2Gi"),
             [46, 0],
         ),
         // A container without requests counts as 100m CPU and 200 MiB of memory.
@@ -67,13 +72,13 @@ fn each_strategy_scores_nodes_by_utilization() {
         (
             "not asked for",
             args(Strategy::LeastAllocated, &[("example.com/gpu", 1)]),
-            asking("1", "2Gi"),
+            requesting("1", "2Gi"),
             [0, 0],
         ),
         (
             "asked for",
             args(Strategy::LeastAllocated, &[("example.com/gpu", 1)]),
-            gpu(asking("1", "2Gi"), "1"),
+            gpu(requesting("1", "2Gi"), "1"),
             [75, 0],
         ),
     ] {
@@ -84,7 +89,7 @@ fn each_strategy_scores_nodes_by_utilization() {
 
 #[test]
 fn pod_level_requests_count_in_filter_but_not_in_score() {
-    let mut pod = asking("1", "2Gi");
+    let mut pod = requesting("1", "2Gi");
     merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
     let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
     let refused: Vec<String> = filter_results(&plugin, &nodes(), &pod).into_values().collect();
@@ -95,7 +100,7 @@ fn pod_level_requests_count_in_filter_but_not_in_score() {
 
 #[test]
 fn the_filter_ignores_configured_resources() {
-    let pod = info("p", &gpu(asking("1", "1Gi"), "9"));
+    let pod = info("p", &gpu(requesting("1", "1Gi"), "9"));
     let check = |resources: &[&str], groups: &[&str], want: &str| {
         let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
         let plugin = NodeResourcesFit::new(Args {
@@ -119,7 +124,7 @@ fn class(name: &str, resource: &str) -> Arc<DeviceClass> {
 #[test]
 fn devices_may_provide_resources_that_a_node_does_not_advertise() {
     let plugin = NodeResourcesFit::default();
-    let devices = plugin.devices.as_ref().unwrap();
+    let devices = plugin.device_classes.as_ref().unwrap();
     let offers = |n: &str| {
         node(
             n,
@@ -127,8 +132,8 @@ fn devices_may_provide_resources_that_a_node_does_not_advertise() {
         )
     };
     let mut nodes = table(&[offers("0"), offers("2"), node("none", &json!({}))]);
-    nodes.place(info("first", &gpu(asking("1", "1Gi"), "1")), "2");
-    let pod = info("p", &gpu(asking("1", "1Gi"), "2"));
+    nodes.place(info("first", &gpu(requesting("1", "1Gi"), "1")), "2");
+    let pod = info("p", &gpu(requesting("1", "1Gi"), "2"));
     let short = "Insufficient example.com/gpu";
     let refused = || filter_results(&plugin, &nodes, &pod).into_values().collect::<Vec<_>>();
     assert_eq!(refused(), [short, short, short]);
@@ -145,7 +150,7 @@ fn devices_may_provide_resources_that_a_node_does_not_advertise() {
     assert!(filter_results(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
     // Without the feature gate, devices provide no extended resource.
     let off = NodeResourcesFit::new(Args { extended_resources: false, ..Args::default() });
-    assert!(off.devices.is_none());
+    assert!(off.device_classes.is_none());
     assert_eq!(filter_results(&off, &nodes, &pod)["none"], short);
     assert_eq!((off.events_to_register().len(), plugin.events_to_register().len()), (3, 4));
 }
@@ -153,7 +158,7 @@ fn devices_may_provide_resources_that_a_node_does_not_advertise() {
 #[test]
 fn hints_queue_pods_whose_resource_a_device_class_provides() {
     let plugin = NodeResourcesFit::default();
-    let waiting = info("p", &gpu(asking("1", "1Gi"), "1"));
+    let waiting = info("p", &gpu(requesting("1", "1Gi"), "1"));
     let implicit = info(
         "p",
         &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
@@ -181,7 +186,7 @@ fn hints_queue_pods_whose_resource_a_device_class_provides() {
     // Once devices provide the resource, the pod may fit on a node that does not advertise it.
     let plain = || Change::Node(Edit::Added(node("a", &json!({}))));
     assert_eq!(plugin.queueing_hint(&waiting, &plain()), QueueingHint::Skip);
-    plugin.devices.as_ref().unwrap().set(gpus);
+    plugin.device_classes.as_ref().unwrap().set(gpus);
     assert_eq!(plugin.queueing_hint(&waiting, &plain()), QueueingHint::Queue);
     let (old, new) = (node("a", &json!({})), node("a", &json!({})));
     let same = Change::Node(Edit::Updated { old, new });
@@ -191,7 +196,7 @@ fn hints_queue_pods_whose_resource_a_device_class_provides() {
 #[test]
 fn hints_queue_pods_after_changes_that_may_free_resources() {
     let plugin = NodeResourcesFit::default();
-    let waiting = info("p", &asking("2", "1Gi"));
+    let waiting = info("p", &requesting("2", "1Gi"));
     let sized = |cpu: &str, pods: &str, memory: &str| {
         node(
             "a",
@@ -220,9 +225,9 @@ fn hints_queue_pods_after_changes_that_may_free_resources() {
         &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } }),
     );
     for (n, (edit, want)) in [
-        (Edit::Deleted(info("o", &asking("1m", "1"))), QueueingHint::Queue),
-        (shrunk(&asking("2", "1Gi"), &asking("1", "1Gi")), QueueingHint::Queue),
-        (shrunk(&asking("2", "2Gi"), &asking("2", "1Gi")), QueueingHint::Skip),
+        (Edit::Deleted(info("o", &requesting("1m", "1"))), QueueingHint::Queue),
+        (shrunk(&requesting("2", "1Gi"), &requesting("1", "1Gi")), QueueingHint::Queue),
+        (shrunk(&requesting("2", "2Gi"), &requesting("2", "1Gi")), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()

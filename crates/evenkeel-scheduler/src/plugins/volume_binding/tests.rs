@@ -2,7 +2,7 @@
 
 use super::{
     AssumedPodVolumes, VolumeBinding,
-    find::{PodClaims, PodVolumes, Provision, UnboundClaim, usable},
+    find::{PodClaims, PodVolumes, Provision, UnboundClaim, usable_claim},
     score::score,
 };
 use crate::{
@@ -65,12 +65,15 @@ fn find_pod_volumes(claims: &PodClaims, node: &Node) -> Result<PodVolumes, Statu
 }
 
 /// Returns the bindings as `CLAIM=VOLUME`, and the names of the claims to provision.
-fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
-    let bindings = found
+fn names(pod_volumes: &PodVolumes) -> (Vec<String>, Vec<&str>) {
+    let bindings = pod_volumes
         .bindings
         .iter()
         .map(|(volume, claim)| format!("{}={}", claim.meta.name, volume.meta.name));
-    (bindings.collect(), found.provisions.iter().map(|one| &*one.claim.meta.name).collect())
+    (
+        bindings.collect(),
+        pod_volumes.provisions.iter().map(|provision| &*provision.claim.meta.name).collect(),
+    )
 }
 
 /// Returns the reasons that reject the node.
@@ -151,10 +154,10 @@ fn unusable_claims_reject_the_pod_with_a_reason() {
         ),
         (of(&json!({})), true, "PVC shop/d was not created for pod shop/web (pod is not owner)"),
     ] {
-        let why = usable(&pod, "d", ephemeral, claim).unwrap_err();
+        let why = usable_claim(&pod, "d", ephemeral, claim).unwrap_err();
         assert_eq!(why.reasons.join("; "), want);
     }
-    assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
+    assert!(usable_claim(&pod, "d", false, of(&json!({}))).is_ok());
 }
 
 /// Returns a claim of 2 GiB, and objects with these published capacities.
@@ -247,11 +250,13 @@ async fn volume_errors_are_counted_by_stage() {
     };
     state.put(claims(None));
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());
-    let found = PodVolumes {
+    let pod_volumes = PodVolumes {
         provisions: vec![Provision { claim: claim("c", "1Gi"), capacity: None }],
         ..PodVolumes::default()
     };
-    plugin.assumed_volumes().insert("p".into(), AssumedPodVolumes { node: "a".into(), found });
+    plugin
+        .assumed_volumes()
+        .insert("p".into(), AssumedPodVolumes { node: "a".into(), pod_volumes });
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Restricted, VolumeRestrictions, clashes};
+use super::{RestrictedVolumes, VolumeRestrictions, have_conflicting_disks};
 use crate::{
     fixtures::{info, merge, node, pod, table},
     framework::{
@@ -44,7 +44,7 @@ fn pods_with_conflicting_disks_exclude_each_other() {
         (json!({"emptyDir": {}}), json!({"emptyDir": {}}), false),
     ] {
         assert_eq!(
-            clashes(&pod("p", &disk(a.clone())), &pod("q", &disk(b.clone()))),
+            have_conflicting_disks(&pod("p", &disk(a.clone())), &pod("q", &disk(b.clone()))),
             want,
             "{a} {b}"
         );
@@ -107,13 +107,17 @@ fn a_disk_in_use_rejects_only_its_node() {
 
 #[test]
 fn added_and_removed_pods_change_the_count() {
-    let mut found = Restricted { disks: false, exclusive_claims: vec!["alone".into()], in_use: 1 };
+    let mut found = RestrictedVolumes {
+        has_disks: false,
+        exclusive_claims: vec!["alone".into()],
+        claim_users: 1,
+    };
     let other = pod("q", &using(&["alone", "shared"]));
-    found.count(&other, -1);
-    assert_eq!(found.in_use, 0);
-    found.count(&other, 1);
-    found.count(&pod("r", &using(&["shared"])), 1);
-    assert_eq!(found.in_use, 1);
+    found.count_references(&other, -1);
+    assert_eq!(found.claim_users, 0);
+    found.count_references(&other, 1);
+    found.count_references(&pod("r", &using(&["shared"])), 1);
+    assert_eq!(found.claim_users, 1);
 }
 
 #[test]

@@ -89,7 +89,8 @@ fn a_new_zone_of_a_volume_queues_the_pod() {
     };
     let (pod, plugin) = (info("p", &using(&["c"])), VolumeZone::default());
     let (a, b) = (volume("a"), volume("b"));
-    let hint = |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
+    let hint =
+        |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::PersistentVolume(edit)));
     assert_eq!(hint(Edit::Added(a.clone())), QueueingHint::Queue);
     assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), QueueingHint::Queue);
     assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), QueueingHint::Skip);

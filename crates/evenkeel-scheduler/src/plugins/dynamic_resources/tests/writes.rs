@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::{
     AssumedClaims, AttemptState, Devices, DynamicResources, PreFilterRan,
-    attempt::{Attempt, Extended, FilterContext, Found},
+    attempt::{Attempt, Extended, FilterContext, FilterResults},
     bind::act as writes,
     in_use::InUse,
     inventory::Inventory,
@@ -18,9 +18,9 @@ use super::super::{
 use crate::{
     fixtures::{at, handle, info, merge, node, series, table},
     framework::{
-        Change, CycleState, Edit, Filter as _, ObjectChange, Plugin as _, PostBind as _,
-        PostFilter as _, PostFilterResult, PreBind as _, PreBindError, PreBindPreFlight,
-        PreFilter as _, PreFilterResult, Profile, QueueingHint, Reserve as _,
+        Change, CycleState, Edit, Filter as _, NominatingInfo, ObjectChange, Plugin as _,
+        PostBind as _, PostFilter as _, PostFilterResult, PreBind as _, PreBindError,
+        PreBindPreFlight, PreFilter as _, PreFilterResult, Profile, QueueingHint, Reserve as _,
     },
     pod::PodInfo,
     schedule::{Cycle, FitError, Nominator, View},
@@ -84,7 +84,7 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     let (inventory, in_use) = (Arc::clone(&devices.inventory), Arc::new(InUse::default()));
     let compile = |text: &str| SelectorCache::default().get_or_compile(text);
     let attempt = Attempt::new(vec![claim], &class, &compile, inventory, in_use, Extended::None);
-    let mut found = Found::default();
+    let mut results = FilterResults::default();
     for name in nodes {
         let node = node(name, &json!({}));
         let context = FilterContext {
@@ -96,15 +96,15 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
                 selector.selects(offer.driver(), &offer.devices()[device])
             },
         };
-        drop(attempt.filter(&node, &mut found, &context));
+        drop(attempt.filter(&node, &mut results, &context));
     }
-    AttemptState { attempt, devices, found: std::sync::Mutex::new(found) }
+    AttemptState { attempt, devices, results: std::sync::Mutex::new(results) }
 }
 
 /// Allocation of the claim `c` that Filter computes for the node `n`.
 fn decided() -> Allocation {
     let state = attempt(claim("1", &json!({})), &["n"]);
-    let decided = state.attempt.decided("n", &super::super::locked(&state.found)).unwrap();
+    let decided = state.attempt.assumed_claims("n", &super::super::lock(&state.results)).unwrap();
     decided.claims[0].1.clone().unwrap()
 }
 
@@ -246,7 +246,8 @@ async fn run_post_filter(
 ) -> PostFilterResult {
     let (profile, nominator) = (Profile::with_defaults("default-scheduler"), Nominator::default());
     let mut nodes = table(&[]);
-    let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
+    let view =
+        View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start_node_index: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let (rejected, pre_filter_plugins, pre_filter_plugin_names) =
         (Vec::new(), Vec::new(), Vec::new());
@@ -283,7 +284,10 @@ async fn a_claim_with_inaccessible_devices_is_deallocated() {
     }
     let script = Script::new([conflict()]);
     let done = post_filter(&script, claim("1", &on_m(json!([])))).await;
-    assert!(done.message.contains("changed") && done.nominated.is_none(), "{done:?}");
+    assert!(
+        done.message.contains("changed") && done.nominating_info == NominatingInfo::Keep,
+        "{done:?}"
+    );
 }
 
 /// Returns the plugin after Reserve of the pod on the node `n`.
@@ -294,15 +298,15 @@ fn reserved_on_n(script: &Script) -> (DynamicResources, Client) {
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
     assert!(state.get::<AttemptState>().is_none());
-    assert!(super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c"));
+    assert!(super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c"));
     (plugin, client)
 }
 
 /// Reports whether the tracker has the device `d0` in use.
 fn has_device(plugin: &DynamicResources) -> bool {
-    super::super::locked(&plugin.observed.get().unwrap().tracker)
+    super::super::lock(&plugin.observed.get().unwrap().tracker)
         .in_use()
-        .is_taken(&format!("{DRIVER}/p/d0"))
+        .is_exclusively_allocated(&format!("{DRIVER}/p/d0"))
 }
 
 #[tokio::test]
@@ -315,7 +319,7 @@ async fn devices_of_a_reserved_pod_are_in_use_until_unreserve() {
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
     assert_eq!(script.requests().len(), 2);
     assert!(
-        !super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c")
+        !super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c")
             && has_device(&plugin)
     );
     plugin.post_bind(&pod(), "n");
@@ -329,9 +333,9 @@ async fn devices_of_a_reserved_pod_are_in_use_until_unreserve() {
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     assert!(
         !has_device(&plugin)
-            && !super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c")
+            && !super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c")
     );
-    assert!(super::super::locked(&plugin.assumed).get("web").is_none());
+    assert!(super::super::lock(&plugin.assumed).get("web").is_none());
     assert_eq!(script.requests().len(), 1, "there is nothing to release");
 }
 
@@ -342,8 +346,8 @@ async fn unreserve_releases_the_claims_of_the_pod() {
     let handle = handle(client, &clock());
     plugin.connect(&handle);
     let used = json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("web")]}});
-    let decided = AssumedClaims { claims: vec![(claim("1", &used), None)], special: None };
-    super::super::locked(&plugin.assumed).insert("web".into(), decided);
+    let decided = AssumedClaims { claims: vec![(claim("1", &used), None)], extended_claim: None };
+    super::super::lock(&plugin.assumed).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     handle.tasks.join().await;
     let (what, body) = script.requests().pop().unwrap();
@@ -358,9 +362,14 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     let named = json!({"spec": {"extendedResourceName": "example.com/gpu"}});
     plugin.resource_classes.set(object("gpus", &named));
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
-    *super::super::locked(&plugin.devices) =
+    *super::super::lock(&plugin.devices) =
         Some(Devices::new(Inventory::new(vec![devices], Vec::new(), None), None));
-    plugin.observed.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
+    plugin
+        .observed
+        .get()
+        .unwrap()
+        .inventory_is_stale
+        .store(false, std::sync::atomic::Ordering::Release);
     let mut state = CycleState::default();
     let pre = plugin.pre_filter(&mut state, pod, &table(&[])).unwrap();
     assert_eq!(pre, PreFilterResult::All);
@@ -434,7 +443,7 @@ async fn pre_bind_creates_a_claim_for_extended_resources() {
         json!({"metadata": {"uid": "web"}, "status": {"extendedResourceClaimStatus": status}})
     );
     plugin.post_bind(&pod, "n");
-    assert!(super::super::locked(&plugin.assumed).is_empty());
+    assert!(super::super::lock(&plugin.assumed).is_empty());
     assert_eq!(creations(&plugin), [("false  Pod success".to_owned(), 1)]);
 }
 
@@ -489,8 +498,8 @@ async fn unreserve_deletes_the_claim_for_extended_resources() {
     let observed = plugin.observed.get().unwrap();
     // The plugin ignores the claim until the cache shows its deletion.
     let shown: Arc<ResourceClaim> = object("web-1", &created("2", &protected));
-    super::super::locked(&observed.extended_claims).observe(&shown);
-    assert!(super::super::locked(&observed.extended_claims).claim_of(&pod.pod).is_none());
+    super::super::lock(&observed.extended_claims).observe(&shown);
+    assert!(super::super::lock(&observed.extended_claims).claim_of(&pod.pod).is_none());
     observed.handle.tasks.join().await;
     let what = script.calls();
     assert_eq!(what, [format!("DELETE {SPECIAL}")]);
@@ -508,7 +517,7 @@ async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     ]);
     let (plugin, _, _) = with_class(&script, &pod);
     let stale: Arc<ResourceClaim> = object("web-1", &created("2", &old));
-    super::super::locked(&plugin.observed.get().unwrap().extended_claims).observe(&stale);
+    super::super::lock(&plugin.observed.get().unwrap().extended_claims).observe(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let why = "cannot schedule extended resource claim".to_owned();
@@ -530,10 +539,10 @@ async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     ] {
         assert_eq!(plugin.queueing_hint(pod, &claim_deleted(claim)), want);
     }
-    super::super::locked(&plugin.observed.get().unwrap().extended_claims).remove(&stale);
+    super::super::lock(&plugin.observed.get().unwrap().extended_claims).remove(&stale);
     assert!(matches!(
-        plugin.extended(plugin.observed.get().unwrap(), &pod),
-        Extended::ExtendedResourceRequest(_)
+        plugin.extended_resources(plugin.observed.get().unwrap(), &pod),
+        Extended::Requested(_)
     ));
 }
 

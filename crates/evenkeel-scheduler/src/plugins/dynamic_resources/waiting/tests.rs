@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::tests::{DRIVER, object},
-    NotReady, check,
+    NotReady, check_readiness,
 };
 use crate::{
     SchedulerOptions,
@@ -414,6 +414,6 @@ fn the_first_claim_that_is_not_ready_determines_the_next_check() {
             Err(NotReady { result: DeviceWaitResult::Error, why: "gone".to_owned() }),
         ),
     ] {
-        assert_eq!(check(claims, timeout, end, at(now)), want, "at {now}");
+        assert_eq!(check_readiness(claims, timeout, end, at(now)), want, "at {now}");
     }
 }
