@@ -120,8 +120,8 @@ impl BindingCycle {
             let began = assumed.is_sampled.then(|| self.clock.instant());
             let (info, node) = (&assumed.popped.info, &*assumed.node);
             let result = catch_plugin_panic(|| plugin.pre_bind_pre_flight(info, node));
-            let pre_flight = result.map_err(|why| {
-                let reasons = why.reasons.join(", ");
+            let pre_flight = result.map_err(|panic| {
+                let reasons = panic.reasons.join(", ");
                 format!("running PreBindPreFlight plugin \"{name}\": {reasons}")
             })?;
             let status = if pre_flight == PreBindPreFlight::Skip { "Skip" } else { "Success" };
@@ -213,16 +213,16 @@ impl BindingCycle {
                 drop(self.commands.send(Command::Done(Arc::clone(&assumed.popped.uid))));
                 ("Success", Ok(()))
             }
-            PermitDecision::Rejected { plugin: name, why } => {
+            PermitDecision::Rejected { plugin: name, message } => {
                 let mut plugins = self.profile().plugins();
                 let rejector = plugins.find(|(_, plugin)| plugin.name() == name);
                 // A deleted pod has no rejector. It is not requeued, so the index does not matter.
                 let plugin = rejector.map_or(0, |(index, _)| index);
-                let rejection = PluginRejection { plugin, why: Status::unschedulable(why) };
+                let rejection = PluginRejection { plugin, status: Status::unschedulable(message) };
                 ("Unschedulable", Err(BindingFailure::Rejected(rejection)))
             }
-            PermitDecision::Preempted(why) => {
-                let message = format!("waiting on permit for pod: {why}");
+            PermitDecision::Preempted(reason) => {
+                let message = format!("waiting on permit for pod: {reason}");
                 ("Error", Err(BindingFailure::Failed(message)))
             }
         };

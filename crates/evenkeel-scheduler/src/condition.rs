@@ -111,42 +111,41 @@ mod tests {
 
     /// Checks the status that the patch sets for an unschedulable pod, nine seconds after the epoch of the fixtures.
     #[track_caller]
-    fn check(
-        pod: &Value,
-        message: &str,
-        nominating_info: &NominatingInfo,
-        has_nomination: bool,
-        want: Option<Value>,
-    ) {
-        let failure_status =
-            FailureStatus { reason: "Unschedulable", message, nominating_info, has_nomination };
-        let patch = patch(&crate::fixtures::pod("p", pod), &failure_status, at(9));
+    fn check(pod: &Value, failure_status: &FailureStatus<'_>, expected: Option<Value>) {
+        let patch = patch(&crate::fixtures::pod("p", pod), failure_status, at(9));
         let patch: Option<Value> = patch.map(|patch| serde_json::from_str(&patch).unwrap());
-        let want = want.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
-        assert_eq!(patch, want, "{message} {nominating_info:?} over {pod}");
+        let expected =
+            expected.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
+        let FailureStatus { message, nominating_info, .. } = failure_status;
+        assert_eq!(patch, expected, "{message} {nominating_info:?} over {pod}");
+    }
+
+    fn unschedulable<'a>(
+        message: &'a str,
+        nominating_info: &'a NominatingInfo,
+    ) -> FailureStatus<'a> {
+        FailureStatus { reason: "Unschedulable", message, nominating_info, has_nomination: false }
     }
 
     #[test]
     fn patches_contain_only_changed_fields() {
-        let scheduled = |status: &str| {
+        let pod_scheduled = |status: &str| {
             json!({
                 "type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "no room",
                 "observedGeneration": 1, "lastTransitionTime": "2027-01-15T08:00:05Z",
             })
         };
         let ready = json!({ "type": "Ready", "status": "False" });
-        let with = |conditions: &[&Value], node: &str| {
+        let pod_with = |conditions: &[&Value], node: &str| {
             json!({ "status": {
             "conditions": conditions, "nominatedNodeName": node,
         } })
         };
-        let fresh = with(&[&ready], "");
+        let without_pod_scheduled = pod_with(&[&ready], "");
         let now = "2027-01-15T08:00:09Z";
         check(
-            &fresh,
-            "no room",
-            &NominatingInfo::Keep,
-            false,
+            &without_pod_scheduled,
+            &unschedulable("no room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": [{ "type": "Ready" }, { "type": "PodScheduled" }],
                 "conditions": [{
@@ -155,47 +154,44 @@ mod tests {
                 }],
             })),
         );
-        let patched = with(&[&scheduled("False")], "a");
-        check(&patched, "no room", &NominatingInfo::Keep, false, None);
-        check(&patched, "no room", &NominatingInfo::Node("a".into()), false, None);
+        let patched = pod_with(&[&pod_scheduled("False")], "a");
+        check(&patched, &unschedulable("no room", &NominatingInfo::Keep), None);
+        check(&patched, &unschedulable("no room", &NominatingInfo::Node("a".into())), None);
         check(
             &patched,
-            "no room",
-            &NominatingInfo::Node("b".into()),
-            false,
+            &unschedulable("no room", &NominatingInfo::Node("b".into())),
             Some(json!({ "nominatedNodeName": "b" })),
         );
         check(
             &patched,
-            "no room",
-            &NominatingInfo::Clear,
-            false,
+            &unschedulable("no room", &NominatingInfo::Clear),
             Some(json!({ "nominatedNodeName": null })),
         );
-        check(&with(&[&scheduled("False")], ""), "no room", &NominatingInfo::Clear, false, None);
         check(
-            &with(&[&scheduled("False")], ""),
-            "no room",
-            &NominatingInfo::Clear,
-            true,
+            &pod_with(&[&pod_scheduled("False")], ""),
+            &unschedulable("no room", &NominatingInfo::Clear),
+            None,
+        );
+        check(
+            &pod_with(&[&pod_scheduled("False")], ""),
+            &FailureStatus {
+                has_nomination: true,
+                ..unschedulable("no room", &NominatingInfo::Clear)
+            },
             Some(json!({ "nominatedNodeName": null })),
         );
         let order = json!([{ "type": "PodScheduled" }]);
         check(
             &patched,
-            "less room",
-            &NominatingInfo::Keep,
-            false,
+            &unschedulable("less room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": order,
                 "conditions": [{ "type": "PodScheduled", "message": "less room" }],
             })),
         );
         check(
-            &with(&[&scheduled("True")], ""),
-            "no room",
-            &NominatingInfo::Keep,
-            false,
+            &pod_with(&[&pod_scheduled("True")], ""),
+            &unschedulable("no room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": order,
                 "conditions": [{ "type": "PodScheduled", "status": "False", "lastTransitionTime": now }],

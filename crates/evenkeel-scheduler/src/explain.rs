@@ -227,8 +227,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         }
         match cycle.run_filter_plugins_with_nominated_pods(&state, slot) {
             Ok(()) => feasible.push(slot),
-            Err(PluginRejection { plugin, why }) => {
-                let rejected = NodeStatus { slot, plugin, why };
+            Err(PluginRejection { plugin, status }) => {
+                let rejected = NodeStatus { slot, plugin, status };
                 explained.nodes.push(NodeExplained {
                     node: name,
                     refused: Some(refusal(profile, &rejected)),
@@ -257,7 +257,7 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
 fn refusal(profile: &Profile, rejected: &NodeStatus) -> Refusal {
     Refusal {
         plugin: profile.plugin(rejected.plugin).name(),
-        reasons: rejected.why.reasons.iter().map(ToString::to_string).collect(),
+        reasons: rejected.status.reasons.iter().map(ToString::to_string).collect(),
     }
 }
 

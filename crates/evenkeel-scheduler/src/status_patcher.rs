@@ -62,17 +62,17 @@ mod tests {
     async fn patches_of_one_pod_run_in_order() {
         let (mut status_patcher, done) =
             (StatusPatcher::default(), Arc::new(Mutex::new(Vec::new())));
-        for (uid, what, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {
+        for (uid, patch, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {
             let done = Arc::clone(&done);
             status_patcher.send(uid, async move {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                done.lock().unwrap().push(what);
+                done.lock().unwrap().push(patch);
             });
         }
         let patched = status_patcher.pending_patch("p").unwrap();
         while status_patcher.next_finished().await.is_some() {
-            let all = done.lock().unwrap().len() == 3;
-            assert_eq!(patched.is_cancelled(), all, "a binding waits for the last one");
+            let all_done = done.lock().unwrap().len() == 3;
+            assert_eq!(patched.is_cancelled(), all_done, "a binding waits for the last one");
         }
         assert_eq!(*done.lock().unwrap(), ["q1", "p1", "p2"]);
         assert!(

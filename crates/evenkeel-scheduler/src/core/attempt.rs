@@ -136,14 +136,18 @@ impl Core {
         let profile = &self.profiles[popped.profile];
         let began = trace.now();
         let reserved = run_reserve_plugins(profile, &mut state, &popped.info, &node, trace);
-        trace.record_point(ExtensionPoint::Reserve, began, reserved.as_ref().err().map(|e| &e.why));
+        trace.record_point(
+            ExtensionPoint::Reserve,
+            began,
+            reserved.as_ref().err().map(|e| &e.status),
+        );
         let permitted = reserved.and_then(|()| {
             let began = trace.now();
             let result = run_permit_plugins(profile, &state, &popped.info, &node, trace);
             trace.record_point(
                 ExtensionPoint::Permit,
                 began,
-                result.as_ref().err().map(|e| &e.why),
+                result.as_ref().err().map(|e| &e.status),
             );
             result
         });
@@ -188,19 +192,19 @@ impl Core {
     fn handle_rejection(
         &mut self,
         popped: &PoppedPod,
-        PluginRejection { plugin, why }: &PluginRejection,
+        PluginRejection { plugin, status }: &PluginRejection,
         now: Timestamp,
     ) -> SchedulingFailure {
-        let reasons = why.reasons.join(", ");
+        let reasons = status.reasons.join(", ");
         let rejector: PluginSet = [*plugin].into_iter().collect();
-        let rejectors = match why.code {
+        let rejectors = match status.code {
             Code::Error => Rejectors::default(),
             Code::Pending => Rejectors { unschedulable: rejector, pending: rejector },
             Code::Unschedulable | Code::UnschedulableAndUnresolvable => {
                 Rejectors { unschedulable: rejector, pending: PluginSet::default() }
             }
         };
-        let message = match why.code {
+        let message = match status.code {
             Code::Error => reasons,
             _ => format!("0/1 nodes are available: 1 {reasons}."),
         };
@@ -333,16 +337,22 @@ async fn run_post_filter_plugins(
             Ok(result) => result,
             Err(panic) => {
                 cycle.undo_changes();
-                let why = Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
+                let status =
+                    Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
                 let trace = cycle.trace_mut();
-                trace.record_duration(ExtensionPoint::PostFilter, index, began, Some(&why));
-                messages.extend(why.reasons.iter().map(ToString::to_string));
+                trace.record_duration(ExtensionPoint::PostFilter, index, began, Some(&status));
+                messages.extend(status.reasons.iter().map(ToString::to_string));
                 break;
             }
         };
         succeeded = result.done;
-        let why = status_of(succeeded);
-        cycle.trace_mut().record_duration(ExtensionPoint::PostFilter, index, began, why.as_ref());
+        let status = status_of(succeeded);
+        cycle.trace_mut().record_duration(
+            ExtensionPoint::PostFilter,
+            index,
+            began,
+            status.as_ref(),
+        );
         if succeeded {
             // The result of a successful plugin replaces those of earlier plugins.
             messages.clear();
@@ -359,8 +369,8 @@ async fn run_post_filter_plugins(
         }
     }
     messages.extend(cycle.extension_panic_message());
-    let why = status_of(succeeded);
-    cycle.trace_mut().record_point(ExtensionPoint::PostFilter, point_began, why.as_ref());
+    let status = status_of(succeeded);
+    cycle.trace_mut().record_point(ExtensionPoint::PostFilter, point_began, status.as_ref());
     NoNodeReport { message: fit_error.message_with(&messages), nominating_info }
 }
 
@@ -379,7 +389,7 @@ fn run_reserve_plugins(
         let began = trace.now_if_sampled();
         let reserved = catch_plugin_panic(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
         trace.record_duration(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
-        reserved.map_err(|why| rejection_of(index, why, "Reserve", name))?;
+        reserved.map_err(|status| rejection_of(index, status, "Reserve", name))?;
     }
     Ok(())
 }
@@ -400,14 +410,16 @@ fn run_permit_plugins(
         let began = trace.now_if_sampled();
         let result = catch_plugin_panic(|| plugin.permit(state, pod, node));
         let result = result.unwrap_or_else(PermitResult::Reject);
-        let why = match &result {
-            PermitResult::Reject(why) => Some(why),
+        let status = match &result {
+            PermitResult::Reject(status) => Some(status),
             PermitResult::Allow | PermitResult::Wait(_) => None,
         };
-        trace.record_duration(ExtensionPoint::Permit, index, began, why);
+        trace.record_duration(ExtensionPoint::Permit, index, began, status);
         match result {
             PermitResult::Allow => {}
-            PermitResult::Reject(why) => return Err(rejection_of(index, why, "Permit", name)),
+            PermitResult::Reject(status) => {
+                return Err(rejection_of(index, status, "Permit", name));
+            }
             PermitResult::Wait(timeout) => {
                 pending_plugins.push((name, timeout.min(MAX_PERMIT_TIMEOUT)));
             }
@@ -418,20 +430,20 @@ fn run_permit_plugins(
 
 /// Logs a panic of a plugin whose result does not affect the pod.
 fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
-    if let Err(why) = result {
-        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, why.reasons.join(", "));
+    if let Err(status) = result {
+        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, status.reasons.join(", "));
         tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
     }
 }
 
 /// Returns the rejection by a plugin. Prefixes the message of an error with the extension point and the plugin's name.
-fn rejection_of(plugin: usize, why: Status, point: &str, name: &str) -> PluginRejection {
-    if why.code != Code::Error {
-        return PluginRejection { plugin, why };
+fn rejection_of(plugin: usize, status: Status, point: &str, name: &str) -> PluginRejection {
+    if status.code != Code::Error {
+        return PluginRejection { plugin, status };
     }
-    let reasons = why.reasons.join(", ");
-    let why = Status::error(format!("running {point} plugin \"{name}\": {reasons}"));
-    PluginRejection { plugin, why }
+    let reasons = status.reasons.join(", ");
+    let status = Status::error(format!("running {point} plugin \"{name}\": {reasons}"));
+    PluginRejection { plugin, status }
 }
 
 /// Returns the plugins that rejected the pod.
@@ -440,7 +452,7 @@ fn rejectors(fit_error: &FitError) -> Rejectors {
         let unschedulable = [PluginSet::NO_NODES].into_iter().collect();
         return Rejectors { unschedulable, pending: PluginSet::default() };
     }
-    let pending = fit_error.statuses().filter(|rejected| rejected.why.code == Code::Pending);
+    let pending = fit_error.statuses().filter(|rejected| rejected.status.code == Code::Pending);
     Rejectors {
         unschedulable: fit_error.unschedulable_plugins().into_iter().collect(),
         pending: pending.map(|rejected| rejected.plugin).collect(),

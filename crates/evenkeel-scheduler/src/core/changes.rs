@@ -94,7 +94,7 @@ fn any_exceeds(a: &Resources, b: &Resources) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{info, node, requesting};
+    use crate::fixtures::{info, node, with_requests};
     use serde_json::json;
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         ] } })
         };
         let (first, second) = ("2027-01-15T08:00:05Z", "2027-01-15T08:00:15Z");
-        for (old, new, want) in [
+        for (old, new, expected) in [
             (json!({}), json!({}), &[][..]),
             (ready("True", first), ready("True", second), &[]),
             (ready("True", first), ready("False", second), &[ActionType::UpdateNodeCondition]),
@@ -133,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(
                 node_scheduling_properties_change(&node("n", &old), &node("n", &new))[..],
-                *want,
+                *expected,
                 "{old} {new}"
             );
         }
@@ -142,12 +142,16 @@ mod tests {
     #[test]
     fn pod_updates_map_to_action_types() {
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
-        for (old, new, want) in [
+        for (old, new, expected) in [
             (json!({}), json!({}), &[ActionType::Update][..]),
-            (requesting("2", "1Gi"), requesting("1", "1Gi"), &[ActionType::UpdatePodScaleDown]),
             (
-                requesting("2", "1Gi"),
-                requesting("1", "2Gi"),
+                with_requests("2", "1Gi"),
+                with_requests("1", "1Gi"),
+                &[ActionType::UpdatePodScaleDown],
+            ),
+            (
+                with_requests("2", "1Gi"),
+                with_requests("1", "2Gi"),
                 &[ActionType::UpdatePodScaleDown, ActionType::UpdatePodScaleUp],
             ),
             (gated.clone(), json!({}), &[ActionType::UpdatePodSchedulingGatesEliminated]),
@@ -170,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(
                 pod_scheduling_properties_change(&info("p", &old), &info("p", &new))[..],
-                *want,
+                *expected,
                 "{old} {new}"
             );
         }

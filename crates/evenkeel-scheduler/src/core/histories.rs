@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     SchedulerOptions,
-    fixtures::{at, merge, node, pod, requesting},
+    fixtures::{at, merge, node, pod, with_requests},
     framework::{
         CycleState, NominatingInfo, Permit, PermitResult, Plugin, PluginRejection, PostBind,
         Profile, Reserve, Status, StatusResult,
@@ -197,7 +197,7 @@ impl Cluster {
             Step::PodCreated { cpu, priority, slow } => {
                 let name = format!("p{}", self.created);
                 self.created += 1;
-                let mut spec = requesting(&cpu.to_string(), "1Mi");
+                let mut spec = with_requests(&cpu.to_string(), "1Mi");
                 merge(&mut spec, &json!({ "spec": { "priority": priority } }));
                 if slow {
                     merge(&mut spec, &json!({ "metadata": { "labels": { "slow": "yes" } } }));
@@ -328,7 +328,8 @@ impl Cluster {
             }
             BindingEnd::Rejected if assumed.waiting.is_some() => {
                 let plugin = self.core.profile(0).len() - 1;
-                let rejection = PluginRejection { plugin, why: Status::unschedulable("not now") };
+                let rejection =
+                    PluginRejection { plugin, status: Status::unschedulable("not now") };
                 let failure = BindingFailure::Rejected(rejection);
                 drop(self.core.handle_binding_cycle_error(assumed, failure, now));
             }

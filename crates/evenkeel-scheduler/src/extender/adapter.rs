@@ -72,18 +72,13 @@ impl framework::Extender for Extender {
         candidates: &'a [framework::Candidate],
     ) -> PluginFuture<'a, CallResult<Vec<MetaVictims>>> {
         Box::pin(async move {
-            let victims = candidates.iter().map(|candidate| {
-                let num_pdb_violations =
-                    i64::try_from(candidate.num_pdb_violations).unwrap_or(i64::MAX);
-                (Arc::clone(&candidate.node), (candidate.pods.clone(), num_pdb_violations))
-            });
-            let accepted = Self::process_preemption(self, &pod.pod, &victims.collect()).await?;
-            let candidates = accepted.into_iter().map(|(node, victims)| MetaVictims {
+            let accepted = Self::process_preemption(self, &pod.pod, candidates).await?;
+            let accepted = accepted.into_iter().map(|(node, victims)| MetaVictims {
                 node: node.into(),
                 pods: victims.pods.into_iter().map(Into::into).collect(),
                 num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
             });
-            Ok(candidates.collect())
+            Ok(accepted.collect())
         })
     }
 

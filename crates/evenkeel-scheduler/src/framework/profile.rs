@@ -126,7 +126,7 @@ impl ExtensionPoint {
 pub(crate) struct QueueSortPanic {
     /// Index of the plugin.
     pub(crate) plugin: usize,
-    pub(crate) why: Status,
+    pub(crate) status: Status,
     /// Key that the default plugin returns for the pod.
     pub(crate) default_key: SortKey,
 }
@@ -236,8 +236,9 @@ impl Profile {
         // A plugin that was added after the default one replaces it.
         let Some(plugin) = self.points.queue_sort.last() else { return Ok(default_key()) };
         let queue_sort = self.plugin(*plugin).as_queue_sort();
-        catch_plugin_panic(|| queue_sort.map_or([0; 2], |sort| sort.sort_key(pod, queued)))
-            .map_err(|why| QueueSortPanic { plugin: *plugin, why, default_key: default_key() })
+        catch_plugin_panic(|| queue_sort.map_or([0; 2], |sort| sort.sort_key(pod, queued))).map_err(
+            |status| QueueSortPanic { plugin: *plugin, status, default_key: default_key() },
+        )
     }
 
     /// Returns the plugin with this index.

@@ -40,7 +40,7 @@ pub enum Code {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PluginRejection {
     pub(crate) plugin: usize,
-    pub(crate) why: Status,
+    pub(crate) status: Status,
 }
 
 impl Code {

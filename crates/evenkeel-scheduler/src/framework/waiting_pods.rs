@@ -149,7 +149,7 @@ pub(crate) enum PermitDecision {
     /// A plugin rejected the pod.
     Rejected {
         plugin: &'static str,
-        why: String,
+        message: String,
     },
     /// A plugin preempted the pod for this reason.
     Preempted(String),
@@ -183,14 +183,14 @@ impl WaitingPod {
     }
 
     /// Rejects the pod. Returns false if the wait had already ended.
-    pub fn reject(&self, plugin: &'static str, why: &str) -> bool {
-        self.decide(PermitDecision::Rejected { plugin, why: why.to_owned() })
+    pub fn reject(&self, plugin: &'static str, message: &str) -> bool {
+        self.decide(PermitDecision::Rejected { plugin, message: message.to_owned() })
     }
 
     /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin counts
     /// as the one that rejected the pod, so the name of the preempting plugin is not recorded.
-    pub fn preempt(&self, _plugin: &'static str, why: &str) -> bool {
-        self.decide(PermitDecision::Preempted(why.to_owned()))
+    pub fn preempt(&self, _plugin: &'static str, message: &str) -> bool {
+        self.decide(PermitDecision::Preempted(message.to_owned()))
     }
 
     /// Records the decision unless there is one. Returns whether it was recorded.
@@ -238,9 +238,9 @@ impl WaitingPod {
                 () = self.0.changed.notified() => {}
                 () = clock.sleep(remaining.unwrap_or_default()) => {
                     let timeout = go_duration(timeout);
-                    let why =
+                    let message =
                         format!("rejected due to timeout after waiting {timeout} at plugin {plugin}");
-                    self.reject(plugin, &why);
+                    self.reject(plugin, &message);
                 }
             }
         }
@@ -289,11 +289,11 @@ impl PodInPreBind {
     }
 
     /// Cancels PreBind. Returns false if PreBind has ended.
-    fn cancel_pod(&self, why: &str) -> bool {
+    fn cancel_pod(&self, message: &str) -> bool {
         let mut state = self.state();
         match &*state {
             PreBindState::Running => {
-                *state = PreBindState::Cancelled(why.to_owned());
+                *state = PreBindState::Cancelled(message.to_owned());
                 self.cancelled.cancel();
                 true
             }
@@ -312,7 +312,7 @@ impl PodInPreBind {
     pub(crate) fn mark_prebound(&self) -> Result<(), String> {
         let mut state = self.state();
         match &*state {
-            PreBindState::Cancelled(why) => Err(why.clone()),
+            PreBindState::Cancelled(message) => Err(message.clone()),
             PreBindState::Running | PreBindState::Prebound => {
                 *state = PreBindState::Prebound;
                 Ok(())
@@ -350,8 +350,11 @@ mod tests {
         let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
         let pod = add_waiting_pod(&waiting_pods);
         pod.allow("A");
-        let why = "rejected due to timeout after waiting 1m30s at plugin B".to_owned();
-        assert_eq!(pod.wait_on_permit(&clock).await, PermitDecision::Rejected { plugin: "B", why });
+        let message = "rejected due to timeout after waiting 1m30s at plugin B".to_owned();
+        assert_eq!(
+            pod.wait_on_permit(&clock).await,
+            PermitDecision::Rejected { plugin: "B", message }
+        );
     }
 
     #[test]
@@ -383,10 +386,10 @@ mod tests {
 
     #[test]
     fn durations_are_formatted_as_in_go() {
-        for (millis, want) in
+        for (millis, expected) in
             [(0, "0s"), (20, "20ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")]
         {
-            assert_eq!(go_duration(Duration::from_millis(millis)), want);
+            assert_eq!(go_duration(Duration::from_millis(millis)), expected);
         }
     }
 }

@@ -87,7 +87,7 @@ fn bounds(metric: &Metric) -> Vec<f64> {
 
 #[test]
 fn all_metrics_equal_those_of_upstream() {
-    let mut ours = all_in_use();
+    let mut families = all_in_use();
     for row in TABLE.lines().skip(1) {
         let cells: Vec<&str> = row.split('\t').collect();
         let [name, kind, _, _, expected, buckets] = cells[..] else { panic!("{row}") };
@@ -95,7 +95,7 @@ fn all_metrics_equal_those_of_upstream() {
         if !of_scheduler {
             continue;
         }
-        let family = ours.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let family = families.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
         let found = match family.get_field_type() {
             MetricType::COUNTER => "counter",
             MetricType::GAUGE => "gauge",
@@ -108,23 +108,23 @@ fn all_metrics_equal_those_of_upstream() {
         let expected: Vec<f64> = expected.map(|bound| bound.parse().unwrap()).collect();
         assert_eq!(bounds(metric), expected, "{name}");
     }
-    assert_eq!(ours.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
+    assert_eq!(families.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
 }
 
 #[test]
 fn waits_for_devices_are_recorded_by_driver() {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
-    let took = Duration::from_millis(300);
-    metrics.claims().observe_device_wait("p", "one", true, DeviceWaitResult::Failed, took);
-    metrics.claims().observe_device_wait("p", "other", false, DeviceWaitResult::Failed, took);
+    let duration = Duration::from_millis(300);
+    metrics.claims().observe_device_wait("p", "one", true, DeviceWaitResult::Failed, duration);
+    metrics.claims().observe_device_wait("p", "other", false, DeviceWaitResult::Failed, duration);
     let families = families(&registry);
-    let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
-    assert_eq!(counted.len(), 1, "only devices with binding conditions are counted");
-    let values: Vec<&str> = counted[0].get_label().iter().map(LabelPair::value).collect();
+    let allocations = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
+    assert_eq!(allocations.len(), 1, "only devices with binding conditions are allocations");
+    let values: Vec<&str> = allocations[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
-    let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
+    let waits = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
     let sums: Vec<f64> =
-        waited.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
+        waits.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
     assert_eq!(sums, [0.3, 0.3]);
 }

@@ -150,7 +150,7 @@ fn balance(utilizations: &[f64]) -> i64 {
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{info, node, requesting, table},
+        fixtures::{info, node, table, with_requests},
         plugins::random_cluster::scores,
     };
     use serde_json::json;
@@ -158,21 +158,21 @@ mod tests {
     #[test]
     fn nodes_with_balanced_utilization_score_highest() {
         let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
-        nodes.place(info("first", &requesting("1m", "4Gi")), "b");
-        let check = |resources: &[&str], pod, want: Option<[i64; 2]>| {
+        nodes.place(info("first", &with_requests("1m", "4Gi")), "b");
+        let check = |resources: &[&str], pod, expected: Option<[i64; 2]>| {
             let weighted = |name: &&str| ResourceWeight { name: (*name).into(), weight: 1 };
             let args = Args { resources: resources.iter().map(weighted).collect() };
             let scores = scores(&BalancedAllocation::new(&args), &nodes, &info("p", &pod));
             assert_eq!(
                 scores.map(|scores| scores.into_values().collect::<Vec<_>>()),
-                want.map(Vec::from)
+                expected.map(Vec::from)
             );
         };
         let cpu_and_memory = &["cpu", "memory"];
         // The pod changes the balance of a from 100 to 75, and that of b from 75 to 99.
-        check(cpu_and_memory, requesting("2", "1Mi"), Some([62, 87]));
+        check(cpu_and_memory, with_requests("2", "1Mi"), Some([62, 87]));
         check(cpu_and_memory, json!({}), None);
-        check(&["cpu"], requesting("2", "1Mi"), Some([75, 75]));
-        check(&["cpu", "memory", "ephemeral-storage"], requesting("2", "1Mi"), Some([63, 75]));
+        check(&["cpu"], with_requests("2", "1Mi"), Some([75, 75]));
+        check(&["cpu", "memory", "ephemeral-storage"], with_requests("2", "1Mi"), Some([63, 75]));
     }
 }

@@ -52,10 +52,10 @@ mod tests {
     #[test]
     fn scores_are_interpolated_between_points_and_constant_outside() {
         let shape = Shape::new(&[(10, 0), (50, 10), (90, 5)]);
-        for (utilization, want) in
+        for (utilization, expected) in
             [(0, 0), (10, 0), (30, 50), (50, 100), (70, 75), (90, 50), (100, 50)]
         {
-            assert_eq!(shape.at(utilization), want, "{utilization}");
+            assert_eq!(shape.at(utilization), expected, "{utilization}");
         }
     }
 

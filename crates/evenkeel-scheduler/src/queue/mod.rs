@@ -663,9 +663,9 @@ impl SchedulingQueue {
         let plugin_impl = self.profiles[profile].plugin(plugin);
         let hint = catch_plugin_panic(|| plugin_impl.queueing_hint(&entry.info, change));
         // A panic counts as an error, which upstream treats as Queue.
-        let hint = hint.unwrap_or_else(|why| {
+        let hint = hint.unwrap_or_else(|panic| {
             let call = "running QueueingHint of plugin";
-            calls.record_panic(profile, &entry.info, call, plugin_impl.name(), &why);
+            calls.record_panic(profile, &entry.info, call, plugin_impl.name(), &panic);
             QueueingHint::Queue
         });
         calls.record_hint(HintKey { profile, plugin, event, hint }, began);
@@ -786,10 +786,10 @@ impl SchedulingQueue {
             let began = calls.now().filter(|_| is_sampled);
             let status = catch_plugin_panic(|| plugin.pre_enqueue(&entry.info));
             // A panic counts as an error, which gates the pod, as in upstream.
-            let status = status.unwrap_or_else(|why| {
+            let status = status.unwrap_or_else(|panic| {
                 let call = "running PreEnqueue plugin";
-                calls.record_panic(profile, &entry.info, call, name, &why);
-                Err(why)
+                calls.record_panic(profile, &entry.info, call, name, &panic);
+                Err(panic)
             });
             calls.record_pre_enqueue(profile, index, status.as_ref().err(), began);
             status.is_err()
@@ -842,7 +842,7 @@ impl SchedulingQueue {
         let key = profile.sort_key(&entry.info, entry.timestamp);
         Some(key.unwrap_or_else(|panic| {
             let (plugin, call) = (profile.plugin(panic.plugin).name(), "running QueueSort plugin");
-            self.plugin_calls.record_panic(entry.profile, &entry.info, call, plugin, &panic.why);
+            self.plugin_calls.record_panic(entry.profile, &entry.info, call, plugin, &panic.status);
             panic.default_key
         }))
     }

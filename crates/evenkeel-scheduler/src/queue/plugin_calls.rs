@@ -66,9 +66,9 @@ impl PluginCalls {
         pod: &PodInfo,
         call: &str,
         plugin: &str,
-        why: &Status,
+        status: &Status,
     ) {
-        let message = format!("{call} \"{plugin}\": {}", why.reasons.join(", "));
+        let message = format!("{call} \"{plugin}\": {}", status.reasons.join(", "));
         self.panics.push(PluginPanic { profile, pod: pod.clone(), message });
     }
 
@@ -82,16 +82,21 @@ impl PluginCalls {
         self.record(began, |took| PluginCall::Hint { key, took });
     }
 
-    /// Records a call of a PreEnqueue plugin. `why` is the status with which it gated the pod.
+    /// Records a call of a PreEnqueue plugin. `status` is the status with which it gated the pod.
     pub(super) fn record_pre_enqueue(
         &mut self,
         profile: usize,
         plugin: usize,
-        why: Option<&Status>,
+        status: Option<&Status>,
         began: Option<Duration>,
     ) {
-        let status = why.map_or("Success", |why| why.code.as_str());
-        self.record(began, |took| PluginCall::PreEnqueue { profile, plugin, status, took });
+        let status_label = status.map_or("Success", |status| status.code.as_str());
+        self.record(began, |took| PluginCall::PreEnqueue {
+            profile,
+            plugin,
+            status: status_label,
+            took,
+        });
     }
 
     /// Records the run of all PreEnqueue plugins.

@@ -140,8 +140,8 @@ impl Attempt {
         let extender_scores = extenders::sum_scores(responses);
         match cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores) {
             Ok(best) => self.select(cycle, best),
-            Err(PluginRejection { plugin, why }) => {
-                let overall = NodeStatus::of_all_nodes(plugin, why);
+            Err(PluginRejection { plugin, status }) => {
+                let overall = NodeStatus::of_all_nodes(plugin, status);
                 self.end_without_node(cycle, Some(overall), Vec::new())
             }
         }
@@ -149,7 +149,7 @@ impl Attempt {
 
     /// Selects this node and ends the attempt. If a plugin failed on another node, the attempt ends with that error.
     fn select(&mut self, cycle: &Cycle<'_>, slot: Slot) -> Step {
-        let is_error = |rejected: &NodeStatus| rejected.why.code == Code::Error;
+        let is_error = |rejected: &NodeStatus| rejected.status.code == Code::Error;
         if let Some(index) = self.found.rejected.iter().position(is_error) {
             let error = self.found.rejected.swap_remove(index);
             return self.end_without_node(cycle, Some(error), Vec::new());

@@ -129,8 +129,8 @@ impl<'a> Cycle<'a> {
         let node = self.nodes.at(slot);
         for (index, extension) in &self.pre_filter_extensions {
             let removed = catch_plugin_panic(|| extension.remove_pod(state, self.pod, other, node));
-            if let Err(why) = removed {
-                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, why });
+            if let Err(status) = removed {
+                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, status });
             }
         }
     }
@@ -141,8 +141,8 @@ impl<'a> Cycle<'a> {
         let node = self.nodes.at(slot);
         for (index, extension) in &self.pre_filter_extensions {
             let added = catch_plugin_panic(|| extension.add_pod(state, self.pod, other, node));
-            if let Err(why) = added {
-                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, why });
+            if let Err(status) = added {
+                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, status });
             }
         }
     }
@@ -182,15 +182,15 @@ impl<'a> Cycle<'a> {
     }
 
     /// Returns the message of an error of a Filter plugin.
-    fn filter_error_message(&self, PluginRejection { plugin, why }: &PluginRejection) -> String {
+    fn filter_error_message(&self, PluginRejection { plugin, status }: &PluginRejection) -> String {
         let name = self.profile.plugin(*plugin).name();
-        format!("running \"{name}\" filter plugin: {}", why.reasons.join(", "))
+        format!("running \"{name}\" filter plugin: {}", status.reasons.join(", "))
     }
 
     /// Runs the filter plugins on a node, with and without its nominated pods. Returns an error if a plugin rejects it.
     pub fn check_fit(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
         let result = self.run_filter_plugins_with_nominated_pods(state, slot);
-        result.map_err(|rejection| rejection.why)
+        result.map_err(|rejection| rejection.status)
     }
 
     /// Runs the filter plugins on a node, with and without the pods for which it is nominated.
@@ -240,8 +240,8 @@ impl<'a> Cycle<'a> {
     /// Upstream: `RunFilterPlugins`.
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         if let Some(panic) = &self.panicked_extension {
-            let why = Status::error(self.filter_error_message(panic));
-            return Err(PluginRejection { plugin: panic.plugin, why });
+            let status = Status::error(self.filter_error_message(panic));
+            return Err(PluginRejection { plugin: panic.plugin, status });
         }
         let node = self.nodes.at(slot);
         let is_timed = self.trace.is_node_timed(slot);
@@ -262,10 +262,10 @@ impl<'a> Cycle<'a> {
             }
             Ok(())
         });
-        result.unwrap_or_else(Err).map_err(|why| {
-            let mut rejection = PluginRejection { plugin: running_plugin, why };
-            if rejection.why.code == Code::Error {
-                rejection.why = Status::error(self.filter_error_message(&rejection));
+        result.unwrap_or_else(Err).map_err(|status| {
+            let mut rejection = PluginRejection { plugin: running_plugin, status };
+            if rejection.status.code == Code::Error {
+                rejection.status = Status::error(self.filter_error_message(&rejection));
             }
             rejection
         })
@@ -284,8 +284,8 @@ impl<'a> Cycle<'a> {
     ) -> Result<(), NodeStatus> {
         let began = self.trace.now();
         let result = self.pre_filter_each(state);
-        let why = result.as_ref().err().map(|rejected| &rejected.why);
-        self.trace.record_point(ExtensionPoint::PreFilter, began, why);
+        let status = result.as_ref().err().map(|rejected| &rejected.status);
+        self.trace.record_point(ExtensionPoint::PreFilter, began, status);
         result
     }
 
@@ -302,8 +302,8 @@ impl<'a> Cycle<'a> {
             if matches!(result, Ok(PreFilterResult::Skip)) {
                 self.trace.record_skip(ExtensionPoint::PreFilter, index, began);
             } else {
-                let why = result.as_ref().err();
-                self.trace.record_call(ExtensionPoint::PreFilter, index, began, why);
+                let status = result.as_ref().err();
+                self.trace.record_call(ExtensionPoint::PreFilter, index, began, status);
             }
             match result {
                 Ok(PreFilterResult::All) => {}
@@ -313,17 +313,17 @@ impl<'a> Cycle<'a> {
                 }
                 Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(index, names)?,
                 // Preemption may help. It needs the state of the remaining plugins, so these still run.
-                Err(why) if why.code == Code::Unschedulable => {
-                    resolvable_rejection = Some(NodeStatus::of_all_nodes(index, why));
+                Err(status) if status.code == Code::Unschedulable => {
+                    resolvable_rejection = Some(NodeStatus::of_all_nodes(index, status));
                 }
-                Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
-                    return Err(NodeStatus::of_all_nodes(index, why));
+                Err(status) if status.code == Code::UnschedulableAndUnresolvable => {
+                    return Err(NodeStatus::of_all_nodes(index, status));
                 }
-                Err(why) => {
-                    let reasons = why.reasons.join(", ");
-                    let why =
+                Err(error) => {
+                    let reasons = error.reasons.join(", ");
+                    let status =
                         Status::error(format!("running PreFilter plugin \"{name}\": {reasons}"));
-                    return Err(NodeStatus::of_all_nodes(index, why));
+                    return Err(NodeStatus::of_all_nodes(index, status));
                 }
             }
             self.pre_filter_extensions.push((index, pre_filter));
@@ -454,8 +454,8 @@ impl<'a> Cycle<'a> {
         found.evaluated += 1;
         match self.run_filter_plugins_with_nominated_pods(state, slot) {
             Ok(()) => found.feasible.push(slot),
-            Err(PluginRejection { plugin, why }) => {
-                found.rejected.push(NodeStatus { slot, plugin, why });
+            Err(PluginRejection { plugin, status }) => {
+                found.rejected.push(NodeStatus { slot, plugin, status });
             }
         }
     }

@@ -43,10 +43,10 @@ pub(super) fn apply_filter_result(
         .map(|(node, reason)| (node, Status::unresolvable(reason)));
     let failed =
         filtered.failed.into_iter().map(|(node, reason)| (node, Status::unschedulable(reason)));
-    for (name, why) in unresolvable.chain(failed) {
+    for (name, status) in unresolvable.chain(failed) {
         let Some(slot) = cycle.nodes().get(&name).map(NodeRef::slot) else { continue };
         if !found.rejected.iter().any(|rejected| rejected.slot == slot) {
-            found.rejected.push(NodeStatus { slot, plugin: PluginSet::EXTENDERS, why });
+            found.rejected.push(NodeStatus { slot, plugin: PluginSet::EXTENDERS, status });
         }
     }
     found.feasible.retain(|slot| {
@@ -57,9 +57,9 @@ pub(super) fn apply_filter_result(
 
 /// Rejects all nodes because an extender failed.
 pub(super) fn reject_all_nodes(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
-    let why = Status::error(error.to_string());
+    let status = Status::error(error.to_string());
     found.feasible.clear();
-    found.rejected.push(NodeStatus::of_all_nodes(PluginSet::EXTENDERS, why));
+    found.rejected.push(NodeStatus::of_all_nodes(PluginSet::EXTENDERS, status));
 }
 
 /// Returns the extenders that score nodes for the pod.

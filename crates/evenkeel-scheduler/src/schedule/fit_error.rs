@@ -22,9 +22,9 @@ impl FitError {
 
     /// Returns the message of a plugin that failed. The attempt then counts as an error, not as unschedulable.
     pub fn error_message(&self) -> Option<&str> {
-        let is_error = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
+        let is_error = |rejected: &&NodeStatus| rejected.status.code == Code::Error;
         let rejected = self.statuses().find(is_error)?;
-        Some(rejected.why.reasons.first().map_or("", |reason| reason))
+        Some(rejected.status.reasons.first().map_or("", |reason| reason))
     }
 
     /// Returns the message of an attempt that runs no PostFilter plugins, because there are no nodes or a plugin failed.
@@ -51,10 +51,10 @@ impl FitError {
     /// Upstream: `NodeToStatus.Get`.
     pub(crate) fn code_of(&self, slot: crate::nodes::Slot) -> Code {
         match &self.overall {
-            Some(overall) => overall.why.code,
+            Some(overall) => overall.status.code,
             None => {
                 let status = self.rejected.iter().find(|rejected| rejected.slot == slot);
-                status.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
+                status.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.status.code)
             }
         }
     }
@@ -62,7 +62,7 @@ impl FitError {
     /// Returns the number of nodes with each reason.
     fn count_reasons(&self) -> BTreeMap<&Reason, usize> {
         let mut counts = BTreeMap::new();
-        for reason in self.rejected.iter().flat_map(|rejected| &rejected.why.reasons) {
+        for reason in self.rejected.iter().flat_map(|rejected| &rejected.status.reasons) {
             *counts.entry(reason).or_default() += 1;
         }
         counts
@@ -74,7 +74,8 @@ impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0/{} nodes are available:", self.n_nodes)?;
         if let Some(overall) = &self.overall {
-            let reasons: Vec<&str> = overall.why.reasons.iter().map(|reason| &**reason).collect();
+            let reasons: Vec<&str> =
+                overall.status.reasons.iter().map(|reason| &**reason).collect();
             return write!(f, " {}.", reasons.join(", "));
         }
         let mut counts: Vec<String> = self
@@ -105,7 +106,7 @@ mod tests {
         let rejected = |(slot, reason): (u32, &&'static str)| NodeStatus {
             slot,
             plugin: 1,
-            why: Status::unschedulable(*reason),
+            status: Status::unschedulable(*reason),
         };
         FitError {
             n_nodes,

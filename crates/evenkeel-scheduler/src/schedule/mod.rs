@@ -90,13 +90,13 @@ pub struct NodeStatus {
     /// Index of the plugin in the profile.
     pub plugin: usize,
     /// Code and reasons.
-    pub why: Status,
+    pub status: Status,
 }
 
 impl NodeStatus {
     /// Returns the status of all nodes, for [`FitError::overall`].
-    pub(crate) fn of_all_nodes(plugin: usize, why: Status) -> Self {
-        Self { slot: 0, plugin, why }
+    pub(crate) fn of_all_nodes(plugin: usize, status: Status) -> Self {
+        Self { slot: 0, plugin, status }
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_number_of_nodes_to_find_equals_upstreams() {
-        for (nodes, percentage, want) in [
+        for (nodes, percentage, expected) in [
             (10, 0, 10),
             (99, 0, 99),
             (100, 0, 100),
@@ -159,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(
                 num_feasible_nodes_to_find(nodes, percentage),
-                want,
+                expected,
                 "{nodes} nodes, {percentage} %"
             );
         }

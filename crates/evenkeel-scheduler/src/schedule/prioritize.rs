@@ -59,7 +59,7 @@ fn prioritize_nodes(
         let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };
         let began = trace.now_if_sampled();
         let result = catch_plugin_panic(|| plugin.pre_score(state, pod, nodes, feasible))
-            .map_err(|why| panic_of(index, "PreScore", name, &why))?;
+            .map_err(|panic| panic_of(index, "PreScore", name, &panic))?;
         match result {
             PreScoreResult::All => {
                 trace.record_call(ExtensionPoint::PreScore, index, began, None);
@@ -88,7 +88,7 @@ fn prioritize_nodes(
             plugin.score_all(state, pod, feasible, &mut plugin_scores);
             plugin.normalize_score(state, feasible, &mut plugin_scores);
         })
-        .map_err(|why| panic_of(index, "Score", name, &why))?;
+        .map_err(|panic| panic_of(index, "Score", name, &panic))?;
         trace.record_scores(index, feasible.len(), began);
         for (total, score) in totals.iter_mut().zip(&plugin_scores) {
             *total += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
@@ -99,10 +99,10 @@ fn prioritize_nodes(
 }
 
 /// Prefixes the message of a panic with the extension point and the plugin.
-fn panic_of(index: usize, point: &str, plugin: &str, why: &Status) -> PluginRejection {
-    let reasons = why.reasons.join(", ");
-    let why = Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"));
-    PluginRejection { plugin: index, why }
+fn panic_of(index: usize, point: &str, plugin: &str, panic: &Status) -> PluginRejection {
+    let reasons = panic.reasons.join(", ");
+    let status = Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"));
+    PluginRejection { plugin: index, status }
 }
 
 /// Selects one of the nodes with the highest score.

@@ -94,16 +94,16 @@ impl Trace {
         self.is_sampled && slot.is_multiple_of(NODE_SAMPLING_INTERVAL)
     }
 
-    /// Records the duration of a plugin call, if it was measured, without counting the call. `why` is the status with
+    /// Records the duration of a plugin call, if it was measured, without counting the call. `status` is the status with
     /// which the plugin rejected the pod.
     pub(crate) fn record_duration(
         &mut self,
         point: ExtensionPoint,
         plugin: usize,
         began: Option<Duration>,
-        why: Option<&Status>,
+        status: Option<&Status>,
     ) {
-        self.push_duration(point, plugin, began, status_label(why));
+        self.push_duration(point, plugin, began, status_label(status));
     }
 
     /// Counts a plugin call, and records its duration if it was measured.
@@ -112,13 +112,13 @@ impl Trace {
         point: ExtensionPoint,
         plugin: usize,
         began: Option<Duration>,
-        why: Option<&Status>,
+        status: Option<&Status>,
     ) {
         match (point, self.filter_counts.get_mut(plugin)) {
             (ExtensionPoint::Filter, Some(count)) => *count += 1,
             _ => self.call_counts.push(CallCount { point, plugin, calls: 1 }),
         }
-        self.record_duration(point, plugin, began, why);
+        self.record_duration(point, plugin, began, status);
     }
 
     /// Records the duration of a call in which the plugin skipped the pod. Like upstream, it does not count the call.
@@ -143,10 +143,10 @@ impl Trace {
         &mut self,
         point: ExtensionPoint,
         began: Duration,
-        why: Option<&Status>,
+        status: Option<&Status>,
     ) {
         let took = self.stopwatch.since(began);
-        self.points.push(PointDuration { point, status: status_label(why), took });
+        self.points.push(PointDuration { point, status: status_label(status), took });
     }
 
     fn push_duration(
@@ -164,6 +164,6 @@ impl Trace {
 }
 
 /// Returns the value of the label `status` in upstream's metrics.
-fn status_label(why: Option<&Status>) -> &'static str {
-    why.map_or("Success", |why| why.code.as_str())
+fn status_label(status: Option<&Status>) -> &'static str {
+    status.map_or("Success", |status| status.code.as_str())
 }

@@ -93,7 +93,7 @@ mod tests {
         let script = Script::new(answers);
         let client = script.client(&Clock::starting_at(at(0)));
         let bound = DefaultBinder.bind(&client, &info("p", &json!({})), "a").await;
-        (bound.map_err(|error| error.code()), script.calls())
+        (bound.map_err(|error| error.code()), script.take_calls())
     }
 
     /// Response with a pod that has this uid and node.
@@ -106,32 +106,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_whose_response_was_lost_is_verified() {
-        let lost_then_conflict = || vec![Answer::Lost, Answer::refused(409)];
-        for (found, want) in [
+        let lost_then_conflict = || vec![Answer::Lost, Answer::status(409)];
+        for (found, expected) in [
             (found("p", "a"), Ok(BindResult::Bound)),
             (found("p", "b"), Err(409)),
             (found("p", ""), Err(409)),
             (found("another", "a"), Err(409)),
-            (Answer::refused(404), Err(409)),
+            (Answer::status(404), Err(409)),
             (Answer::Lost, Err(409)),
         ] {
             let mut answers = lost_then_conflict();
             answers.push(found);
             let (bound, requests) = bind(answers).await;
-            assert_eq!((bound, requests), (want, [POST, POST, GET].map(str::to_owned).into()));
+            assert_eq!((bound, requests), (expected, [POST, POST, GET].map(str::to_owned).into()));
         }
         let done = Answer::object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
-        let (bound, requests) = bind(vec![Answer::refused(500), done]).await;
+        let (bound, requests) = bind(vec![Answer::status(500), done]).await;
         assert_eq!((bound, requests.len()), (Ok(BindResult::Bound), 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_definite_error_is_not_retried() {
         for code in [400, 404, 422] {
-            let (bound, requests) = bind(vec![Answer::refused(code)]).await;
+            let (bound, requests) = bind(vec![Answer::status(code)]).await;
             assert_eq!((bound, requests.len()), (Err(code), 1));
         }
-        let (bound, requests) = bind(vec![Answer::refused(409), found("p", "b")]).await;
+        let (bound, requests) = bind(vec![Answer::status(409), found("p", "b")]).await;
         assert_eq!((bound, requests.len()), (Err(409), 2));
     }
 

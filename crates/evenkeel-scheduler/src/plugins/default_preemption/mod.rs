@@ -240,8 +240,8 @@ impl PostFilter for DefaultPreemption {
         fit_error: &FitError,
     ) -> PostFilterPlan {
         let without_candidates = |result| PostFilterPlan { result, candidates: Vec::new() };
-        if let Some(why) = plan::ineligible_to_preempt_others(cycle, fit_error) {
-            return without_candidates(post_filter_result(NominatingInfo::Keep, why));
+        if let Some(reason) = plan::ineligible_to_preempt_others(cycle, fit_error) {
+            return without_candidates(post_filter_result(NominatingInfo::Keep, reason));
         }
         let executor = self.executor.get();
         let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();

@@ -86,7 +86,7 @@ pub(super) fn find_candidates(
             Ok(candidate) if candidate.num_pdb_violations == 0 => non_violating.push(candidate),
             Ok(candidate) => violating.push(candidate),
             // No plugin is known here, and the message does not need one.
-            Err(why) => rejected.push(NodeStatus { slot, plugin: 0, why }),
+            Err(status) => rejected.push(NodeStatus { slot, plugin: 0, status }),
         }
         if !non_violating.is_empty() && non_violating.len() + violating.len() >= num_candidates {
             break;
@@ -113,14 +113,15 @@ fn num_candidates(n_nodes: usize, args: &Args) -> usize {
 ///
 /// Upstream: `findCandidates`.
 fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
-    let might_help = |why: &Status| why.code == Code::Unschedulable;
+    let might_help = |status: &Status| status.code == Code::Unschedulable;
     match &fit_error.overall {
-        Some(overall) if might_help(&overall.why) => {
+        Some(overall) if might_help(&overall.status) => {
             cycle.nodes().iter().map(NodeRef::slot).collect()
         }
         Some(_) => Vec::new(),
         None => {
-            let rejected = fit_error.rejected.iter().filter(|rejected| might_help(&rejected.why));
+            let rejected =
+                fit_error.rejected.iter().filter(|rejected| might_help(&rejected.status));
             rejected.map(|rejected| rejected.slot).collect()
         }
     }
@@ -160,9 +161,9 @@ fn select_victims_on_node(
     for other in &potential_victims {
         cycle.remove_pod(&mut state, other, slot);
     }
-    if let Err(why) = cycle.check_fit(&state, slot) {
+    if let Err(status) = cycle.check_fit(&state, slot) {
         potential_victims.iter().for_each(|other| cycle.restore_pod(other, slot));
-        return Err(why);
+        return Err(status);
     }
     potential_victims.sort_by(more_important_pod);
     let PodsByPdbViolation { violating, non_violating } =

@@ -222,14 +222,14 @@ impl<'a> Search<'a> {
     ) -> Result<Vec<DevicePosition>, Failure> {
         let mut positions = Vec::new();
         for (pool_index, pool) in self.pools.iter().enumerate() {
-            let why = match pool.state {
+            let reason = match pool.state {
                 PoolState::Usable => None,
                 PoolState::Incomplete => Some("being updated"),
                 PoolState::Invalid => Some("invalid"),
             };
-            if let Some(why) = why {
+            if let Some(reason) = reason {
                 return Err(Failure::Fatal(format!(
-                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {why}",
+                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {reason}",
                     claim_name(claim),
                     choice.name(),
                     pool.driver,
@@ -441,13 +441,16 @@ impl<'a> Search<'a> {
             match (self.evaluate)(offer, selector, device) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(EvaluationError::Compile(why)) => {
-                    return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", owner())));
+                Err(EvaluationError::Compile(reason)) => {
+                    return Err(Failure::Fatal(format!(
+                        "{}: CEL compile error: {reason}",
+                        owner()
+                    )));
                 }
-                Err(EvaluationError::Run(why)) => {
+                Err(EvaluationError::Run(reason)) => {
                     let id = &offer.ids[device];
                     return Err(Failure::Fatal(format!(
-                        "{} on device {id}: CEL runtime error: {why}",
+                        "{} on device {id}: CEL runtime error: {reason}",
                         owner()
                     )));
                 }
@@ -467,9 +470,9 @@ impl<'a> Search<'a> {
         consumed: [Option<&Amounts>; 2],
     ) -> Result<bool, Failure> {
         let total = &offer.devices()[device].capacity;
-        capacity::suffices(choice.capacity.as_ref(), total, consumed).map_err(|why| {
+        capacity::suffices(choice.capacity.as_ref(), total, consumed).map_err(|reason| {
             Failure::Fatal(format!(
-                "claim {}, request {}: checking capacity for device {}: {why}",
+                "claim {}, request {}: checking capacity for device {}: {reason}",
                 claim_name(claim),
                 choice.name(),
                 offer.ids[device]

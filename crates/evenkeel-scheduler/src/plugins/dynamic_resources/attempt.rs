@@ -95,11 +95,11 @@ pub(super) fn check_claims(
 ) -> Result<(), Status> {
     for claim in claims.iter().filter(|claim| claim.status.allocation.is_none()) {
         if is_pending(&claim.meta.uid) {
-            let why = format!(
+            let message = format!(
                 "resource claim {} is in the process of being allocated",
                 claim_name(claim)
             );
-            return Err(Status::unresolvable(why));
+            return Err(Status::unresolvable(message));
         }
         for request in &claim.spec.devices.requests {
             match request.exactly.as_deref() {
@@ -225,7 +225,8 @@ impl Attempt {
         claim_requests: &Result<Vec<Arc<ClaimRequests>>, String>,
         context: &FilterContext<'_>,
     ) -> Result<Vec<Allocation>, Status> {
-        let claim_requests = claim_requests.as_ref().map_err(|why| Status::error(why.clone()))?;
+        let claim_requests =
+            claim_requests.as_ref().map_err(|message| Status::error(message.clone()))?;
         if claim_requests.is_empty() {
             return Ok(Vec::new());
         }
@@ -239,7 +240,7 @@ impl Attempt {
                     Failure::InvalidPool => {
                         Status::unresolvable("invalid resource pools were encountered")
                     }
-                    Failure::Fatal(why) => Status::error(why),
+                    Failure::Fatal(message) => Status::error(message),
                     Failure::TimedOut => {
                         Status::error(format!("node {name}: timed out trying to allocate devices"))
                     }

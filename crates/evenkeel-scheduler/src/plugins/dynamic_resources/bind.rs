@@ -38,7 +38,7 @@ fn reservation(
     now: Timestamp,
 ) -> Result<Reservation, String> {
     let name = || format!("{}/{}", claim.meta.namespace, claim.meta.name);
-    let refuse = |why: &str| Err(format!("claim {} {why}", name()));
+    let refuse = |reason: &str| Err(format!("claim {} {reason}", name()));
     if claim.meta.deleting() {
         return refuse("got deleted in the meantime");
     }
@@ -148,7 +148,7 @@ mod tests {
         let pod = info("web", &json!({}));
         let allocated = json!({ "status": { "allocation": {} } });
         let deleted = json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } });
-        for (current, decided, why) in [
+        for (current, decided, reason) in [
             (&deleted, Some(allocation()), "claim shop/c got deleted in the meantime"),
             (
                 &allocated,
@@ -158,7 +158,7 @@ mod tests {
             (&json!({}), None, "claim shop/c got deallocated elsewhere in the meantime"),
         ] {
             let refused = reservation(&claim(current), &pod.pod, decided.as_ref(), at(0));
-            assert_eq!(refused.unwrap_err(), why);
+            assert_eq!(refused.unwrap_err(), reason);
         }
     }
 

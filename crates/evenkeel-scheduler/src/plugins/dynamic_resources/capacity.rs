@@ -26,7 +26,7 @@ pub(super) fn consumed(
     for (name, capacity) in total.iter() {
         let requested = requested.and_then(|requested| requested.requests.get(name)).copied();
         let amount = round_by_policy(requested, capacity)
-            .map_err(|why| format!("capacity \"{name}\": {why}"))?;
+            .map_err(|error| format!("capacity \"{name}\": {error}"))?;
         if amount.sign() < 0 {
             return Err(format!("capacity \"{name}\": capacity value is negative"));
         }
@@ -132,7 +132,7 @@ mod tests {
         slice.spec.devices[0].capacity.clone()
     }
 
-    fn requesting(amount: Option<&str>) -> Option<CapacityRequirements> {
+    fn requirements_of(amount: Option<&str>) -> Option<CapacityRequirements> {
         let amount = amount.map(|text| ("memory", Quantity::parse(text).unwrap()));
         amount.map(|amount| CapacityRequirements { requests: [amount].into_iter().collect() })
     }
@@ -143,7 +143,7 @@ mod tests {
             "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
         let values = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
         let plain = json!({"value": "10Gi"});
-        for (capacity, requested, want) in [
+        for (capacity, requested, expected) in [
             (&plain, None, Some("10Gi")),
             (&plain, Some("3Gi"), Some("3Gi")),
             (&plain, Some("11Gi"), None),
@@ -155,10 +155,10 @@ mod tests {
             (&values, Some("2Gi"), Some("4Gi")),
             (&values, Some("5Gi"), None),
         ] {
-            let (total, requested) = (device(capacity), requesting(requested));
+            let (total, requested) = (device(capacity), requirements_of(requested));
             let fits = suffices(requested.as_ref(), &total, [None, None]).unwrap();
             let amount = consumed(requested.as_ref(), &total).unwrap()["memory"];
-            assert_eq!(fits.then_some(amount), want.map(|text| Quantity::parse(text).unwrap()));
+            assert_eq!(fits.then_some(amount), expected.map(|text| Quantity::parse(text).unwrap()));
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn consumed_capacity_is_not_available_again() {
         let total = device(&json!({"value": "4Gi"}));
         let consumed: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
-        let requested = requesting(Some("2Gi"));
+        let requested = requirements_of(Some("2Gi"));
         assert_eq!(suffices(requested.as_ref(), &total, [Some(&consumed), None]), Ok(true));
         assert_eq!(
             suffices(requested.as_ref(), &total, [Some(&consumed), Some(&consumed)]),

@@ -65,14 +65,17 @@ mod tests {
     use super::*;
     use crate::plugins::dynamic_resources::{
         selectors::SelectorCache,
-        tests::{sized, slice},
+        tests::{devices_of_sizes, slice},
     };
     use serde_json::json;
 
     #[test]
     fn results_follow_their_slices_to_a_newer_inventory() {
         let spec = json!({});
-        let (a, b) = (slice("a", sized(&[1, 2]), &spec), slice("b", sized(&[3]), &spec));
+        let (a, b) = (
+            slice("a", devices_of_sizes(&[1, 2]), &spec),
+            slice("b", devices_of_sizes(&[3]), &spec),
+        );
         let before = Inventory::new(vec![Arc::clone(&b)], Vec::new(), None);
         let selector = SelectorCache::default().get_or_compile("device.driver == 'gpu.example'");
         let mut evaluations = Evaluations::default();
@@ -91,7 +94,8 @@ mod tests {
 
     #[test]
     fn the_results_of_a_slice_are_bounded() {
-        let inventory = Inventory::new(vec![slice("a", sized(&[1]), &json!({}))], vec![], None);
+        let inventory =
+            Inventory::new(vec![slice("a", devices_of_sizes(&[1]), &json!({}))], vec![], None);
         let (mut selectors, mut evaluations) = (SelectorCache::default(), Evaluations::default());
         for n in 0..=MAX_ENTRIES {
             let selector = selectors.get_or_compile(&format!("{n} == 0"));

@@ -403,7 +403,7 @@ mod tests {
             |allocatable: &Value| node("n", &json!({ "status": { "allocatable": allocatable } }));
         let requests = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
         let request = extended_request(&[], &[container("a", &requests)]).unwrap();
-        for (offered, want) in [
+        for (offered, expected) in [
             (json!({}), [true, true]),
             (json!({ "example.com/gpu": "0" }), [true, true]),
             (json!({ "example.com/gpu": "9" }), [false, true]),
@@ -411,14 +411,14 @@ mod tests {
         ] {
             assert_eq!(
                 request.needs_devices_on(&node_with(&offered)).unwrap()[..],
-                want,
+                expected,
                 "{offered}"
             );
         }
         let requests = json!({ "example.com/gpu": "1", "example.com/other": "1" });
         let mixed = extended_request(&[], &[container("a", &requests)]).unwrap();
-        let why = mixed.needs_devices_on(&node_with(&json!({}))).unwrap_err();
-        assert_eq!(why.reasons.join(", "), "cannot fit resource");
+        let rejection = mixed.needs_devices_on(&node_with(&json!({}))).unwrap_err();
+        assert_eq!(rejection.reasons.join(", "), "cannot fit resource");
         let offered = node_with(&json!({ "example.com/other": "0" }));
         assert_eq!(mixed.needs_devices_on(&offered).unwrap()[..], [true, false]);
         for requests in

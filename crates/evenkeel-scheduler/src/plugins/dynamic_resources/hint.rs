@@ -50,7 +50,7 @@ mod tests {
             old: claim(name, old),
             new: claim(name, new),
         };
-        for (edit, want) in [
+        for (edit, expected) in [
             (Edit::Added(claim("c", &none)), QueueingHint::Queue),
             (Edit::Added(claim("other", &none)), QueueingHint::Skip),
             (updated("c", &none, &allocated), QueueingHint::Queue),
@@ -61,7 +61,7 @@ mod tests {
             (Edit::Deleted(claim("other", &none)), QueueingHint::Skip),
         ] {
             let claims = || Ok(vec![claim("c", &none)]);
-            assert_eq!(after_claim_change(&pod.pod, &edit, claims), want, "{edit:?}");
+            assert_eq!(after_claim_change(&pod.pod, &edit, claims), expected, "{edit:?}");
         }
         let missing = || Err("not found".to_owned());
         let edit = updated("other", &allocated, &none);

@@ -57,8 +57,8 @@ pub(super) fn allocation(
     claim_requests: &ClaimRequests,
     allocated: &AllocatedDevices<'_>,
 ) -> Result<Allocation, String> {
-    let selector = node_selector(node, &allocated.devices).map_err(|why| {
-        format!("create NodeSelector for claim {}: {why}", claim_requests.claim.meta.name)
+    let selector = node_selector(node, &allocated.devices).map_err(|error| {
+        format!("create NodeSelector for claim {}: {error}", claim_requests.claim.meta.name)
     })?;
     let mut results: Vec<DeviceRequestAllocationResult> = Vec::new();
     let mut results_json = Vec::new();

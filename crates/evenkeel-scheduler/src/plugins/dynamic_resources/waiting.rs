@@ -18,12 +18,15 @@ use crate::metrics::DeviceWaitResult;
 #[derive(Debug, PartialEq, Eq)]
 struct NotReady {
     result: DeviceWaitResult,
-    why: String,
+    message: String,
 }
 
 impl NotReady {
-    fn timed_out(why: &str) -> Self {
-        Self { result: DeviceWaitResult::TimedOut, why: format!("device binding timeout: {why}") }
+    fn timed_out(message: &str) -> Self {
+        Self {
+            result: DeviceWaitResult::TimedOut,
+            message: format!("device binding timeout: {message}"),
+        }
     }
 }
 
@@ -41,11 +44,12 @@ fn check_readiness(
     now: Timestamp,
 ) -> Result<Option<Timestamp>, NotReady> {
     for claim in claims {
-        let claim = claim.map_err(|why| NotReady { result: DeviceWaitResult::Error, why })?;
+        let claim =
+            claim.map_err(|message| NotReady { result: DeviceWaitResult::Error, message })?;
         match claims::readiness(&claim) {
             Readiness::Ready => {}
-            Readiness::Failed(why) => {
-                return Err(NotReady { result: DeviceWaitResult::Failed, why });
+            Readiness::Failed(message) => {
+                return Err(NotReady { result: DeviceWaitResult::Failed, message });
             }
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
                 return Err(NotReady::timed_out(&format!("claim={}", claim.meta.name)));

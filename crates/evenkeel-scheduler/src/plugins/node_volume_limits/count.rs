@@ -59,9 +59,9 @@ pub(super) fn volumes_of_pod(
         let csi_volume = match claim_of(listers, pod, volume)? {
             ClaimLookup::Claim(claim) => volume_of_claim(listers, &claim),
             ClaimLookup::Missing(name) => {
-                let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM_RESOURCE, &name));
-                let why = format!("looking up PVC {namespace}/{name}: {why}");
-                return Err(Status::unresolvable(why));
+                let (namespace, reason) = (&pod.meta.namespace, not_found(CLAIM_RESOURCE, &name));
+                let reason = format!("looking up PVC {namespace}/{name}: {reason}");
+                return Err(Status::unresolvable(reason));
             }
             ClaimLookup::Inline => volume_of_inline_source(volume)?,
         };

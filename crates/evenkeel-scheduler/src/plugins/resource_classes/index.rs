@@ -89,7 +89,7 @@ mod tests {
             classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())
         };
         assert_eq!(of(&mut classes, "example.com/gpu"), "");
-        for (name, second, resource, want) in [
+        for (name, second, resource, expected) in [
             ("b", 1, "example.com/gpu", "b"),
             ("c", 1, "example.com/gpu", "b"),
             ("a", 1, "example.com/gpu", "a"),
@@ -99,7 +99,7 @@ mod tests {
             ("z", 2, "example.com/gpu", "z"),
         ] {
             classes.set(class(name, second, resource));
-            assert_eq!(of(&mut classes, "example.com/gpu"), want, "after {name} {resource}");
+            assert_eq!(of(&mut classes, "example.com/gpu"), expected, "after {name} {resource}");
         }
         assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/y"), "y");
         assert_eq!(of(&mut classes, "example.com/other"), "");

@@ -33,7 +33,9 @@ pub(super) async fn bind(
             let changed = observed.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
+            if check()
+                .map_err(|error| PreBindError::Refused(format!("binding volumes: {error}")))?
+            {
                 return Ok(());
             }
             changed.await;

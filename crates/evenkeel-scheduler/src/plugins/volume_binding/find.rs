@@ -130,10 +130,10 @@ pub(super) fn find_pod_volumes(
     let found = find_delayed_volumes(listers, claims, node)?;
     // Upstream reports the reasons in this order.
     let reasons = [
-        bound.err().filter(|why| *why == NODE_AFFINITY_CONFLICT),
-        found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
-        found.as_ref().err().copied().filter(|why| *why == NO_SPACE),
-        bound.err().filter(|why| *why == VOLUME_GONE),
+        bound.err().filter(|reason| *reason == NODE_AFFINITY_CONFLICT),
+        found.as_ref().err().copied().filter(|reason| *reason == NO_VOLUME),
+        found.as_ref().err().copied().filter(|reason| *reason == NO_SPACE),
+        bound.err().filter(|reason| *reason == VOLUME_GONE),
     ];
     let mut reasons = reasons.into_iter().flatten();
     match (reasons.next(), found) {
@@ -209,7 +209,7 @@ fn find_delayed_volumes(
     for unbound in to_provision {
         match check_volume_provision(listers, unbound, node)? {
             Ok(provision) => found.provisions.push(provision),
-            Err(why) => return Ok(Err(why)),
+            Err(reason) => return Ok(Err(reason)),
         }
     }
     Ok(Ok(found))

@@ -260,8 +260,8 @@ impl VolumeBinding {
             {
                 claims.delayed.push(self.unbound_claim(observed, claim, class));
             } else {
-                let why = "pod has unbound immediate PersistentVolumeClaims";
-                return Err(Status::unresolvable(why));
+                let reason = "pod has unbound immediate PersistentVolumeClaims";
+                return Err(Status::unresolvable(reason));
             }
         }
         Ok(claims)
@@ -321,7 +321,7 @@ impl Filter for VolumeBinding {
         match (state.get::<PodClaims>(), self.observed.get()) {
             (Some(claims), Some(observed)) => {
                 let pod_volumes = find::find_pod_volumes(&observed.listers, claims, node.node());
-                if pod_volumes.as_ref().is_err_and(|why| why.code == Code::Error) {
+                if pod_volumes.as_ref().is_err_and(|status| status.code == Code::Error) {
                     observed.metrics.claims().count_volume_error(VolumeStage::Predicate);
                 }
                 pod_volumes.map(drop)

@@ -78,9 +78,9 @@ fn delete(name: &str) -> String {
 async fn failed_evictions_are_retried_after_a_delay() {
     for answers in [
         vec![Answer::Lost],
-        vec![Answer::refused(500)],
+        vec![Answer::status(500)],
         vec![done(), Answer::Lost],
-        vec![done(), Answer::refused(409)],
+        vec![done(), Answer::status(409)],
     ] {
         let mut test_executor = TestExecutor::new(&["v"], answers.clone()).await;
         test_executor.start(&["v"]);
@@ -91,16 +91,16 @@ async fn failed_evictions_are_retried_after_a_delay() {
             "an event may requeue the preemptor during the delay"
         );
         assert!(test_executor.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
-        assert_eq!(test_executor.script.calls().len(), answers.len());
+        assert_eq!(test_executor.script.take_calls().len(), answers.len());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_victim_stays_if_another_eviction_fails() {
-    let mut test_executor = TestExecutor::new(&["u", "v"], vec![Answer::refused(500)]).await;
+    let mut test_executor = TestExecutor::new(&["u", "v"], vec![Answer::status(500)]).await;
     test_executor.start(&["u", "v"]);
     assert!(test_executor.is_activated_within(RETRY_DELAY * 2).await);
-    assert_eq!(test_executor.script.calls(), [patch("u")]);
+    assert_eq!(test_executor.script.take_calls(), [patch("u")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn concurrent_evictions_are_limited() {
     let test_executor = TestExecutor::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
     test_executor.start(&["t", "u", "v", "w"]);
     tokio::time::sleep(RETRY_DELAY).await;
-    assert_eq!(test_executor.script.calls(), [patch("t"), patch("u")]);
+    assert_eq!(test_executor.script.take_calls(), [patch("t"), patch("u")]);
     let text = prometheus::TextEncoder::new();
     let metrics = text.encode_to_string(&test_executor.executor.handle.registry.gather()).unwrap();
     let running = format!("scheduler_goroutines{{operation=\"{NAME}\"}} 2");
@@ -125,7 +125,10 @@ async fn after_a_deletion_the_preemptor_waits_for_its_event() {
         "the deletion event requeues the preemptor"
     );
     assert!(!test_executor.executor.is_running_preemption("high"));
-    assert_eq!(test_executor.script.calls(), [patch("u"), delete("u"), patch("v"), delete("v")]);
+    assert_eq!(
+        test_executor.script.take_calls(),
+        [patch("u"), delete("u"), patch("v"), delete("v")]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +150,7 @@ async fn a_preemption_runs_until_the_last_victim_is_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_victim_activates_the_preemptor_unless_the_cache_still_has_it() {
-    for answers in [vec![Answer::refused(404)], vec![done(), Answer::refused(404)]] {
+    for answers in [vec![Answer::status(404)], vec![done(), Answer::status(404)]] {
         let mut without_victim = TestExecutor::new(&[], answers.clone()).await;
         without_victim.start(&["v"]);
         assert!(without_victim.is_activated_within(Duration::from_millis(1)).await);
@@ -170,7 +173,7 @@ async fn nominations_of_deleted_and_recreated_pods_need_no_clearing() {
     let modified =
         json!({ "kind": "Status", "code": 409, "reason": "Conflict", "message": "modified" });
     for (answer, succeeds) in [
-        (Answer::refused(404), true),
+        (Answer::status(404), true),
         (Answer::Body(409, other_uid), true),
         (Answer::Body(409, modified), false),
     ] {
@@ -180,6 +183,6 @@ async fn nominations_of_deleted_and_recreated_pods_need_no_clearing() {
         test_executor.start_with_nominated_pods(&["v"], vec![nominated]);
         let activated = test_executor.is_activated_within(RETRY_DELAY * 2).await;
         assert_eq!(activated, !succeeds, "{answer:?}: only a failure retries the preemptor");
-        assert_eq!(test_executor.script.calls(), [patch("low"), patch("v"), delete("v")]);
+        assert_eq!(test_executor.script.take_calls(), [patch("low"), patch("v"), delete("v")]);
     }
 }

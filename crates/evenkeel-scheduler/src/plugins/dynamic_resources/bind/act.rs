@@ -201,7 +201,7 @@ mod tests {
             let script = Script::new(replaced_by(uid));
             remove_finalizer(&script.client(&clock), &claim).await.unwrap();
             let calls = [patch(""), get(), patch("")];
-            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+            assert_eq!(script.take_calls(), calls[..if same { 3 } else { 2 }], "{uid}");
 
             let script = Script::new(replaced_by(uid));
             let (pod, allocation) = (
@@ -216,11 +216,14 @@ mod tests {
             let reserved =
                 reserve(&client, &pod.pod, Arc::clone(&claim), Some(&allocation), at(0)).await;
             let calls = [patch("/status"), get(), patch("/status")];
-            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+            assert_eq!(script.take_calls(), calls[..if same { 3 } else { 2 }], "{uid}");
             match reserved {
                 Ok(_) => assert!(same),
-                Err(PreBindError::Refused(why)) => {
-                    assert_eq!((same, &*why), (false, "claim shop/c got deleted in the meantime"));
+                Err(PreBindError::Refused(message)) => {
+                    assert_eq!(
+                        (same, &*message),
+                        (false, "claim shop/c got deleted in the meantime")
+                    );
                 }
                 Err(other) => panic!("{other:?}"),
             }

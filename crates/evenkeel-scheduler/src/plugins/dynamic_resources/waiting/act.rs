@@ -36,7 +36,7 @@ impl DynamicResources {
             .map_or_else(|not_ready| not_ready.result, |()| DeviceWaitResult::Ready);
         let took = observed.handle.clock.now().duration_since(began).unsigned_abs();
         self.record_outcome(observed, pod.uid(), result, took);
-        outcome.map_err(|not_ready| PreBindError::Refused(not_ready.why))
+        outcome.map_err(|not_ready| PreBindError::Refused(not_ready.message))
     }
 
     /// Checks the claims after each change and at each deadline, until all are ready or one fails.
