@@ -120,7 +120,7 @@ fn waits_for_devices_are_recorded_by_driver() {
     metrics.claims().observe_device_wait("p", "other", false, DeviceWaitResult::Failed, duration);
     let families = families(&registry);
     let allocations = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
-    assert_eq!(allocations.len(), 1, "only devices with binding conditions are allocations");
+    assert_eq!(allocations.len(), 1, "only devices with binding conditions are counted");
     let values: Vec<&str> = allocations[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
     let waits = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
