@@ -80,12 +80,12 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the program with these arguments, which do not include its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
-    start(arguments.into_iter().collect(), plugins)
+    run_program(arguments.into_iter().collect(), plugins)
 }
 
 /// Runs the program. It is not generic, so that it compiles with this crate instead of each program that calls
 /// [`main`].
-fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
+fn run_program(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
     let parsed = match command_line().read(arguments) {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -98,7 +98,7 @@ fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
     command_line::run(&log, Worker::Eager, async {
         command_line::log_flags(&options.parsed_flags, &options.warnings, &log);
         let config = options.configuration()?;
-        let profiles = profiles::build(&config, plugins, &options.gates)?;
+        let profiles = profiles::build_profiles(&config, plugins, &options.gates)?;
         if log_or_write_config(&options, &config, &log)? {
             return Ok(ExitCode::SUCCESS);
         }
@@ -108,11 +108,14 @@ fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
 
 /// Returns the program's command line: its flags and help.
 pub fn command_line() -> CommandLine {
-    let mut more = BTreeMap::from(Versions::options());
-    more.insert("feature-gates", format!("Options are:\n{}", features::options()));
-    more.insert("tls-cipher-suites", TlsOptions::options());
-    let what = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
-    CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+    let mut flag_values = BTreeMap::from(Versions::options());
+    flag_values.insert("feature-gates", format!("Options are:\n{}", features::options()));
+    flag_values.insert("tls-cipher-suites", TlsOptions::options());
+    let description = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
+    CommandLine {
+        flags: flags(),
+        about: About { name: NAME, what: description, more: flag_values },
+    }
 }
 
 /// Builds the profiles of a configuration with the default feature gates.
@@ -125,7 +128,7 @@ pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
     let gates = FeatureGates::default();
     let config = KubeSchedulerConfiguration::parse(text, &gates)?;
     config.validate(&gates)?;
-    profiles::build(&config, plugins, &gates)
+    profiles::build_profiles(&config, plugins, &gates)
 }
 
 /// Logs the configuration at verbosity 2, and writes it to the file of `--write-config-to`. Returns whether the program
@@ -137,14 +140,14 @@ fn log_or_write_config(
     config: &KubeSchedulerConfiguration,
     log: &Log,
 ) -> Result<bool> {
-    if options.write_to.is_none() && log.verbosity() < 2 {
+    if options.write_config_to.is_none() && log.verbosity() < 2 {
         return Ok(false);
     }
     let text = config.with_used_args().to_yaml();
     if log.verbosity() >= 2 {
         tracing::info!(config = text, "Using component config");
     }
-    let Some(path) = &options.write_to else { return Ok(false) };
+    let Some(path) = &options.write_config_to else { return Ok(false) };
     std::fs::write(path, text).with_context(|| format!("--write-config-to: {path}"))?;
     tracing::info!(file = path, "Wrote configuration");
     Ok(true)
@@ -160,8 +163,9 @@ async fn run(
     let leader = leader_options(&config.leader_election);
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     let election = leader.elect.then(|| leader.election()).transpose()?;
-    // The secure port serves before the caches exist.
-    let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    // The secure port serves before the caches exist. Its health checks read `caches_to_sync`, and `/metrics/resources`
+    // reads `leader_caches`, which are set when this process becomes the leader.
+    let (caches_to_sync, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let process = Process::open(Parts {
         name: NAME,
         parsed_flags: &options.parsed_flags,
@@ -176,21 +180,21 @@ async fn run(
         profiling: config.enable_profiling.unwrap_or_default(),
         grace: SHUTDOWN_GRACE,
         own: Some(Box::new(|manager, stopping, routes| {
-            let checks = checks(manager, stopping, Arc::clone(&synced_caches));
-            (resources::add_to(routes, Arc::clone(&leader_caches)), checks)
+            let checks = health_checks(manager, stopping, Arc::clone(&caches_to_sync));
+            (resources::add_endpoint(routes, Arc::clone(&leader_caches)), checks)
         })),
     })
     .await?;
     let env = process.manager.env().clone();
     let delays_caches = config.delay_cache_until_active && leader.elect;
-    let caches = if delays_caches { caches(&process) } else { env.caches.clone() };
+    let caches = if delays_caches { delayed_caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
     // Scheduling waits for each call of an extender, so the reads for these calls have no rate limit.
     let unlimited_client = process.connection.unlimited().with_user_agent("extenders");
     let extenders = extender::set_up(&config.extenders, &unlimited_client, &caches)
         .context("couldn't build extenders")?;
     let extenders = extenders.into_iter().map(|extender| extender as Arc<dyn Extender>).collect();
-    let scheduling = Scheduling {
+    let inputs = SchedulerInputs {
         client,
         caches: caches.clone(),
         clock: env.clock,
@@ -199,52 +203,57 @@ async fn run(
         supervisor: process.manager.supervisor().clone(),
     };
     if delays_caches {
-        process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
-            let tasks = Tasks::under(running.token());
-            let scheduler = scheduling.prepare();
+        process.manager.add(RunnableGroup::LeaderElection, "scheduler", |context| async move {
+            let tasks = Tasks::under(context.token());
+            let scheduler = inputs.create_scheduler();
             caches.start(&tasks);
-            synced_caches.get_or_init(|| caches.clone());
+            caches_to_sync.get_or_init(|| caches.clone());
             leader_caches.get_or_init(|| caches);
-            scheduler.run(running.token()).await;
+            scheduler.run(context.token()).await;
             tasks.join().await;
             Ok(())
         });
     } else {
-        synced_caches.get_or_init(|| caches.clone());
-        stand_by(&process.manager, scheduling.prepare(), move || drop(leader_caches.set(caches)));
+        caches_to_sync.get_or_init(|| caches.clone());
+        let scheduler = inputs.create_scheduler();
+        stand_by(&process.manager, scheduler, move || drop(leader_caches.set(caches)));
     }
     process.run().await?;
-    // As in upstream, only a scheduler with leader election may end without an error.
+    // Like upstream, only a scheduler with leader election may end without an error.
     if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
 }
 
-/// Adds a scheduler that handles events on standby, and schedules pods once it is the leader. It calls `lead` at that
-/// time.
-fn stand_by(manager: &Manager, scheduler: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
+/// Adds a scheduler that handles events on standby, and schedules pods once it is the leader. `on_elected` runs just
+/// before it schedules pods.
+fn stand_by(
+    manager: &Manager,
+    scheduler: StandbyScheduler,
+    on_elected: impl FnOnce() + Send + 'static,
+) {
     let (elected, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
     let until_elected = elected.clone();
-    manager.add(RunnableGroup::Others, "scheduler stands by", |running| async move {
+    manager.add(RunnableGroup::Others, "scheduler stands by", |context| async move {
         let standby =
-            running.token().run_until_cancelled_owned(scheduler.stand_by(&until_elected)).await;
+            context.token().run_until_cancelled_owned(scheduler.stand_by(&until_elected)).await;
         // The receiver is dropped when the program ends.
         if let Some(scheduler) = standby {
             drop(sender.send(scheduler));
         }
         Ok(())
     });
-    manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
+    manager.add(RunnableGroup::LeaderElection, "scheduler", |context| async move {
         elected.cancel();
         // The sender is dropped when the program ends.
         if let Ok(scheduler) = receiver.await {
-            lead();
-            scheduler.run(running.token()).await;
+            on_elected();
+            scheduler.run(context.token()).await;
         }
         Ok(())
     });
 }
 
 /// Returns caches that only the leader starts (`delayCacheUntilActive`).
-fn caches(process: &Process) -> Caches {
+fn delayed_caches(process: &Process) -> Caches {
     let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
     Caches::new(client, process.clock.clone(), &process.registry)
 }
@@ -252,10 +261,10 @@ fn caches(process: &Process) -> Caches {
 /// Returns the health checks. Unlike upstream's, `/livez` fails if a task has failed.
 ///
 /// Upstream: `newEndpointsHandler`.
-fn checks(
+fn health_checks(
     manager: &Manager,
     stopping: &CancellationToken,
-    synced_caches: Arc<OnceLock<Caches>>,
+    caches_to_sync: Arc<OnceLock<Caches>>,
 ) -> Checks {
     let (healthz, livez, readyz) = (Health::new(), Health::new(), Health::new());
     supervised_tasks(manager, &healthz);
@@ -267,7 +276,7 @@ fn checks(
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    readyz.add("sched-handler-sync", move || match synced_caches.get() {
+    readyz.add("sched-handler-sync", move || match caches_to_sync.get() {
         Some(caches) if caches.has_synced() => Ok(()),
         _ => Err("handlers are not fully synchronized".to_owned()),
     });
@@ -282,13 +291,13 @@ fn scheduler_options(
     extenders: Vec<Arc<dyn Extender>>,
     process: &Process,
 ) -> SchedulerOptions {
-    let seconds = |seconds: Option<i64>| {
+    let duration = |seconds: Option<i64>| {
         Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
     };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     SchedulerOptions {
-        pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
-        pod_max_backoff: seconds(config.pod_max_backoff_seconds),
+        pod_initial_backoff: duration(config.pod_initial_backoff_seconds),
+        pod_max_backoff: duration(config.pod_max_backoff_seconds),
         pop_from_backoff_q: options.gates.enabled("SchedulerPopFromBackoffQ"),
         nominated_node_name_for_expectation: options
             .gates
@@ -304,8 +313,8 @@ fn scheduler_options(
     }
 }
 
-/// Dependencies of the scheduler.
-struct Scheduling {
+/// Arguments of [`StandbyScheduler::new`].
+struct SchedulerInputs {
     client: Client,
     caches: Caches,
     clock: Clock,
@@ -314,9 +323,9 @@ struct Scheduling {
     supervisor: Supervisor,
 }
 
-impl Scheduling {
+impl SchedulerInputs {
     /// Creates the scheduler, which does not schedule pods yet.
-    fn prepare(self) -> StandbyScheduler {
+    fn create_scheduler(self) -> StandbyScheduler {
         let Self { client, caches, clock, registry, options, supervisor } = self;
         StandbyScheduler::new(client, caches, clock, &registry, &options, &supervisor)
     }

@@ -25,13 +25,13 @@ pub(super) fn flags() -> Flags {
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     /// Path of the configuration file (`--config`).
-    file: Option<String>,
+    config_file: Option<String>,
     /// Path of the file to which the program writes the configuration (`--write-config-to`).
-    pub(super) write_to: Option<String>,
+    pub(super) write_config_to: Option<String>,
     /// The default configuration, changed by the flags that apply only without a file.
     default_configuration: KubeSchedulerConfiguration,
     /// Leader election flags that are set, with the values of all these flags.
-    leader: Vec<(&'static str, LeaderElectionConfiguration)>,
+    set_leader_flags: Vec<(&'static str, LeaderElectionConfiguration)>,
     pub(super) master: Option<String>,
     pub(super) logging: LoggingOptions,
     pub(super) metrics: MetricsOptions,
@@ -49,32 +49,33 @@ impl Options {
     /// # Errors
     /// Returns the errors of all invalid flags.
     pub(super) fn check(parsed: ParsedFlags) -> Result<Self, InvalidFlags> {
-        let read = Reader::new(parsed);
+        let reader = Reader::new(parsed);
         let (gates, mut warnings) = FeatureGates::resolve(
-            &read.list("emulated-version"),
-            &read.list("min-compatibility-version"),
-            &read.map("feature-gates"),
+            &reader.list("emulated-version"),
+            &reader.list("min-compatibility-version"),
+            &reader.map("feature-gates"),
         )
-        .record_errors(&read);
+        .record_errors(&reader);
         warnings.extend(inert_plugin_warnings(&gates));
-        let serving = ServingOptions::from_flags(&read, &gates);
+        let serving = ServingOptions::from_flags(&reader, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
-            file: read.non_empty_text("config"),
-            write_to: read.non_empty_text("write-config-to"),
-            default_configuration: default_configuration(&read, &gates),
-            leader: leader(&read),
-            master: read.non_empty_text("master"),
-            logging: LoggingOptions::from_flags(&read, &gates),
-            metrics: MetricsOptions::from_flags(&read),
+            config_file: reader.non_empty_text("config"),
+            write_config_to: reader.non_empty_text("write-config-to"),
+            default_configuration: default_configuration(&reader, &gates),
+            set_leader_flags: set_leader_flags(&reader),
+            master: reader.non_empty_text("master"),
+            logging: LoggingOptions::from_flags(&reader, &gates),
+            metrics: MetricsOptions::from_flags(&reader),
             serving,
-            pod_max_in_unschedulable_pods: read.duration("pod-max-in-unschedulable-pods-duration"),
+            pod_max_in_unschedulable_pods: reader
+                .duration("pod-max-in-unschedulable-pods-duration"),
             gates,
-            parsed_flags: read.parsed().clone(),
+            parsed_flags: reader.parsed().clone(),
             warnings,
         };
-        let unimplemented = read.unimplemented_flags();
-        read.done()?;
+        let unimplemented = reader.unimplemented_flags();
+        reader.done()?;
         let mut options = options;
         options.warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         options.warnings.extend(options.ignored_flags());
@@ -83,8 +84,9 @@ impl Options {
 
     /// Returns warnings about flags on the command line that have no effect together with `--config`.
     fn ignored_flags(&self) -> Vec<String> {
-        let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
-        let ignored = self.parsed_flags.names().filter(with_file);
+        let is_ignored =
+            |flag: &&str| self.config_file.is_some() && FLAGS_WITHOUT_FILE.contains(flag);
+        let ignored = self.parsed_flags.names().filter(is_ignored);
         ignored.map(|flag| format!("--{flag} is not used beside --config")).collect()
     }
 
@@ -95,14 +97,14 @@ impl Options {
     /// # Errors
     /// If the file cannot be read or the configuration is invalid.
     pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
-        let mut config = match &self.file {
+        let mut config = match &self.config_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("open {path}"))?;
                 KubeSchedulerConfiguration::parse(&text, &self.gates)?
             }
             None => self.default_configuration.clone(),
         };
-        for (flag, values) in &self.leader {
+        for (flag, values) in &self.set_leader_flags {
             override_leader_election(&mut config.leader_election, flag, values);
         }
         config.validate(&self.gates)?;
@@ -131,9 +133,9 @@ impl Options {
 pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderElectionOptions {
     LeaderElectionOptions {
         elect: election.leader_elect.unwrap_or(true),
-        lease_duration: election.lease_duration.duration(),
-        renew_deadline: election.renew_deadline.duration(),
-        retry_period: election.retry_period.duration(),
+        lease_duration: election.lease_duration.to_duration(),
+        renew_deadline: election.renew_deadline.to_duration(),
+        retry_period: election.retry_period.to_duration(),
         name: election.resource_name.clone(),
         namespace: election.resource_namespace.clone(),
     }
@@ -142,7 +144,7 @@ pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderEl
 /// Flags that apply only without `--config`, because the configuration has fields for them.
 ///
 /// Upstream: `DeprecatedOptions`.
-const DEPRECATED: [&str; 6] = [
+const FLAGS_WITHOUT_FILE: [&str; 6] = [
     "profiling",
     "contention-profiling",
     "kubeconfig",
@@ -161,48 +163,49 @@ fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
 
 /// Returns the default configuration, changed by the deprecated flags. It reads all of them, so none counts as
 /// unimplemented.
-fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
+fn default_configuration(reader: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
     let mut config = KubeSchedulerConfiguration::defaults(gates);
-    config.enable_profiling = Some(read.bool("profiling"));
-    config.enable_contention_profiling = Some(read.bool("contention-profiling"));
+    config.enable_profiling = Some(reader.bool("profiling"));
+    config.enable_contention_profiling = Some(reader.bool("contention-profiling"));
     let client = &mut config.client_connection;
-    client.kubeconfig = read.text("kubeconfig");
-    client.content_type = read.text("kube-api-content-type");
-    client.qps = read.float("kube-api-qps") as f32;
-    client.burst = i32::try_from(read.int("kube-api-burst")).unwrap_or_default();
+    client.kubeconfig = reader.text("kubeconfig");
+    client.content_type = reader.text("kube-api-content-type");
+    client.qps = reader.float("kube-api-qps") as f32;
+    client.burst = i32::try_from(reader.int("kube-api-burst")).unwrap_or_default();
     config
 }
 
 /// Returns each leader election flag that is set, with the values of all these flags.
-fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
-    let span =
-        |flag: &str| GoDuration(i64::try_from(read.duration(flag).as_nanos()).unwrap_or(i64::MAX));
-    let all = LeaderElectionConfiguration {
-        leader_elect: Some(read.bool("leader-elect")),
-        lease_duration: span("leader-elect-lease-duration"),
-        renew_deadline: span("leader-elect-renew-deadline"),
-        retry_period: span("leader-elect-retry-period"),
-        resource_lock: read.text("leader-elect-resource-lock"),
-        resource_name: read.text("leader-elect-resource-name"),
-        resource_namespace: read.text("leader-elect-resource-namespace"),
+fn set_leader_flags(reader: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
+    let duration = |flag: &str| {
+        GoDuration(i64::try_from(reader.duration(flag).as_nanos()).unwrap_or(i64::MAX))
     };
-    let set_flags = read.parsed().names().filter(|name| name.starts_with("leader-elect"));
-    set_flags.map(|name| (name, all.clone())).collect()
+    let values = LeaderElectionConfiguration {
+        leader_elect: Some(reader.bool("leader-elect")),
+        lease_duration: duration("leader-elect-lease-duration"),
+        renew_deadline: duration("leader-elect-renew-deadline"),
+        retry_period: duration("leader-elect-retry-period"),
+        resource_lock: reader.text("leader-elect-resource-lock"),
+        resource_name: reader.text("leader-elect-resource-name"),
+        resource_namespace: reader.text("leader-elect-resource-namespace"),
+    };
+    let set_flags = reader.parsed().names().filter(|name| name.starts_with("leader-elect"));
+    set_flags.map(|name| (name, values.clone())).collect()
 }
 
 /// Overrides the field of the configuration that corresponds to a leader election flag.
 fn override_leader_election(
-    to: &mut LeaderElectionConfiguration,
+    config: &mut LeaderElectionConfiguration,
     flag: &str,
     values: &LeaderElectionConfiguration,
 ) {
     match flag {
-        "leader-elect" => to.leader_elect = values.leader_elect,
-        "leader-elect-lease-duration" => to.lease_duration = values.lease_duration,
-        "leader-elect-renew-deadline" => to.renew_deadline = values.renew_deadline,
-        "leader-elect-retry-period" => to.retry_period = values.retry_period,
-        "leader-elect-resource-lock" => to.resource_lock.clone_from(&values.resource_lock),
-        "leader-elect-resource-name" => to.resource_name.clone_from(&values.resource_name),
-        _ => to.resource_namespace.clone_from(&values.resource_namespace),
+        "leader-elect" => config.leader_elect = values.leader_elect,
+        "leader-elect-lease-duration" => config.lease_duration = values.lease_duration,
+        "leader-elect-renew-deadline" => config.renew_deadline = values.renew_deadline,
+        "leader-elect-retry-period" => config.retry_period = values.retry_period,
+        "leader-elect-resource-lock" => config.resource_lock.clone_from(&values.resource_lock),
+        "leader-elect-resource-name" => config.resource_name.clone_from(&values.resource_name),
+        _ => config.resource_namespace.clone_from(&values.resource_namespace),
     }
 }

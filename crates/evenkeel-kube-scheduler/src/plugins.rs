@@ -29,28 +29,28 @@ use std::{sync::Arc, time::Duration};
 pub(super) type PluginFactory = fn(&PluginContext<'_>) -> PluginResult;
 
 /// Names of the in-tree plugins with their factories.
-pub(super) const ALL: &[(&str, PluginFactory)] = &[
+pub(super) const FACTORIES: &[(&str, PluginFactory)] = &[
     ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
-    ("DefaultPreemption", default_preemption),
-    ("DynamicResources", dynamic_resources),
+    ("DefaultPreemption", default_preemption_factory),
+    ("DynamicResources", dynamic_resources_factory),
     ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
     ("InterPodAffinity", inter_pod_affinity_factory),
     ("NodeAffinity", node_affinity_factory),
     ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
     ("NodeName", |_| Ok(Arc::new(NodeName))),
     ("NodePorts", |_| Ok(Arc::new(NodePorts))),
-    ("NodeResourcesBalancedAllocation", balanced),
-    ("NodeResourcesFit", fit),
+    ("NodeResourcesBalancedAllocation", balanced_allocation_factory),
+    ("NodeResourcesFit", node_resources_fit_factory),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
     ("NodeVolumeLimits", |context| {
         let volume_limit_scaling = context.gates.enabled("VolumeLimitScaling");
         Ok(Arc::new(NodeVolumeLimits::new(volume_limit_scaling)))
     }),
-    ("PodTopologySpread", spread),
+    ("PodTopologySpread", pod_topology_spread_factory),
     ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
     ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
     ("TaintToleration", |_| Ok(Arc::new(TaintToleration))),
-    ("VolumeBinding", volume_binding),
+    ("VolumeBinding", volume_binding_factory),
     ("VolumeRestrictions", |_| Ok(Arc::new(VolumeRestrictions::default()))),
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
 ];
@@ -58,8 +58,8 @@ pub(super) const ALL: &[(&str, PluginFactory)] = &[
 /// Feature gate of extended resources backed by devices.
 const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
 
-/// Creates NodeResourcesFit. As upstream, only this factory validates its arguments.
-fn fit(context: &PluginContext<'_>) -> PluginResult {
+/// Creates NodeResourcesFit. Like upstream, only this factory validates its arguments.
+fn node_resources_fit_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesFitArgs = context.args();
     let errors = args.validate("", context.gates);
     if !errors.is_empty() {
@@ -83,7 +83,7 @@ fn fit(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-fn balanced(context: &PluginContext<'_>) -> PluginResult {
+fn balanced_allocation_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesBalancedAllocationArgs = context.args();
     let args = balanced_allocation::Args { resources: weights(args.resources) };
     Ok(Arc::new(BalancedAllocation::new(&args)))
@@ -98,7 +98,7 @@ fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
     resources.into_iter().map(weight).collect()
 }
 
-fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
+fn default_preemption_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: DefaultPreemptionArgs = context.args();
     let defaults = default_preemption::Args::default();
     let number = |given: Option<i32>, default| {
@@ -138,7 +138,7 @@ fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     Ok(Arc::new(NodeAffinity::new(args)))
 }
 
-fn spread(context: &PluginContext<'_>) -> PluginResult {
+fn pod_topology_spread_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: PodTopologySpreadArgs = context.args();
     let text =
         |constraint: &Value, field: &str| constraint[field].as_str().unwrap_or_default().to_owned();
@@ -161,18 +161,18 @@ fn spread(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
-fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
+fn dynamic_resources_factory(context: &PluginContext<'_>) -> PluginResult {
     let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
     let default = dynamic_resources::Args::default();
     Ok(Arc::new(DynamicResources::new(dynamic_resources::Args {
         // Without `filterTimeout` there is no timeout.
-        filter_timeout: filter_timeout.unwrap_or_default().duration(),
-        binding_timeout: binding_timeout.map_or(default.binding_timeout, GoDuration::duration),
+        filter_timeout: filter_timeout.unwrap_or_default().to_duration(),
+        binding_timeout: binding_timeout.map_or(default.binding_timeout, GoDuration::to_duration),
         extended_resources: context.gates.enabled(EXTENDED_RESOURCES),
     })))
 }
 
-fn volume_binding(context: &PluginContext<'_>) -> PluginResult {
+fn volume_binding_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: VolumeBindingArgs = context.args();
     let seconds = args.bind_timeout_seconds.unwrap_or_default();
     let points: Vec<(i64, i64)> =

@@ -12,33 +12,87 @@ use evenkeel_scheduler::framework::{ExtensionPoint, Plugin, Profile};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Extension points in upstream's order: name in the configuration, upstream's type, and the extension point if it is
-/// implemented here.
+/// An extension point that the configuration may name.
+#[derive(Clone, Copy)]
+struct ConfigPoint {
+    /// Name of its list in the configuration.
+    field: &'static str,
+    /// Upstream's plugin type, used in messages.
+    plugin_type: &'static str,
+    /// `None` if no plugin implements it here.
+    point: Option<ExtensionPoint>,
+}
+
+/// Extension points in upstream's order.
 ///
 /// Upstream: `getExtensionPoints`.
-const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
-    ("preFilter", "PreFilterPlugin", Some(ExtensionPoint::PreFilter)),
-    ("filter", "FilterPlugin", Some(ExtensionPoint::Filter)),
-    ("postFilter", "PostFilterPlugin", Some(ExtensionPoint::PostFilter)),
-    ("reserve", "ReservePlugin", Some(ExtensionPoint::Reserve)),
-    ("preScore", "PreScorePlugin", Some(ExtensionPoint::PreScore)),
-    ("score", "ScorePlugin", Some(ExtensionPoint::Score)),
-    ("preBind", "PreBindPlugin", Some(ExtensionPoint::PreBind)),
-    ("bind", "BindPlugin", Some(ExtensionPoint::Bind)),
-    ("postBind", "PostBindPlugin", Some(ExtensionPoint::PostBind)),
-    ("permit", "PermitPlugin", Some(ExtensionPoint::Permit)),
-    ("preEnqueue", "PreEnqueuePlugin", Some(ExtensionPoint::PreEnqueue)),
-    ("queueSort", "QueueSortPlugin", Some(ExtensionPoint::QueueSort)),
-    ("placementGenerate", "PlacementGeneratePlugin", None),
-    ("placementScore", "PlacementScorePlugin", None),
-    ("podGroupPostFilter", "PodGroupPostFilterPlugin", None),
+const POINTS: [ConfigPoint; 15] = [
+    ConfigPoint {
+        field: "preFilter",
+        plugin_type: "PreFilterPlugin",
+        point: Some(ExtensionPoint::PreFilter),
+    },
+    ConfigPoint {
+        field: "filter",
+        plugin_type: "FilterPlugin",
+        point: Some(ExtensionPoint::Filter),
+    },
+    ConfigPoint {
+        field: "postFilter",
+        plugin_type: "PostFilterPlugin",
+        point: Some(ExtensionPoint::PostFilter),
+    },
+    ConfigPoint {
+        field: "reserve",
+        plugin_type: "ReservePlugin",
+        point: Some(ExtensionPoint::Reserve),
+    },
+    ConfigPoint {
+        field: "preScore",
+        plugin_type: "PreScorePlugin",
+        point: Some(ExtensionPoint::PreScore),
+    },
+    ConfigPoint { field: "score", plugin_type: "ScorePlugin", point: Some(ExtensionPoint::Score) },
+    ConfigPoint {
+        field: "preBind",
+        plugin_type: "PreBindPlugin",
+        point: Some(ExtensionPoint::PreBind),
+    },
+    ConfigPoint { field: "bind", plugin_type: "BindPlugin", point: Some(ExtensionPoint::Bind) },
+    ConfigPoint {
+        field: "postBind",
+        plugin_type: "PostBindPlugin",
+        point: Some(ExtensionPoint::PostBind),
+    },
+    ConfigPoint {
+        field: "permit",
+        plugin_type: "PermitPlugin",
+        point: Some(ExtensionPoint::Permit),
+    },
+    ConfigPoint {
+        field: "preEnqueue",
+        plugin_type: "PreEnqueuePlugin",
+        point: Some(ExtensionPoint::PreEnqueue),
+    },
+    ConfigPoint {
+        field: "queueSort",
+        plugin_type: "QueueSortPlugin",
+        point: Some(ExtensionPoint::QueueSort),
+    },
+    ConfigPoint { field: "placementGenerate", plugin_type: "PlacementGeneratePlugin", point: None },
+    ConfigPoint { field: "placementScore", plugin_type: "PlacementScorePlugin", point: None },
+    ConfigPoint {
+        field: "podGroupPostFilter",
+        plugin_type: "PodGroupPostFilterPlugin",
+        point: None,
+    },
 ];
 
 /// Builds the profiles of a validated configuration.
 ///
 /// # Errors
 /// If a plugin is unknown, cannot be created, or does not implement an extension point that names it.
-pub(super) fn build(
+pub(super) fn build_profiles(
     config: &KubeSchedulerConfiguration,
     registry: &Registry,
     gates: &FeatureGates,
@@ -83,7 +137,7 @@ impl<'a> ProfileBuilder<'a> {
             let config = profile.plugin_config.iter().find(|config| config.name == name);
             let args = config.map_or(&Value::Null, |config| &config.args);
             // `check_list` and `expand` report unknown plugins together with their extension point.
-            let Some(plugin) = registry.make(name, &PluginContext { args, gates }) else {
+            let Some(plugin) = registry.create(name, &PluginContext { args, gates }) else {
                 continue;
             };
             let plugin = plugin.map_err(|error| anyhow!(error));
@@ -100,13 +154,13 @@ impl<'a> ProfileBuilder<'a> {
         for point in POINTS {
             self.check_list(point)?;
         }
-        let mut expanded = Vec::new();
-        for (field, kind, point) in POINTS {
-            expanded.push((field, point, self.expand(field, kind, point)?));
+        let mut plugins_by_point = Vec::new();
+        for point in POINTS {
+            plugins_by_point.push((point, self.expand(point)?));
         }
-        let plugin_count = |wanted: &str| {
-            let found = expanded.iter().find(|(field, ..)| *field == wanted);
-            found.map_or(0, |(_, _, list)| list.len())
+        let plugin_count = |field: &str| {
+            let of_field = plugins_by_point.iter().find(|(point, _)| point.field == field);
+            of_field.map_or(0, |(_, plugins)| plugins.len())
         };
         let subject = format!("profile with scheduler name {name:?}");
         match plugin_count("queueSort") {
@@ -116,19 +170,20 @@ impl<'a> ProfileBuilder<'a> {
         if plugin_count("bind") == 0 {
             bail!("at least one bind plugin is needed for {subject}");
         }
-        let order: Vec<&str> = self.created.keys().copied().collect();
-        let plugins = order.iter().map(|name| (Arc::clone(&self.created[name]), self.weight(name)));
-        let index = |name: &&str| order.iter().position(|known| known == name);
-        let points = expanded.iter().filter_map(|(_, point, list)| {
-            Some(((*point)?, list.iter().filter_map(index).collect()))
+        let names: Vec<&str> = self.created.keys().copied().collect();
+        let plugins = names.iter().map(|name| (Arc::clone(&self.created[name]), self.weight(name)));
+        let index = |name: &&str| names.iter().position(|created| created == name);
+        let points = plugins_by_point.iter().filter_map(|(point, plugins)| {
+            Some((point.point?, plugins.iter().filter_map(index).collect()))
         });
-        Ok(Profile::assembled(name, plugins.collect(), points.collect()))
+        Ok(Profile::from_parts(name, plugins.collect(), points.collect()))
     }
 
-    /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1.
+    /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1. The first entry counts.
     fn weight(&self, name: &str) -> i64 {
-        let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.at_point(point).enabled);
-        let configured = score.iter().chain(all).find(|plugin| plugin.name == name);
+        let [score, multi_point] =
+            ["score", "multiPoint"].map(|point| &self.lists.at_point(point).enabled);
+        let configured = score.iter().chain(multi_point).find(|plugin| plugin.name == name);
         configured.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
     }
 
@@ -139,21 +194,23 @@ impl<'a> ProfileBuilder<'a> {
 
     /// Reports whether a plugin implements an extension point.
     fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
-        point.zip(self.created.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
+        point
+            .zip(self.created.get(name))
+            .is_some_and(|(point, plugin)| point.is_implemented_by(&**plugin))
     }
 
     /// Checks the plugins that an extension point's list enables: they exist, implement it and are not repeated.
-    fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
+    fn check_list(&self, ConfigPoint { field, plugin_type, point }: ConfigPoint) -> Result<()> {
         let enabled = &self.lists.at_point(field).enabled;
         for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
             if !self.exists(name) {
-                bail!("{kind} {name:?} does not exist");
+                bail!("{plugin_type} {name:?} does not exist");
             }
             if !self.implements(name, point) {
-                bail!("plugin {name:?} does not extend {kind} plugin");
+                bail!("plugin {name:?} does not extend {plugin_type} plugin");
             }
             if enabled[..n].iter().any(|other| other.name == *name) {
-                bail!("plugin {name:?} already registered as {kind:?}");
+                bail!("plugin {name:?} already registered as {plugin_type:?}");
             }
         }
         Ok(())
@@ -163,32 +220,32 @@ impl<'a> ProfileBuilder<'a> {
     /// overrides, then the other plugins of `multiPoint`, then the plugins that only the list names.
     ///
     /// Upstream: `expandMultiPointPlugins`.
-    fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
+    fn expand(&self, ConfigPoint { field, plugin_type, point }: ConfigPoint) -> Result<Vec<&str>> {
         let set = self.lists.at_point(field);
-        let named: Vec<&str> = set.enabled.iter().map(|plugin| &*plugin.name).collect();
+        let listed: Vec<&str> = set.enabled.iter().map(|plugin| &*plugin.name).collect();
         let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);
-        let all = &self.lists.at_point("multiPoint").enabled;
-        if is_disabled("*") || all.is_empty() {
-            return Ok(named);
+        let multi_point = &self.lists.at_point("multiPoint").enabled;
+        if is_disabled("*") || multi_point.is_empty() {
+            return Ok(listed);
         }
-        let (mut overridden, mut expanded) = (Vec::new(), Vec::new());
-        for PluginRef { name, .. } in all {
+        let (mut overridden, mut others) = (Vec::new(), Vec::new());
+        for PluginRef { name, .. } in multi_point {
             if !self.exists(name) {
-                bail!("{kind} {name:?} does not exist");
+                bail!("{plugin_type} {name:?} does not exist");
             }
             if !self.implements(name, point) || is_disabled(name) {
                 continue;
             }
-            if named.contains(&name.as_str()) {
+            if listed.contains(&name.as_str()) {
                 overridden.push(name.as_str());
-            } else if expanded.contains(&name.as_str()) {
-                bail!("plugin {name:?} already registered as {kind:?}");
+            } else if others.contains(&name.as_str()) {
+                bail!("plugin {name:?} already registered as {plugin_type:?}");
             } else {
-                expanded.push(name.as_str());
+                others.push(name.as_str());
             }
         }
         let (first, last): (Vec<&str>, Vec<&str>) =
-            named.into_iter().partition(|name| overridden.contains(name));
-        Ok(first.into_iter().chain(expanded).chain(last).collect())
+            listed.into_iter().partition(|name| overridden.contains(name));
+        Ok(first.into_iter().chain(others).chain(last).collect())
     }
 }

@@ -63,7 +63,9 @@ impl Registry {
         let inert = INERT.iter().fold(Self(BTreeMap::new()), |registry, (name, _)| {
             registry.with(name, |_| Ok(Arc::new(Inert(name))))
         });
-        plugins::ALL.iter().fold(inert, |registry, (name, make)| registry.with(name, make))
+        plugins::FACTORIES
+            .iter()
+            .fold(inert, |registry, (name, factory)| registry.with(name, factory))
     }
 
     /// Registers a factory. It replaces any factory with the same name.
@@ -73,14 +75,14 @@ impl Registry {
     pub fn with(
         mut self,
         name: &str,
-        make: impl Fn(&PluginContext<'_>) -> PluginResult + Send + Sync + 'static,
+        factory: impl Fn(&PluginContext<'_>) -> PluginResult + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name.to_owned(), Box::new(make));
+        self.0.insert(name.to_owned(), Box::new(factory));
         self
     }
 
     /// Creates a plugin. Returns `None` if the name is unknown.
-    pub(crate) fn make(&self, name: &str, context: &PluginContext<'_>) -> Option<PluginResult> {
-        self.0.get(name).map(|make| make(context))
+    pub(crate) fn create(&self, name: &str, context: &PluginContext<'_>) -> Option<PluginResult> {
+        self.0.get(name).map(|factory| factory(context))
     }
 }

@@ -29,22 +29,22 @@ const HELP: [&str; 2] = [
 ];
 
 /// Adds the endpoint. Its response is empty until this process is the leader and sets `caches`.
-pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
+pub(super) fn add_endpoint(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     routes.get("/metrics/resources", move |request| match caches.get() {
-        Some(caches) => page(&caches.of::<Pod>().list(), request.headers()),
+        Some(caches) => metrics_page(&caches.of::<Pod>().list(), request.headers()),
         None => Response::new(Bytes::new()),
     })
 }
 
 /// Returns the metrics of all pods that have not ended, in the format that the headers request.
-fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
+fn metrics_page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     let registry = Registry::new();
     let [request, limit] = HELP;
     let requests = gauges(&registry, "kube_pod_resource_request", request, &LABELS);
     let limits = gauges(&registry, "kube_pod_resource_limit", limit, &LABELS);
     for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
-        set(&requests, pod, &resource::pod_requests(pod, &[]));
-        set(&limits, pod, &quota::limits(pod));
+        set_series(&requests, pod, &resource::pod_requests(pod, &[]));
+        set_series(&limits, pod, &quota::limits(pod));
     }
     answer(headers, &registry.gather())
 }
@@ -55,7 +55,7 @@ fn is_terminal(pod: &Pod) -> bool {
 }
 
 /// Sets one series for each amount that is not zero.
-fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
+fn set_series(gauges: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
     let priority = pod.spec.priority.map(|priority| priority.to_string()).unwrap_or_default();
     for (resource, amount) in amounts.iter().filter(|(_, amount)| !amount.is_zero()) {
         let labels = [
@@ -67,7 +67,7 @@ fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
             resource,
             unit(resource),
         ];
-        series.with_label_values(&labels).set(amount.as_f64());
+        gauges.with_label_values(&labels).set(amount.as_f64());
     }
 }
 
@@ -103,16 +103,17 @@ mod tests {
         let pending = pod("waits", json!({"spec": spec}));
         let ended = json!({"spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": "Failed"}});
         let pods = [pending, pod("ended", ended)];
-        let text = String::from_utf8(page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
+        let text =
+            String::from_utf8(metrics_page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
         let help: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP")).collect();
-        let of = |metric: &str, what: &str| {
+        let help_line = |metric: &str, relation: &str| {
             format!(
-                "# HELP kube_pod_resource_{metric} [STABLE] Resources {what} workloads on the cluster, broken down by \
+                "# HELP kube_pod_resource_{metric} [STABLE] Resources {relation} workloads on the cluster, broken down by \
                  pod. This shows the resource usage the scheduler and kubelet expect per pod for resources along with \
                  the unit for the resource if any."
             )
         };
-        assert_eq!(help, [of("limit", "limit for"), of("request", "requested by")]);
+        assert_eq!(help, [help_line("limit", "limit for"), help_line("request", "requested by")]);
         let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let line = |metric: &str, resource: &str, unit: &str, value: &str| {
             format!(

@@ -24,7 +24,7 @@ fn defaults_equal_upstreams() {
     for flag in flags().iter() {
         assert!(!flag.words.is_empty(), "--{} has words", flag.name);
     }
-    let profiles = profiles::build(&config, &Registry::in_tree(), &options.gates).unwrap();
+    let profiles = profiles::build_profiles(&config, &Registry::in_tree(), &options.gates).unwrap();
     assert_eq!(profiles.len(), 1);
 }
 
@@ -69,7 +69,7 @@ fn invalid_options_are_rejected_with_upstreams_messages() {
             .map_err(|error| error.to_string())
             .and_then(|config| {
                 config.validate(&gates).map_err(|error| error.to_string())?;
-                profiles::build(&config, &Registry::in_tree(), &gates)
+                profiles::build_profiles(&config, &Registry::in_tree(), &gates)
                     .map_err(|error| format!("{error:#}"))
             });
         assert_eq!(found.err().as_deref().unwrap_or("nothing"), wanted, "{text}");
@@ -80,7 +80,7 @@ fn invalid_options_are_rejected_with_upstreams_messages() {
 fn started(arguments: &[&str]) -> Result<Options, String> {
     let options = options(arguments)?;
     let config = options.configuration().map_err(|error| format!("{error:#}"))?;
-    let built = profiles::build(&config, &Registry::in_tree(), &options.gates);
+    let built = profiles::build_profiles(&config, &Registry::in_tree(), &options.gates);
     built.map_err(|error| format!("{error:#}"))?;
     Ok(options)
 }
@@ -103,7 +103,7 @@ fn the_program_starts_with_each_gate_that_upstream_starts_with() {
         match started(&[&format!("--feature-gates={gates}")]) {
             Ok(_) => assert_eq!(errors, [""; 0], "{gates}"),
             Err(error) => {
-                let same = errors.iter().all(|why| error.contains(why));
+                let same = errors.iter().all(|message| error.contains(message));
                 assert!(same && !errors.is_empty(), "{gates}: {error}");
                 rejected.push(gates);
             }
@@ -132,5 +132,5 @@ fn gates_of_plugins_without_effect_are_reported() {
         profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
     let gates = FeatureGates::default();
     let config = KubeSchedulerConfiguration::parse(text, &gates).unwrap();
-    assert_eq!(profiles::build(&config, &Registry::in_tree(), &gates).unwrap().len(), 1);
+    assert_eq!(profiles::build_profiles(&config, &Registry::in_tree(), &gates).unwrap().len(), 1);
 }

@@ -15,8 +15,9 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use crate::{
     core::{AssumedPod, BindingFailure},
     framework::{
-        self, Command, Extender, ExtensionPoint, PreBind, PreBindPreFlight, Profile, Status,
-        WaitingPods, guarded, guarded_future,
+        BindResult, Command, Extender, ExtensionPoint, PermitDecision, PluginRejection, PreBind,
+        PreBindPreFlight, Profile, Status, WaitingPods, catch_plugin_panic,
+        catch_plugin_panic_async,
     },
     metrics::Metrics,
     pod::PodInfo,
@@ -49,7 +50,7 @@ pub(crate) struct BindingResult {
     pub(crate) began: Instant,
     pub(crate) result: Result<(), BindingFailure>,
     /// Whether the binding cycle set `status.nominatedNodeName`.
-    pub(crate) nominated: bool,
+    pub(crate) has_nomination: bool,
 }
 
 /// A PreBind plugin that has work to do for the pod.
@@ -75,32 +76,32 @@ impl BindingCycle {
         let pre_bind_tasks = match self.pre_bind_tasks(&assumed) {
             Ok(tasks) => tasks,
             Err(message) => {
-                self.metrics.ran(
+                self.metrics.observe_extension_point(
                     PRE_BIND_PRE_FLIGHT,
-                    status(false),
+                    "Error",
                     self.profile().name(),
                     pre_flight_began.elapsed(),
                 );
                 let result = Err(BindingFailure::Failed(message));
-                return BindingResult { assumed, began, result, nominated: false };
+                return BindingResult { assumed, began, result, has_nomination: false };
             }
         };
         let status = if pre_bind_tasks.is_empty() { "Skip" } else { "Success" };
-        self.metrics.ran(
+        self.metrics.observe_extension_point(
             PRE_BIND_PRE_FLIGHT,
             status,
             self.profile().name(),
             pre_flight_began.elapsed(),
         );
-        let mut nominated = false;
+        let mut has_nomination = false;
         if self.nominated_node_name_for_expectation
             && (!pre_bind_tasks.is_empty() || assumed.waiting.is_some())
         {
             // The nomination shows cluster autoscalers that the pod will use the node.
-            nominated = self.nominate_expected_node(&assumed).await;
+            has_nomination = self.nominate_expected_node(&assumed).await;
         }
-        let result = self.run(&assumed, &pre_bind_tasks).await;
-        BindingResult { assumed, began, result, nominated }
+        let result = self.permit_and_bind(&assumed, &pre_bind_tasks).await;
+        BindingResult { assumed, began, result, has_nomination }
     }
 
     fn profile(&self) -> &Profile {
@@ -116,16 +117,16 @@ impl BindingCycle {
         let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
-            let began = assumed.sampled.then(|| self.clock.instant());
-            let called =
-                guarded(|| plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node));
-            let answer = called.map_err(|why| {
-                let why = why.reasons.join(", ");
-                format!("running PreBindPreFlight plugin \"{name}\": {why}")
+            let began = assumed.is_sampled.then(|| self.clock.instant());
+            let (info, node) = (&assumed.popped.info, &*assumed.node);
+            let result = catch_plugin_panic(|| plugin.pre_bind_pre_flight(info, node));
+            let pre_flight = result.map_err(|panic| {
+                let reasons = panic.reasons.join(", ");
+                format!("running PreBindPreFlight plugin \"{name}\": {reasons}")
             })?;
-            let status = if answer == PreBindPreFlight::Skip { "Skip" } else { "Success" };
-            self.plugin_ran(name, PRE_BIND_PRE_FLIGHT, began, status);
-            match answer {
+            let status = if pre_flight == PreBindPreFlight::Skip { "Skip" } else { "Success" };
+            self.observe_plugin(name, PRE_BIND_PRE_FLIGHT, began, status);
+            match pre_flight {
                 PreBindPreFlight::Skip => {}
                 PreBindPreFlight::Act { parallel } => {
                     pre_bind_tasks.push(PreBindTask { name, plugin, parallel });
@@ -160,7 +161,7 @@ impl BindingCycle {
     }
 
     /// Waits until Permit allows the pod, then runs the PreBind plugins and binds the pod.
-    async fn run(
+    async fn permit_and_bind(
         &self,
         assumed: &AssumedPod,
         pre_bind_tasks: &[PreBindTask<'_>],
@@ -168,30 +169,31 @@ impl BindingCycle {
         let (info, node) = (&assumed.popped.info, &*assumed.node);
         self.wait_on_permit(assumed).await?;
         let began = self.clock.instant();
-        let prepared = match pre_bind_tasks {
+        let pre_bound = match pre_bind_tasks {
             [] => Ok(()),
             pre_bind_tasks => {
-                self.run_pre_bind_plugins(info, node, pre_bind_tasks, assumed.sampled).await
+                self.run_pre_bind_plugins(info, node, pre_bind_tasks, assumed.is_sampled).await
             }
         };
-        self.ran(ExtensionPoint::PreBind, began, prepared.is_ok());
-        prepared.map_err(BindingFailure::Failed)?;
+        self.observe_extension_point(ExtensionPoint::PreBind, began, pre_bound.is_ok());
+        pre_bound.map_err(BindingFailure::Failed)?;
         let began = self.clock.instant();
-        let bound = self.bind_pod(info, node, assumed.sampled).await;
-        self.ran(ExtensionPoint::Bind, began, bound.is_ok());
+        let bound = self.bind_pod(info, node, assumed.is_sampled).await;
+        self.observe_extension_point(ExtensionPoint::Bind, began, bound.is_ok());
         bound.map_err(BindingFailure::Failed)
     }
 
     /// Records the duration and the result of an extension point.
-    fn ran(&self, point: ExtensionPoint, began: Instant, succeeded: bool) {
+    fn observe_extension_point(&self, point: ExtensionPoint, began: Instant, succeeded: bool) {
         let name = self.profile().name();
-        self.metrics.ran(point.as_str(), status(succeeded), name, began.elapsed());
+        let status = status_label(succeeded);
+        self.metrics.observe_extension_point(point.as_str(), status, name, began.elapsed());
     }
 
     /// Records the duration of a plugin call if the attempt was sampled.
-    fn plugin_ran(&self, plugin: &str, point: &str, began: Option<Instant>, status: &str) {
+    fn observe_plugin(&self, plugin: &str, point: &str, began: Option<Instant>, status: &str) {
         if let Some(began) = began {
-            self.metrics.plugin_ran(plugin, point, status, began.elapsed());
+            self.metrics.observe_plugin(plugin, point, status, began.elapsed());
         }
     }
 
@@ -202,27 +204,29 @@ impl BindingCycle {
     async fn wait_on_permit(&self, assumed: &AssumedPod) -> Result<(), BindingFailure> {
         let Some(waiting) = &assumed.waiting else { return Ok(()) };
         let began = self.clock.instant();
-        let answer = waiting.wait_on_permit(&self.clock).await;
+        let decision = waiting.wait_on_permit(&self.clock).await;
         self.waiting_pods.remove(&assumed.popped.uid);
-        let (status, result) = match answer {
-            framework::PermitDecision::Allowed => {
+        let (status, result) = match decision {
+            PermitDecision::Allowed => {
                 // The queue need not keep in-flight events for the pod any longer. The send only fails after the
                 // scheduler has stopped.
                 drop(self.commands.send(Command::Done(Arc::clone(&assumed.popped.uid))));
                 ("Success", Ok(()))
             }
-            framework::PermitDecision::Rejected(plugin, why) => {
-                let rejector = self.profile().plugins().find(|(_, known)| known.name() == plugin);
-                let why = Status::unschedulable(why);
-                let rejector = rejector.map_or(0, |(index, _)| index);
-                ("Unschedulable", Err(BindingFailure::Rejected(rejector, why)))
+            PermitDecision::Rejected { plugin: name, message } => {
+                let mut plugins = self.profile().plugins();
+                let rejector = plugins.find(|(_, plugin)| plugin.name() == name);
+                // A deleted pod has no rejector. It is not requeued, so the index does not matter.
+                let plugin = rejector.map_or(0, |(index, _)| index);
+                let rejection = PluginRejection { plugin, status: Status::unschedulable(message) };
+                ("Unschedulable", Err(BindingFailure::Rejected(rejection)))
             }
-            framework::PermitDecision::Preempted(why) => {
-                let message = format!("waiting on permit for pod: {why}");
+            PermitDecision::Preempted(reason) => {
+                let message = format!("waiting on permit for pod: {reason}");
                 ("Error", Err(BindingFailure::Failed(message)))
             }
         };
-        self.metrics.permitted(status, began.elapsed());
+        self.metrics.observe_permit_wait(status, began.elapsed());
         result
     }
 
@@ -235,41 +239,45 @@ impl BindingCycle {
         info: &PodInfo,
         node: &str,
         pre_bind_tasks: &[PreBindTask<'_>],
-        sampled: bool,
+        is_sampled: bool,
     ) -> Result<(), String> {
         let pod_in_pre_bind = self.waiting_pods.start_pre_bind(info.uid());
-        let work = async {
-            for group in pre_bind_tasks.chunk_by(|one, next| one.parallel && next.parallel) {
-                try_join_all(group.iter().map(|task| async move {
-                    let began = sampled.then(|| self.clock.instant());
-                    let work = async { task.plugin.pre_bind(&self.client, info, node).await };
-                    let done = guarded_future(work).await;
-                    let done = done.and_then(|done| done.map_err(|error| error.to_string()));
-                    self.plugin_ran(
-                        task.name,
-                        ExtensionPoint::PreBind.as_str(),
-                        began,
-                        status(done.is_ok()),
-                    );
-                    done.map_err(|error| {
-                        format!("running PreBind plugin \"{}\": {error}", task.name)
-                    })
-                }))
-                .await?;
+        let run_all = async {
+            for group in pre_bind_tasks.chunk_by(|task, next| task.parallel && next.parallel) {
+                let runs = group.iter().map(|task| self.run_pre_bind(info, node, task, is_sampled));
+                try_join_all(runs).await?;
             }
             Ok::<(), String>(())
         };
-        let done = pod_in_pre_bind.cancelled.run_until_cancelled(work).await;
-        let finished = pod_in_pre_bind.mark_prebound();
+        // `None` means that a preemption cancelled the plugins. `mark_prebound` then returns the reason.
+        let completed = pod_in_pre_bind.cancelled.run_until_cancelled(run_all).await;
+        let prebound = pod_in_pre_bind.mark_prebound();
         self.waiting_pods.remove(info.uid());
-        done.unwrap_or(Ok(())).and(finished)
+        completed.unwrap_or(Ok(())).and(prebound)
+    }
+
+    /// Runs one PreBind plugin and records its duration.
+    async fn run_pre_bind(
+        &self,
+        info: &PodInfo,
+        node: &str,
+        task: &PreBindTask<'_>,
+        is_sampled: bool,
+    ) -> Result<(), String> {
+        let began = is_sampled.then(|| self.clock.instant());
+        let call = async { task.plugin.pre_bind(&self.client, info, node).await };
+        let result = catch_plugin_panic_async(call).await;
+        let result = result.and_then(|result| result.map_err(|error| error.to_string()));
+        let (point, status) = (ExtensionPoint::PreBind.as_str(), status_label(result.is_ok()));
+        self.observe_plugin(task.name, point, began, status);
+        result.map_err(|error| format!("running PreBind plugin \"{}\": {error}", task.name))
     }
 
     /// Binds the pod with the first extender or Bind plugin that does not skip it.
     ///
     /// Upstream: `Scheduler.bind`.
-    async fn bind_pod(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {
-        for extender in self.extenders.iter().filter(|extender| extender.binds()) {
+    async fn bind_pod(&self, info: &PodInfo, node: &str, is_sampled: bool) -> Result<(), String> {
+        for extender in self.extenders.iter().filter(|extender| extender.is_binder()) {
             if !extender.is_interested(info) {
                 continue;
             }
@@ -277,23 +285,24 @@ impl BindingCycle {
                 Err(error) if extender.is_ignorable() => {
                     tracing::info!(extender = extender.name(), %error, "Extender left out");
                 }
-                answer => return answer.map_err(|error| error.to_string()),
+                result => return result.map_err(|error| error.to_string()),
             }
         }
         for (_, plugin) in self.profile().at(ExtensionPoint::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
-            let began = sampled.then(|| self.clock.instant());
-            let work = async { plugin.bind(&self.client, info, node).await };
-            let answer = guarded_future(work).await;
-            let answer = answer.and_then(|bound| bound.map_err(|error| error.to_string()));
-            let status = match &answer {
-                Ok(false) => "Skip",
-                answer => status(answer.is_ok()),
+            let began = is_sampled.then(|| self.clock.instant());
+            let call = async { plugin.bind(&self.client, info, node).await };
+            let result = catch_plugin_panic_async(call).await;
+            let result = result.and_then(|result| result.map_err(|error| error.to_string()));
+            let status = match &result {
+                Ok(BindResult::Bound) => "Success",
+                Ok(BindResult::Skip) => "Skip",
+                Err(_) => "Error",
             };
-            self.plugin_ran(name, ExtensionPoint::Bind.as_str(), began, status);
-            match answer {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
+            self.observe_plugin(name, ExtensionPoint::Bind.as_str(), began, status);
+            match result {
+                Ok(BindResult::Bound) => return Ok(()),
+                Ok(BindResult::Skip) => {}
                 Err(error) => return Err(format!("running Bind plugin \"{name}\": {error}")),
             }
         }
@@ -302,6 +311,6 @@ impl BindingCycle {
 }
 
 /// Returns the `status` label of upstream's metrics.
-fn status(succeeded: bool) -> &'static str {
+fn status_label(succeeded: bool) -> &'static str {
     if succeeded { "Success" } else { "Error" }
 }

@@ -1,5 +1,6 @@
 //! Condition `PodScheduled` of an unschedulable pod.
 
+use crate::framework::NominatingInfo;
 use evenkeel_api::{time::Timestamp, views::Pod};
 use serde_json::{Value, json};
 
@@ -13,8 +14,7 @@ const POD_SCHEDULED: &str = "PodScheduled";
 pub(crate) struct FailureStatus<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
-    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
-    pub(crate) nominated: Option<&'a str>,
+    pub(crate) nominating_info: &'a NominatingInfo,
     /// Whether the binding cycle set a nomination that this version of the pod may not show yet.
     pub(crate) has_nomination: bool,
 }
@@ -23,25 +23,25 @@ pub(crate) struct FailureStatus<'a> {
 /// upstream's patch, it contains only changed fields and the order of all conditions.
 pub(crate) fn patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<String> {
     let condition = condition_patch(pod, failure, now);
-    let known = &*pod.status.nominated_node_name;
-    let renominated = failure
-        .nominated
-        .filter(|node| *node != known || (node.is_empty() && failure.has_nomination));
-    if condition.is_none() && renominated.is_none() {
+    let current = &*pod.status.nominated_node_name;
+    let nomination = failure.nominating_info.node_name();
+    let nomination =
+        nomination.filter(|node| *node != current || (node.is_empty() && failure.has_nomination));
+    if condition.is_none() && nomination.is_none() {
         return None;
     }
     let mut status = json!({});
     if let Some(condition) = condition {
-        let mut order: Vec<&str> =
+        let mut types: Vec<&str> =
             pod.status.conditions.iter().map(|condition| &*condition.type_).collect();
-        if !order.contains(&POD_SCHEDULED) {
-            order.push(POD_SCHEDULED);
+        if !types.contains(&POD_SCHEDULED) {
+            types.push(POD_SCHEDULED);
         }
-        let order: Vec<Value> = order.into_iter().map(|type_| json!({ "type": type_ })).collect();
+        let order: Vec<Value> = types.into_iter().map(|type_| json!({ "type": type_ })).collect();
         status["$setElementOrder/conditions"] = order.into();
         status["conditions"] = json!([condition]);
     }
-    match renominated {
+    match nomination {
         Some("") => status["nominatedNodeName"] = Value::Null,
         Some(node) => status["nominatedNodeName"] = node.into(),
         None => {}
@@ -51,10 +51,10 @@ pub(crate) fn patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> O
 
 /// Returns the changed fields of the condition, or `None` if none changed.
 fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<Value> {
-    let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == POD_SCHEDULED);
+    let current = pod.status.conditions.iter().find(|condition| &*condition.type_ == POD_SCHEDULED);
     let now = json!(evenkeel_api::time::seconds(now));
     let generation = pod.meta.generation;
-    let Some(found) = found else {
+    let Some(current) = current else {
         let mut condition = json!({
             "type": POD_SCHEDULED,
             "status": "False",
@@ -69,17 +69,17 @@ fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Op
         return Some(condition);
     };
     let mut condition = json!({});
-    if &*found.status != "False" {
+    if &*current.status != "False" {
         condition["status"] = "False".into();
         condition["lastTransitionTime"] = now;
     }
-    if *found.reason != *failure.reason {
+    if *current.reason != *failure.reason {
         condition["reason"] = failure.reason.into();
     }
-    if *found.message != *failure.message {
+    if *current.message != *failure.message {
         condition["message"] = failure.message.into();
     }
-    if found.observed_generation != generation {
+    if current.observed_generation != generation {
         condition["observedGeneration"] = generation.into();
     }
     let changed = condition.as_object().is_some_and(|condition| !condition.is_empty());
@@ -93,15 +93,15 @@ fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Op
 ///
 /// Upstream: `truncateMessage`.
 pub(crate) fn truncate_message(message: &str) -> String {
-    const MORE: &str = " ...";
+    const ELLIPSIS: &str = " ...";
     if message.len() <= NOTE_LENGTH_LIMIT {
         return message.to_owned();
     }
-    let mut end = NOTE_LENGTH_LIMIT - MORE.len();
+    let mut end = NOTE_LENGTH_LIMIT - ELLIPSIS.len();
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}{MORE}", &message[..end])
+    format!("{}{ELLIPSIS}", &message[..end])
 }
 
 #[cfg(test)]
@@ -111,42 +111,41 @@ mod tests {
 
     /// Checks the status that the patch sets for an unschedulable pod, nine seconds after the epoch of the fixtures.
     #[track_caller]
-    fn check(
-        pod: &Value,
-        message: &str,
-        nominated: Option<&str>,
-        has_nomination: bool,
-        want: Option<Value>,
-    ) {
-        let failure_status =
-            FailureStatus { reason: "Unschedulable", message, nominated, has_nomination };
-        let patch = patch(&crate::fixtures::pod("p", pod), &failure_status, at(9));
+    fn check(pod: &Value, failure_status: &FailureStatus<'_>, expected: Option<Value>) {
+        let patch = patch(&crate::fixtures::pod("p", pod), failure_status, at(9));
         let patch: Option<Value> = patch.map(|patch| serde_json::from_str(&patch).unwrap());
-        let want = want.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
-        assert_eq!(patch, want, "{message} {nominated:?} over {pod}");
+        let expected =
+            expected.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
+        let FailureStatus { message, nominating_info, .. } = failure_status;
+        assert_eq!(patch, expected, "{message} {nominating_info:?} over {pod}");
+    }
+
+    fn unschedulable<'a>(
+        message: &'a str,
+        nominating_info: &'a NominatingInfo,
+    ) -> FailureStatus<'a> {
+        FailureStatus { reason: "Unschedulable", message, nominating_info, has_nomination: false }
     }
 
     #[test]
     fn patches_contain_only_changed_fields() {
-        let scheduled = |status: &str| {
+        let pod_scheduled = |status: &str| {
             json!({
                 "type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "no room",
                 "observedGeneration": 1, "lastTransitionTime": "2027-01-15T08:00:05Z",
             })
         };
         let ready = json!({ "type": "Ready", "status": "False" });
-        let with = |conditions: &[&Value], node: &str| {
+        let pod_with = |conditions: &[&Value], node: &str| {
             json!({ "status": {
             "conditions": conditions, "nominatedNodeName": node,
         } })
         };
-        let fresh = with(&[&ready], "");
+        let without_pod_scheduled = pod_with(&[&ready], "");
         let now = "2027-01-15T08:00:09Z";
         check(
-            &fresh,
-            "no room",
-            None,
-            false,
+            &without_pod_scheduled,
+            &unschedulable("no room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": [{ "type": "Ready" }, { "type": "PodScheduled" }],
                 "conditions": [{
@@ -155,35 +154,44 @@ mod tests {
                 }],
             })),
         );
-        let patched = with(&[&scheduled("False")], "a");
-        check(&patched, "no room", None, false, None);
-        check(&patched, "no room", Some("a"), false, None);
-        check(&patched, "no room", Some("b"), false, Some(json!({ "nominatedNodeName": "b" })));
-        check(&patched, "no room", Some(""), false, Some(json!({ "nominatedNodeName": null })));
-        check(&with(&[&scheduled("False")], ""), "no room", Some(""), false, None);
+        let patched = pod_with(&[&pod_scheduled("False")], "a");
+        check(&patched, &unschedulable("no room", &NominatingInfo::Keep), None);
+        check(&patched, &unschedulable("no room", &NominatingInfo::Node("a".into())), None);
         check(
-            &with(&[&scheduled("False")], ""),
-            "no room",
-            Some(""),
-            true,
+            &patched,
+            &unschedulable("no room", &NominatingInfo::Node("b".into())),
+            Some(json!({ "nominatedNodeName": "b" })),
+        );
+        check(
+            &patched,
+            &unschedulable("no room", &NominatingInfo::Clear),
+            Some(json!({ "nominatedNodeName": null })),
+        );
+        check(
+            &pod_with(&[&pod_scheduled("False")], ""),
+            &unschedulable("no room", &NominatingInfo::Clear),
+            None,
+        );
+        check(
+            &pod_with(&[&pod_scheduled("False")], ""),
+            &FailureStatus {
+                has_nomination: true,
+                ..unschedulable("no room", &NominatingInfo::Clear)
+            },
             Some(json!({ "nominatedNodeName": null })),
         );
         let order = json!([{ "type": "PodScheduled" }]);
         check(
             &patched,
-            "less room",
-            None,
-            false,
+            &unschedulable("less room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": order,
                 "conditions": [{ "type": "PodScheduled", "message": "less room" }],
             })),
         );
         check(
-            &with(&[&scheduled("True")], ""),
-            "no room",
-            None,
-            false,
+            &pod_with(&[&pod_scheduled("True")], ""),
+            &unschedulable("no room", &NominatingInfo::Keep),
             Some(json!({
                 "$setElementOrder/conditions": order,
                 "conditions": [{ "type": "PodScheduled", "status": "False", "lastTransitionTime": now }],

@@ -4,8 +4,8 @@
 use crate::{
     SchedulerOptions,
     framework::{
-        Candidate, CycleState, ExtensionPoint, MAX_NODE_SCORE, PostFilterPlan, PreScoreResult,
-        Profile,
+        Candidate, CycleState, ExtensionPoint, MAX_NODE_SCORE, PluginRejection, PostFilterPlan,
+        PreScoreResult, Profile,
     },
     nodes::{NodeRef, NodeTable},
     plugins::default_preemption,
@@ -94,8 +94,8 @@ impl Explained {
 
     /// Sets the message and the candidates for preemption of a pod that fits no node.
     fn set_fit_error(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) {
-        if let Some(without_post_filter) = fit_error.without_post_filter() {
-            self.message = Some(without_post_filter.to_owned());
+        if let Some(message) = fit_error.message_without_post_filter() {
+            self.message = Some(message.to_owned());
             return;
         }
         let plugins: Vec<_> = cycle.profile().at(ExtensionPoint::PostFilter).collect();
@@ -103,9 +103,11 @@ impl Explained {
         for (_, plugin) in plugins {
             let Some(plugin) = plugin.as_post_filter() else { continue };
             let PostFilterPlan { result, candidates } = plugin.plan(cycle, state, fit_error);
-            let best = default_preemption::equally_good_candidates(candidates);
-            self.evictions.extend(best.into_iter().map(Eviction::from));
-            messages.extend(Some(result.message).filter(|message| !message.is_empty()));
+            let best_candidates = default_preemption::equally_good_candidates(candidates);
+            self.evictions.extend(best_candidates.into_iter().map(Eviction::from));
+            if !result.message.is_empty() {
+                messages.push(result.message);
+            }
             if result.done {
                 break;
             }
@@ -116,8 +118,8 @@ impl Explained {
     /// Returns the nodes with the highest score; the scheduler selects one of them.
     pub fn best(&self) -> Vec<&str> {
         let feasible = || self.nodes.iter().filter(|node| node.refused.is_none());
-        let top = feasible().map(|node| node.total).max().unwrap_or_default();
-        feasible().filter(|node| node.total == top).map(|node| &*node.node).collect()
+        let highest = feasible().map(|node| node.total).max().unwrap_or_default();
+        feasible().filter(|node| node.total == highest).map(|node| &*node.node).collect()
     }
 }
 
@@ -159,8 +161,8 @@ impl Looker {
     pub fn pending(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.caches.of::<Pod>().list();
         pods.retain(|pod| {
-            let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
-            pod.spec.node_name.is_empty() && !ended && !pod.meta.deleting()
+            let has_finished = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+            pod.spec.node_name.is_empty() && !has_finished && !pod.meta.deleting()
         });
         pods.sort_by_key(|pod| {
             let name = (pod.meta.namespace.clone(), pod.meta.name.clone());
@@ -208,14 +210,15 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         message: None,
         evictions: Vec::new(),
     };
-    let mut cycle = Cycle::new(view, pod, 0, &[]);
+    let (seed, no_extenders) = (0, &[]);
+    let mut cycle = Cycle::new(view, pod, seed, no_extenders);
     if let Err(rejected) = cycle.run_pre_filter_plugins(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
         let fit_error = cycle.fit_error(Some(rejected), Vec::new());
         explained.set_fit_error(&mut cycle, &state, &fit_error);
         return explained;
     }
-    let (mut feasible, mut refused) = (Vec::new(), Vec::new());
+    let (mut feasible, mut rejected_nodes) = (Vec::new(), Vec::new());
     for index in 0..cycle.nodes().len() {
         let node = cycle.nodes().nth(index);
         let (slot, name) = (node.slot(), Arc::clone(node.name()));
@@ -224,21 +227,20 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         }
         match cycle.run_filter_plugins_with_nominated_pods(&state, slot) {
             Ok(()) => feasible.push(slot),
-            Err((plugin, why)) => {
-                let rejected = NodeStatus { slot, plugin, why };
-                let refused_by = Some(refusal(profile, &rejected));
+            Err(PluginRejection { plugin, status }) => {
+                let rejected = NodeStatus { slot, plugin, status };
                 explained.nodes.push(NodeExplained {
                     node: name,
-                    refused: refused_by,
+                    refused: Some(refusal(profile, &rejected)),
                     scores: Vec::new(),
                     total: 0,
                 });
-                refused.push(rejected);
+                rejected_nodes.push(rejected);
             }
         }
     }
     if feasible.is_empty() {
-        let fit_error = cycle.fit_error(None, refused);
+        let fit_error = cycle.fit_error(None, rejected_nodes);
         explained.set_fit_error(&mut cycle, &state, &fit_error);
     }
     let nodes = cycle.nodes();
@@ -251,11 +253,11 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     explained
 }
 
-/// Returns the plugin that rejected the node, and its reasons.
+/// Converts a rejection for the report.
 fn refusal(profile: &Profile, rejected: &NodeStatus) -> Refusal {
     Refusal {
         plugin: profile.plugin(rejected.plugin).name(),
-        reasons: rejected.why.reasons.iter().map(ToString::to_string).collect(),
+        reasons: rejected.status.reasons.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -267,7 +269,7 @@ fn score_nodes(
     state: &mut CycleState,
     feasible: &[NodeRef<'_>],
 ) -> Vec<NodeExplained> {
-    let mut all: Vec<NodeExplained> = feasible
+    let mut explained: Vec<NodeExplained> = feasible
         .iter()
         .map(|node| NodeExplained {
             node: Arc::clone(node.name()),
@@ -276,30 +278,32 @@ fn score_nodes(
             total: 0,
         })
         .collect();
-    let mut add = |index: usize, scores: &[i64]| {
-        for (node, score) in all.iter_mut().zip(scores) {
+    let mut add_scores = |index: usize, scores: &[i64]| {
+        for (node, score) in explained.iter_mut().zip(scores) {
             let weighted = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
             node.scores.push((profile.plugin(index).name(), weighted));
             node.total += weighted;
         }
     };
-    let mut scored = Vec::new();
+    let mut without_score_call = Vec::new();
     for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
             PreScoreResult::Skip => {}
-            PreScoreResult::Same(score) => add(index, &vec![score; feasible.len()]),
+            PreScoreResult::Same(score) => add_scores(index, &vec![score; feasible.len()]),
         }
-        scored.push(index);
+        without_score_call.push(index);
     }
-    let unscored = profile.at(ExtensionPoint::Score).filter(|(index, _)| !scored.contains(index));
-    for (index, plugin) in unscored {
+    for (index, plugin) in profile.at(ExtensionPoint::Score) {
+        if without_score_call.contains(&index) {
+            continue;
+        }
         let Some(plugin) = plugin.as_score() else { continue };
         let mut plugin_scores = Vec::with_capacity(feasible.len());
         plugin.score_all(state, pod, feasible, &mut plugin_scores);
         plugin.normalize_score(state, feasible, &mut plugin_scores);
-        add(index, &plugin_scores);
+        add_scores(index, &plugin_scores);
     }
-    all
+    explained
 }

@@ -55,7 +55,7 @@ pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
 }
 
 /// Returns the fields of a pod whose container has these requests.
-pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
+pub(crate) fn with_requests(cpu: &str, memory: &str) -> Value {
     json!({ "spec": { "containers": [{
         "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
     }] } })
@@ -111,8 +111,8 @@ pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
     let family = families.iter().find(|family| family.name() == name);
     let series_of = |metric: &Metric| {
         let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::value).collect();
-        let observed = metric.get_histogram().get_sample_count();
-        (labels.join(" "), observed + metric.get_counter().get_value() as u64)
+        let observations = metric.get_histogram().get_sample_count();
+        (labels.join(" "), observations + metric.get_counter().get_value() as u64)
     };
     family.map_or_else(Vec::new, |family| family.get_metric().iter().map(series_of).collect())
 }

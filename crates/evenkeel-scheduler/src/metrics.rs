@@ -7,8 +7,8 @@ mod hints;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use claims::{Claims, DeviceWaitResult, Stage};
-use hints::Hints;
+pub(crate) use claims::{ClaimMetrics, DeviceWaitResult, VolumeStage};
+use hints::HintMetrics;
 
 use evenkeel_runtime::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -17,13 +17,14 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     core::Core,
     framework::{ExtensionPoint, Profile},
-    queue::{Counts, EventLabel, PluginCall, Popped},
-    schedule::Trace,
+    queue::{EventLabel, PluginCall, PoppedPod, QueueLengths},
+    schedule::{CallCount, CallDuration, PointDuration, Trace},
 };
 
-const NONE: &[&str] = &[];
+/// Labels of a metric without labels.
+const NO_LABELS: &[&str] = &[];
 
-/// Handles of the registered metrics. Clones share them.
+/// Handles of the registered metrics. Clones share the metrics.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     attempts: IntCounterVec,
@@ -31,44 +32,44 @@ pub(crate) struct Metrics {
     algorithm_seconds: HistogramVec,
     attempts_per_pod: HistogramVec,
     sli_seconds: HistogramVec,
-    after_flush: IntCounterVec,
-    point_seconds: HistogramVec,
+    scheduled_after_flush: IntCounterVec,
+    extension_point_seconds: HistogramVec,
     plugin_seconds: HistogramVec,
-    evaluations: IntCounterVec,
-    permit_seconds: HistogramVec,
-    queues: Queues,
-    preemption: Preemption,
-    hints: Hints,
-    claims: Claims,
+    plugin_evaluations: IntCounterVec,
+    permit_wait_seconds: HistogramVec,
+    queue: QueueMetrics,
+    preemption: PreemptionMetrics,
+    hints: HintMetrics,
+    claims: ClaimMetrics,
 }
 
 /// Metrics of the queue, the cache and event handling.
 #[derive(Clone)]
-struct Queues {
-    pending: IntGaugeVec,
-    entities: IntGaugeVec,
-    incoming: IntCounterVec,
+struct QueueMetrics {
+    pending_pods: IntGaugeVec,
+    queued_entities: IntGaugeVec,
+    incoming_pods: IntCounterVec,
     incoming_entities: IntCounterVec,
-    unschedulable: IntGaugeVec,
-    in_flight: IntGaugeVec,
+    unschedulable_pods: IntGaugeVec,
+    in_flight_events: IntGaugeVec,
     cache_size: IntGaugeVec,
-    running: IntGaugeVec,
+    goroutines: IntGaugeVec,
     event_seconds: HistogramVec,
 }
 
 /// Metrics of preemption.
 #[derive(Clone)]
-struct Preemption {
+struct PreemptionMetrics {
     attempts: IntCounterVec,
     victims: HistogramVec,
-    seconds: HistogramVec,
-    total: IntCounterVec,
+    task_seconds: HistogramVec,
+    tasks: IntCounterVec,
 }
 
 /// Guard that counts a running operation in `scheduler_goroutines` until dropped.
-pub(crate) struct Running(IntGauge);
+pub(crate) struct RunningOperation(IntGauge);
 
-impl Drop for Running {
+impl Drop for RunningOperation {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -76,13 +77,13 @@ impl Drop for Running {
 
 /// Value of the label `result` of an attempt.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Outcome {
+pub(crate) enum ResultLabel {
     Scheduled,
     Unschedulable,
     Error,
 }
 
-impl Outcome {
+impl ResultLabel {
     fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -116,13 +117,13 @@ impl Metrics {
                 "scheduler_scheduling_algorithm_duration_seconds",
                 "Scheduling algorithm latency in seconds",
                 &seconds,
-                NONE,
+                NO_LABELS,
             ),
             attempts_per_pod: histogram(
                 "scheduler_pod_scheduling_attempts",
                 "Number of attempts to successfully schedule a pod.",
                 &exponential(1.0, 2.0, 5),
-                NONE,
+                NO_LABELS,
             ),
             sli_seconds: histogram(
                 "scheduler_pod_scheduling_sli_duration_seconds",
@@ -130,13 +131,13 @@ impl Metrics {
                 &exponential(0.01, 2.0, 20),
                 &["attempts"],
             ),
-            after_flush: counters(
+            scheduled_after_flush: counters(
                 registry,
                 "scheduler_pod_scheduled_after_flush_total",
                 "Number of pods that were successfully scheduled after being flushed from unschedulableEntities due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.",
-                NONE,
+                NO_LABELS,
             ),
-            point_seconds: histogram(
+            extension_point_seconds: histogram(
                 "scheduler_framework_extension_point_duration_seconds",
                 "Latency for running all plugins of a specific extension point.",
                 &exponential(0.0001, 2.0, 12),
@@ -148,22 +149,22 @@ impl Metrics {
                 &exponential(0.000_01, 1.5, 20),
                 &["plugin", "extension_point", "status"],
             ),
-            evaluations: counters(
+            plugin_evaluations: counters(
                 registry,
                 "scheduler_plugin_evaluation_total",
                 "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, Filter, PreScore, and Score).",
                 &["plugin", "extension_point", "profile"],
             ),
-            permit_seconds: histogram(
+            permit_wait_seconds: histogram(
                 "scheduler_permit_wait_duration_seconds",
                 "Duration of waiting on permit.",
                 &seconds,
                 &["result"],
             ),
-            queues: Queues::register(registry),
-            preemption: Preemption::register(registry),
-            hints: Hints::register(registry),
-            claims: Claims::register(registry),
+            queue: QueueMetrics::register(registry),
+            preemption: PreemptionMetrics::register(registry),
+            hints: HintMetrics::register(registry),
+            claims: ClaimMetrics::register(registry),
         }
         .with_initial_series()
     }
@@ -172,151 +173,170 @@ impl Metrics {
     /// groups, which stay 0.
     fn with_initial_series(self) -> Self {
         for queue in ["incomplete", "pending"] {
-            self.queues.pending.with_label_values(&[queue]).set(0);
+            self.queue.pending_pods.with_label_values(&[queue]).set(0);
         }
-        self.algorithm_seconds.with_label_values(NONE);
-        self.attempts_per_pod.with_label_values(NONE);
-        self.after_flush.with_label_values(NONE);
-        self.preemption.attempts.with_label_values(NONE);
-        self.preemption.victims.with_label_values(NONE);
+        self.algorithm_seconds.with_label_values(NO_LABELS);
+        self.attempts_per_pod.with_label_values(NO_LABELS);
+        self.scheduled_after_flush.with_label_values(NO_LABELS);
+        self.preemption.attempts.with_label_values(NO_LABELS);
+        self.preemption.victims.with_label_values(NO_LABELS);
         self
     }
 
     /// Records the result and the duration of an attempt, including the binding.
-    pub(crate) fn attempted(&self, outcome: Outcome, profile: &str, took: Duration) {
-        let labels = &[outcome.as_str(), profile];
+    pub(crate) fn observe_attempt(&self, result: ResultLabel, profile: &str, took: Duration) {
+        let labels = &[result.as_str(), profile];
         self.attempts.with_label_values(labels).inc();
         self.attempt_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
     /// Records the duration of the search for a node.
-    pub(crate) fn searched(&self, took: Duration) {
-        self.algorithm_seconds.with_label_values(NONE).observe(took.as_secs_f64());
+    pub(crate) fn observe_algorithm(&self, took: Duration) {
+        self.algorithm_seconds.with_label_values(NO_LABELS).observe(took.as_secs_f64());
     }
 
     /// Records the measurements of an attempt.
-    pub(crate) fn traced(&self, trace: &Trace, profile: &Profile) {
-        for (point, status, took) in &trace.points {
-            self.ran(point.as_str(), status, profile.name(), *took);
+    pub(crate) fn observe_trace(&self, trace: &Trace, profile: &Profile) {
+        for PointDuration { point, status, took } in &trace.points {
+            self.observe_extension_point(point.as_str(), status, profile.name(), *took);
         }
-        for (point, plugin, status, took) in &trace.plugins {
-            self.plugin_ran(profile.plugin(*plugin).name(), point.as_str(), status, *took);
+        for CallDuration { point, plugin, status, took } in &trace.plugin_calls {
+            let plugin = profile.plugin(*plugin).name();
+            self.observe_plugin(plugin, point.as_str(), status, *took);
         }
-        let filtered = trace.filtered.iter().enumerate();
-        let filtered = filtered
-            .filter(|(_, calls)| **calls > 0)
-            .map(|(plugin, calls)| (ExtensionPoint::Filter, plugin, *calls));
-        for (point, plugin, calls) in filtered.chain(trace.called.iter().copied()) {
-            let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
-            self.evaluations.with_label_values(labels).inc_by(u64::from(calls));
+        for (plugin, calls) in trace.filter_counts.iter().enumerate() {
+            if *calls > 0 {
+                self.count_evaluations(profile, ExtensionPoint::Filter, plugin, *calls);
+            }
+        }
+        for CallCount { point, plugin, calls } in &trace.call_counts {
+            self.count_evaluations(profile, *point, *plugin, *calls);
         }
     }
 
+    fn count_evaluations(
+        &self,
+        profile: &Profile,
+        point: ExtensionPoint,
+        plugin: usize,
+        calls: u32,
+    ) {
+        let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
+        self.plugin_evaluations.with_label_values(labels).inc_by(u64::from(calls));
+    }
+
     /// Records a sampled plugin call.
-    pub(crate) fn plugin_ran(&self, plugin: &str, point: &str, status: &str, took: Duration) {
+    pub(crate) fn observe_plugin(&self, plugin: &str, point: &str, status: &str, took: Duration) {
         let labels = &[plugin, point, status];
         self.plugin_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
     /// Records the duration of an extension point.
-    pub(crate) fn ran(&self, point: &str, status: &str, profile: &str, took: Duration) {
+    pub(crate) fn observe_extension_point(
+        &self,
+        point: &str,
+        status: &str,
+        profile: &str,
+        took: Duration,
+    ) {
         let labels = &[point, status, profile];
-        self.point_seconds.with_label_values(labels).observe(took.as_secs_f64());
+        self.extension_point_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
     /// Records the duration of a wait in Permit.
-    pub(crate) fn permitted(&self, result: &str, took: Duration) {
-        self.permit_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
+    pub(crate) fn observe_permit_wait(&self, result: &str, took: Duration) {
+        self.permit_wait_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Records the attempts and the total duration until a pod was scheduled. As upstream, 15 and more attempts share
+    /// Records the attempts and the total duration until a pod was scheduled. Like upstream, 15 and more attempts share
     /// one label.
-    pub(crate) fn scheduled_after(&self, popped: &Popped, waited: Duration) {
+    pub(crate) fn observe_scheduled_pod(&self, popped: &PoppedPod, waited: Duration) {
         let attempts = popped.attempts;
-        self.attempts_per_pod.with_label_values(NONE).observe(f64::from(attempts));
+        self.attempts_per_pod.with_label_values(NO_LABELS).observe(f64::from(attempts));
         let label = if attempts >= 15 { "15+".to_owned() } else { attempts.to_string() };
         self.sli_seconds.with_label_values(&[label.as_str()]).observe(waited.as_secs_f64());
         if popped.flushed {
-            self.after_flush.with_label_values(NONE).inc();
+            self.scheduled_after_flush.with_label_values(NO_LABELS).inc();
         }
     }
 
     /// Records the duration of handling an event.
-    pub(crate) fn handled(&self, event: &str, took: Duration) {
-        self.queues.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
+    pub(crate) fn observe_event_handling(&self, event: &str, took: Duration) {
+        self.queue.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
     }
 
     /// Records the queue's calls of plugins.
-    pub(crate) fn plugins_called(&self, calls: &[PluginCall], profiles: &[Profile]) {
+    pub(crate) fn observe_queue_calls(&self, calls: &[PluginCall], profiles: &[Profile]) {
         let point = ExtensionPoint::PreEnqueue.as_str();
         for call in calls {
             match *call {
                 PluginCall::Hint { key, took } => {
                     let plugin = profiles[key.profile].plugin(key.plugin);
-                    self.hints.took(key, plugin.name(), took);
+                    self.hints.observe(key, plugin.name(), took);
                 }
                 PluginCall::PreEnqueue { profile, plugin, status, took } => {
                     let plugin = profiles[profile].plugin(plugin);
-                    self.plugin_ran(plugin.name(), point, status, took);
+                    self.observe_plugin(plugin.name(), point, status, took);
                 }
                 // Upstream sets this label to Success even if a plugin gates the pod.
                 PluginCall::AllPreEnqueue { profile, took } => {
-                    self.ran(point, "Success", profiles[profile].name(), took);
+                    let profile = profiles[profile].name();
+                    self.observe_extension_point(point, "Success", profile, took);
                 }
             }
         }
     }
 
     /// Returns the metrics of claims.
-    pub(crate) fn claims(&self) -> &Claims {
+    pub(crate) fn claims(&self) -> &ClaimMetrics {
         &self.claims
     }
 
     /// Counts a running `operation` until the guard is dropped.
-    pub(crate) fn running(&self, operation: &str) -> Running {
-        let running = self.queues.running.with_label_values(&[operation]);
-        running.inc();
-        Running(running)
+    pub(crate) fn count_running(&self, operation: &str) -> RunningOperation {
+        let gauge = self.queue.goroutines.with_label_values(&[operation]);
+        gauge.inc();
+        RunningOperation(gauge)
     }
 
     /// Updates all gauges and the counters of incoming pods.
-    pub(crate) fn sizes(&self, core: &mut Core, bindings: usize) {
-        self.queues.sizes(core, bindings);
+    pub(crate) fn update_gauges(&self, core: &mut Core, n_bindings: usize) {
+        self.queue.update_gauges(core, n_bindings);
     }
 
     /// Counts an attempt to preempt.
-    pub(crate) fn preemption_tried(&self) {
-        self.preemption.attempts.with_label_values(NONE).inc();
+    pub(crate) fn count_preemption_attempt(&self) {
+        self.preemption.attempts.with_label_values(NO_LABELS).inc();
     }
 
     /// Records the number of victims of one preemption.
-    pub(crate) fn preempted(&self, victims: usize) {
-        self.preemption.victims.with_label_values(NONE).observe(victims as f64);
+    pub(crate) fn observe_victims(&self, n_victims: usize) {
+        self.preemption.victims.with_label_values(NO_LABELS).observe(n_victims as f64);
     }
 
     /// Records the result and the duration of a task that evicts victims.
-    pub(crate) fn preemption_ran(&self, succeeded: bool, took: Duration) {
+    pub(crate) fn observe_preemption_task(&self, succeeded: bool, took: Duration) {
         let result = &[if succeeded { "success" } else { "error" }];
-        self.preemption.seconds.with_label_values(result).observe(took.as_secs_f64());
-        self.preemption.total.with_label_values(result).inc();
+        self.preemption.task_seconds.with_label_values(result).observe(took.as_secs_f64());
+        self.preemption.tasks.with_label_values(result).inc();
     }
 }
 
-impl Queues {
+impl QueueMetrics {
     fn register(registry: &Registry) -> Self {
         let gauges = |name, help, labels: &[&str]| int_gauges(registry, name, help, labels);
         Self {
-            pending: gauges(
+            pending_pods: gauges(
                 "scheduler_pending_pods",
                 "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in pendingPodGroupPods.",
                 &["queue"],
             ),
-            entities: gauges(
+            queued_entities: gauges(
                 "scheduler_queued_entities",
                 "Number of queued scheduling entities ('pod' or 'podgroup'; 'pod' stands for individual pods that are not members of any podgroup) by the queue type. 'active' means number of entities in activeQ; 'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler never attempted to schedule because they are gated.",
                 &["queue", "type"],
             ),
-            incoming: counters(
+            incoming_pods: counters(
                 registry,
                 "scheduler_queue_incoming_pods_total",
                 "Number of pods added to scheduling queues by event and queue type.",
@@ -328,12 +348,12 @@ impl Queues {
                 "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.",
                 &["queue", "event", "type"],
             ),
-            unschedulable: gauges(
+            unschedulable_pods: gauges(
                 "scheduler_unschedulable_pods",
                 "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
                 &["plugin", "profile"],
             ),
-            in_flight: gauges(
+            in_flight_events: gauges(
                 "scheduler_inflight_events",
                 "Number of events currently tracked in the scheduling queue.",
                 &["event"],
@@ -343,7 +363,7 @@ impl Queues {
                 "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
                 &["type"],
             ),
-            running: gauges(
+            goroutines: gauges(
                 "scheduler_goroutines",
                 "Number of running goroutines split by the work they do such as binding.",
                 &["operation"],
@@ -358,77 +378,76 @@ impl Queues {
         }
     }
 
-    fn sizes(&self, core: &mut Core, bindings: usize) {
+    fn update_gauges(&self, core: &mut Core, n_bindings: usize) {
         let set = |gauges: &IntGaugeVec, labels: &[&str], value: usize| {
             gauges.with_label_values(labels).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        let Counts { active, backoff, unschedulable, gated } = core.counts();
+        let QueueLengths { active, backoff, unschedulable, gated } = core.queue_lengths();
         for (queue, pods) in [
             ("active", active),
             ("backoff", backoff),
             ("unschedulable", unschedulable),
             ("gated", gated),
         ] {
-            set(&self.pending, &[queue], pods);
-            set(&self.entities, &[queue, "pod"], pods);
+            set(&self.pending_pods, &[queue], pods);
+            set(&self.queued_entities, &[queue, "pod"], pods);
         }
         set(&self.cache_size, &["nodes"], core.nodes().len());
         set(&self.cache_size, &["pods"], core.nodes().n_pods());
         set(&self.cache_size, &["assumed_pods"], core.n_assumed());
-        set(&self.running, &["binding"], bindings);
-        for ((profile, plugin), pods) in core.queue().rejected() {
+        set(&self.goroutines, &["binding"], n_bindings);
+        for ((profile, plugin), pods) in core.queue().rejected_pods() {
             let profile = core.profile(*profile);
             let labels = &[profile.plugin(*plugin).name(), profile.name()];
-            self.unschedulable.with_label_values(labels).set(*pods);
+            self.unschedulable_pods.with_label_values(labels).set(*pods);
         }
-        self.in_flight(core);
-        for ((queue, label), pods) in core.queue_mut().take_incoming() {
+        self.update_in_flight_gauge(core);
+        for ((queue, label), pods) in core.queue_mut().take_incoming_pods() {
             let label = label.to_string();
-            self.incoming.with_label_values(&[queue, &label]).inc_by(pods);
+            self.incoming_pods.with_label_values(&[queue, &label]).inc_by(pods);
             self.incoming_entities.with_label_values(&[queue, &label, "pod"]).inc_by(pods);
         }
     }
 
     /// Sets the numbers of in-flight events and pods.
-    fn in_flight(&self, core: &Core) {
-        let (events, pods_in_flight) = core.queue().in_flight();
+    fn update_in_flight_gauge(&self, core: &Core) {
         let mut counts: BTreeMap<EventLabel, i64> = BTreeMap::new();
-        for label in events {
+        for label in core.queue().in_flight_events() {
             *counts.entry(label).or_default() += 1;
         }
-        self.in_flight.reset();
-        let pods = i64::try_from(pods_in_flight).unwrap_or(i64::MAX);
-        self.in_flight.with_label_values(&["PodPopped"]).set(pods);
+        self.in_flight_events.reset();
+        let pods = i64::try_from(core.queue().n_in_flight()).unwrap_or(i64::MAX);
+        self.in_flight_events.with_label_values(&["PodPopped"]).set(pods);
         for (label, count) in counts {
-            self.in_flight.with_label_values(&[label.to_string()]).set(count);
+            self.in_flight_events.with_label_values(&[label.to_string()]).set(count);
         }
     }
 }
 
-impl Preemption {
+impl PreemptionMetrics {
     fn register(registry: &Registry) -> Self {
         Self {
             attempts: counters(
                 registry,
                 "scheduler_preemption_attempts_total",
                 "Total preemption attempts in the cluster till now",
-                NONE,
+                NO_LABELS,
             ),
             victims: histograms(
                 registry,
                 "scheduler_preemption_victims",
                 "Number of selected preemption victims for preemption initiated by a single pod",
                 &exponential(1.0, 2.0, 7),
-                NONE,
+                NO_LABELS,
             ),
-            seconds: histograms(
+            task_seconds: histograms(
                 registry,
                 "scheduler_preemption_goroutines_duration_seconds",
                 "Duration in seconds for running goroutines for the preemption.",
                 &exponential(0.01, 2.0, 20),
                 &["result"],
             ),
-            total: counters(
+            tasks: counters(
                 registry,
                 "scheduler_preemption_goroutines_execution_total",
                 "Number of preemption goroutines executed.",

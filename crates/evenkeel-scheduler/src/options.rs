@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::framework::{Extender, Profile};
 
-/// Default initial backoff of a pod. Upstream: `DefaultPodInitialBackoffDuration`.
+/// Default backoff after a pod's first failed attempt. Upstream: `DefaultPodInitialBackoffDuration`.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Default maximum backoff of a pod. Upstream: `DefaultPodMaxBackoffDuration`.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);

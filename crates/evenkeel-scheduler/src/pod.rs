@@ -13,22 +13,32 @@ use crate::resources::Resources;
 pub struct PodInfo {
     /// The Pod object.
     pub pod: Arc<Pod>,
-    /// Requests and references computed from the spec.
-    pub asks: Arc<Asks>,
+    /// Requests, host ports and claims, computed from the spec.
+    pub requirements: Arc<PodRequirements>,
 }
 
-/// Requests and references of a pod, computed from its spec.
+/// Resources, host ports and claims that a pod requires of its node, computed from its spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asks {
+pub struct PodRequirements {
     /// Requests including init containers, sidecars, pod-level resources and overhead.
     pub requests: Resources,
-    /// Requested CPU (millicores) and memory (bytes) for scores. A container without requests counts as 100m CPU and
-    /// 200 MiB of memory.
-    pub scored: (i64, i64),
+    /// Requests for scores.
+    pub nonzero_requests: NonzeroRequests,
     /// Requested host ports of containers and sidecars.
     pub ports: Box<[HostPort]>,
     /// PersistentVolumeClaims that the pod refers to, as `namespace/name`.
     pub claims: Box<[Box<str>]>,
+}
+
+/// Requested CPU and memory. A container without requests counts as 100m CPU and 200 MiB of memory.
+///
+/// Upstream: `NonZeroRequested`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NonzeroRequests {
+    /// CPU in millicores.
+    pub cpu: i64,
+    /// Memory in bytes.
+    pub memory: i64,
 }
 
 /// A host port.
@@ -57,24 +67,27 @@ const DEFAULT_CPU_MILLIS: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 impl PodInfo {
-    /// Computes the requests and references of the pod.
+    /// Computes the requirements of the pod.
     pub fn new(pod: Arc<Pod>) -> Self {
         let requests = Resources::from_amounts(&resource::pod_requests(&pod, &[]));
-        let scored = scored(&pod, &requests);
-        let asks = Asks { requests, scored, ports: host_ports(&pod), claims: claims(&pod) };
-        Self { pod, asks: Arc::new(asks) }
+        let nonzero_requests = nonzero_requests(&pod, &requests);
+        let (ports, claims) = (host_ports(&pod), claims(&pod));
+        let requirements = PodRequirements { requests, nonzero_requests, ports, claims };
+        Self { pod, requirements: Arc::new(requirements) }
     }
 
-    /// Returns the info of a newer version of the pod. It shares the requests if they are unchanged.
+    /// Returns the info of a newer version of the pod. It shares the requirements if they are unchanged.
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
-        let same = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
-        if same && !resource::depends_on_status(&pod) && !resource::depends_on_status(&self.pod) {
-            return Self { pod, asks: Arc::clone(&self.asks) };
+        let same_spec = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
+        let reads_status =
+            || resource::depends_on_status(&pod) || resource::depends_on_status(&self.pod);
+        if same_spec && !reads_status() {
+            return Self { pod, requirements: Arc::clone(&self.requirements) };
         }
         let updated = Self::new(pod);
-        if updated.asks == self.asks {
-            return Self { pod: updated.pod, asks: Arc::clone(&self.asks) };
+        if updated.requirements == self.requirements {
+            return Self { pod: updated.pod, requirements: Arc::clone(&self.requirements) };
         }
         updated
     }
@@ -102,7 +115,7 @@ fn claims(pod: &Pod) -> Box<[Box<str>]> {
         .collect()
 }
 
-/// Returns the requests that a container without requests counts as.
+/// Returns the CPU and memory that a container without requests counts as.
 pub(crate) fn default_requests() -> [(&'static str, Quantity); 2] {
     [
         ("cpu", Quantity::from_millis(DEFAULT_CPU_MILLIS)),
@@ -112,25 +125,25 @@ pub(crate) fn default_requests() -> [(&'static str, Quantity); 2] {
 
 /// Returns the requested CPU and memory with defaults. With pod-level requests, a default applies only if neither the
 /// pod nor a container sets the resource.
-fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
-    let all_request = |name: &str| {
-        let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
+fn nonzero_requests(pod: &Pod, requests: &Resources) -> NonzeroRequests {
+    let every_container_requests = |resource: &str| {
+        let mut containers = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
         !resource::depends_on_status(pod)
-            && all.all(|container| container.resources.requests.contains(name))
+            && containers.all(|container| container.resources.requests.contains(resource))
     };
     let has_pod_level = resource::has_pod_level_requests(pod);
-    let pod_level = if has_pod_level { resource::pod_requests(pod, &[]) } else { Vec::new() };
-    let has = |name: &str| match has_pod_level {
-        true => pod_level.iter().any(|(own, _)| *own == name),
-        false => all_request(name),
+    let pod_requests = if has_pod_level { resource::pod_requests(pod, &[]) } else { Vec::new() };
+    let needs_no_default = |resource: &str| match has_pod_level {
+        true => pod_requests.iter().any(|(requested, _)| *requested == resource),
+        false => every_container_requests(resource),
     };
-    let default_requests: Vec<_> =
-        default_requests().into_iter().filter(|(name, _)| !has(name)).collect();
-    if default_requests.is_empty() {
-        return (requests.cpu, requests.memory);
+    let mut defaults = default_requests().to_vec();
+    defaults.retain(|(resource, _)| !needs_no_default(resource));
+    if defaults.is_empty() {
+        return NonzeroRequests { cpu: requests.cpu, memory: requests.memory };
     }
-    let scored = Resources::from_amounts(&resource::pod_requests(pod, &default_requests));
-    (scored.cpu, scored.memory)
+    let requests = Resources::from_amounts(&resource::pod_requests(pod, &defaults));
+    NonzeroRequests { cpu: requests.cpu, memory: requests.memory }
 }
 
 /// Returns the host ports of containers and sidecars.

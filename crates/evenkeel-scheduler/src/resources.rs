@@ -75,12 +75,14 @@ pub(crate) fn is_extended(name: &str) -> bool {
 
 /// Returns the amount of a scalar resource, 0 if there is none.
 pub(crate) fn scalar(scalars: &Scalars, name: &str) -> i64 {
-    scalars.binary_search_by(|(own, _)| (**own).cmp(name)).map_or(0, |index| scalars[index].1)
+    scalars
+        .binary_search_by(|(resource, _)| (**resource).cmp(name))
+        .map_or(0, |index| scalars[index].1)
 }
 
-/// Returns the amount of a scalar resource for changes, added with 0 if there is none.
+/// Returns the amount of a scalar resource as a mutable reference. Inserts 0 if there is none.
 pub(crate) fn scalar_mut<'a>(scalars: &'a mut Scalars, name: &str) -> &'a mut i64 {
-    let index = match scalars.binary_search_by(|(own, _)| (**own).cmp(name)) {
+    let index = match scalars.binary_search_by(|(resource, _)| (**resource).cmp(name)) {
         Ok(index) => index,
         Err(index) => {
             scalars.insert(index, (name.into(), 0));

@@ -25,7 +25,7 @@ use crate::{
     condition::{self, FailureStatus},
     core::{AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, Core, SchedulingFailure},
     framework::{Command, ExtensionPoint, Handle, ObjectChange, Profile, Watches},
-    metrics::{Metrics, Outcome},
+    metrics::{Metrics, ResultLabel},
     pod::PodInfo,
     queue::PluginPanic,
     schedule::View,
@@ -76,13 +76,13 @@ impl StandbyScheduler {
     ) -> Self {
         let (watches, objects) = Watches::new();
         let (commands, command_receiver) = mpsc::unbounded_channel();
-        let events = listen(&caches, objects, command_receiver);
+        let events = subscribe(&caches, objects, command_receiver);
         let watches = Arc::new(watches);
         let tasks = Tasks::of(supervisor);
         let stop = tasks.token();
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
-        core.measure(Stopwatch::start(&clock), metrics.clone());
+        core.start_measuring(Stopwatch::start(&clock), metrics.clone());
         let mut recorders = Vec::new();
         // Events have their own client, so that they do not use up the rate limit of bindings.
         let event_client = client.with_user_agent("events");
@@ -110,13 +110,13 @@ impl StandbyScheduler {
             });
             recorders.push(recorder);
         }
-        watches.open();
+        watches.start_deferred_subscriptions();
         let scheduler = Scheduler {
             core,
             metrics,
             max_bindings: options.max_bindings.max(1),
             nominated_node_name_for_expectation: options.nominated_node_name_for_expectation,
-            attempts: 0,
+            attempts_since_metrics_update: 0,
             client,
             clock,
             recorders,
@@ -131,7 +131,7 @@ impl StandbyScheduler {
     pub fn stand_by(mut self, elected: &CancellationToken) -> BoxFuture<'_, Self> {
         Box::pin(async move {
             while let Some(Some(event)) = elected.run_until_cancelled(self.events.next()).await {
-                self.scheduler.apply(event);
+                self.scheduler.handle_event(event);
             }
             self
         })
@@ -140,7 +140,7 @@ impl StandbyScheduler {
     /// Handles all events that have arrived.
     pub(crate) fn catch_up(&mut self) {
         while let Some(event) = self.events.try_next() {
-            self.scheduler.apply(event);
+            self.scheduler.handle_event(event);
         }
     }
 
@@ -163,10 +163,10 @@ impl StandbyScheduler {
 
     /// Schedules pods until `shutdown` is cancelled.
     pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-        Box::pin(self.lead(shutdown))
+        Box::pin(self.run_until_shutdown(shutdown))
     }
 
-    async fn lead(self, shutdown: CancellationToken) {
+    async fn run_until_shutdown(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
         // The background tasks end with the scheduler, even if this future is dropped.
         let stop = stop.drop_guard();
@@ -175,10 +175,10 @@ impl StandbyScheduler {
             caches.of::<Node>().synced().await;
             caches.of::<Pod>().synced().await;
             caches.of::<Namespace>().synced().await;
-            for synced in watches.syncs() {
+            for synced in watches.take_syncs() {
                 synced.await;
             }
-            scheduler.work(&mut events).await;
+            scheduler.run_loop(&mut events).await;
         };
         shutdown.run_until_cancelled(work).await;
         drop(stop);
@@ -195,9 +195,9 @@ enum Event {
     Command(Command),
 }
 
-/// Receivers of the loop's inputs. Events of nodes, pods and namespaces stay in order, as do those of other
-/// objects among themselves.
+/// Receivers of the loop's inputs. Each receiver keeps the order of its events.
 struct Events {
+    /// Events of nodes, pods and namespaces.
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -206,8 +206,8 @@ struct Events {
 impl Events {
     /// Returns the next event if one has arrived.
     fn try_next(&mut self) -> Option<Event> {
-        let first = self.nodes_and_pods.try_recv();
-        first
+        let node_or_pod = self.nodes_and_pods.try_recv();
+        node_or_pod
             .or_else(|_| self.objects.try_recv().map(Event::Object))
             .or_else(|_| self.commands.try_recv().map(Event::Command))
             .ok()
@@ -226,7 +226,7 @@ impl Events {
 }
 
 /// Subscribes to nodes, pods and namespaces.
-fn listen(
+fn subscribe(
     caches: &Caches,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -252,33 +252,32 @@ struct Scheduler {
     metrics: Metrics,
     max_bindings: usize,
     nominated_node_name_for_expectation: bool,
-    /// Number of attempts since the last update of the gauges.
-    attempts: u32,
+    attempts_since_metrics_update: u32,
     bindings: FuturesUnordered<BoxFuture<'static, BindingResult>>,
-    /// Pending patches of pod statuses.
     status_patcher: StatusPatcher,
 }
 
 impl Scheduler {
-    async fn work(mut self, events: &mut Events) {
+    /// Makes attempts and handles events until no further input can arrive.
+    async fn run_loop(mut self, events: &mut Events) {
         loop {
             while let Some(event) = events.try_next() {
-                self.apply(event);
+                self.handle_event(event);
             }
             while let Some(Some(binding)) = self.bindings.next().now_or_never() {
-                self.binding_finished(binding);
+                self.handle_binding_result(binding);
             }
             while let Some(Some(())) = self.status_patcher.next_finished().now_or_never() {}
-            if self.attempts >= ATTEMPTS_PER_METRICS_UPDATE {
+            if self.attempts_since_metrics_update >= ATTEMPTS_PER_METRICS_UPDATE {
                 self.update_gauges();
             }
-            if self.has_room() && self.attempt().await {
+            if self.may_start_binding() && self.schedule_next_pod().await {
                 // Binding cycles can progress before the next attempt.
                 tokio::task::yield_now().await;
                 continue;
             }
             self.update_gauges();
-            if !self.wait(events).await {
+            if !self.wait_for_input(events).await {
                 return;
             }
         }
@@ -286,55 +285,57 @@ impl Scheduler {
 
     /// Updates the gauges of pending pods, the cache and goroutines.
     fn update_gauges(&mut self) {
-        self.attempts = 0;
-        self.metrics.sizes(&mut self.core, self.bindings.len());
+        self.attempts_since_metrics_update = 0;
+        self.metrics.update_gauges(&mut self.core, self.bindings.len());
     }
 
     /// Reports whether another binding cycle may start. The limit ignores pods in Permit or PreBind, because they may
     /// wait for minutes or for other pods.
-    fn has_room(&self) -> bool {
+    fn may_start_binding(&self) -> bool {
         self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()
     }
 
     /// Waits for the next input or due time. Returns `false` if no further input can arrive.
-    async fn wait(&mut self, events: &mut Events) -> bool {
+    async fn wait_for_input(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
-        let next_flush = self.core.next_due().map(|next_flush| {
-            Duration::try_from(next_flush.duration_since(now)).unwrap_or(Duration::ZERO)
+        let time_to_next_due = self.core.next_due().map(|next_due| {
+            Duration::try_from(next_due.duration_since(now)).unwrap_or(Duration::ZERO)
         });
-        let (full, waiting_pods) = (!self.has_room(), self.core.waiting_pods().clone());
+        let is_full = !self.may_start_binding();
+        let waiting_pods = self.core.waiting_pods().clone();
         tokio::select! {
-            // A fixed order of the branches makes runs reproducible. `work` drains every source, so none starves.
+            // A fixed order of the branches makes runs reproducible. `run_loop` drains every source, so none starves.
             biased;
             event = events.next() => match event {
-                Some(event) => self.apply(event),
+                Some(event) => self.handle_event(event),
                 None => return false,
             },
-            Some(binding) = self.bindings.next(), if !self.bindings.is_empty() => self.binding_finished(binding),
-            () = waiting_pods.pre_bind_started(), if full => {}
+            Some(binding) = self.bindings.next(), if !self.bindings.is_empty() => self.handle_binding_result(binding),
+            () = waiting_pods.pre_bind_started(), if is_full => {}
             Some(()) = self.status_patcher.next_finished(), if !self.status_patcher.is_empty() => {}
-            () = self.clock.sleep(next_flush.unwrap_or_default()), if next_flush.is_some() => {}
+            () = self.clock.sleep(time_to_next_due.unwrap_or_default()), if time_to_next_due.is_some() => {}
         }
         true
     }
 
     /// Handles an event, and records its duration and the plugin calls that it caused.
-    fn apply(&mut self, event: Event) {
-        // Attempts and bindings also record handled events. Only those of this event belong to its duration.
+    fn handle_event(&mut self, event: Event) {
+        // Drop the events that attempts and bindings caused: the duration below is not theirs.
         self.core.take_handled_events();
         let began = self.clock.instant();
-        self.handle(event);
+        self.dispatch_event(event);
         let took = began.elapsed();
         self.record_plugin_calls();
         for (resource, action) in self.core.take_handled_events() {
-            self.metrics.handled(&format!("{}{}", resource.as_str(), action.as_str()), took);
+            self.metrics
+                .observe_event_handling(&format!("{}{}", resource.as_str(), action.as_str()), took);
         }
     }
 
     /// Takes the queue's plugin calls and panics, and records them in metrics, logs and events.
     fn record_plugin_calls(&mut self) {
         let calls = self.core.queue_mut().take_plugin_calls();
-        self.metrics.plugins_called(&calls, self.core.profiles());
+        self.metrics.observe_queue_calls(&calls, self.core.profiles());
         for panic in self.core.queue_mut().take_plugin_panics() {
             let PluginPanic { profile, pod, message } = panic;
             let meta = &pod.pod.meta;
@@ -354,7 +355,7 @@ impl Scheduler {
         action: &'static str,
     ) {
         let note = EventRecord {
-            regarding: target(info),
+            regarding: event_target(info),
             warning: true,
             reason: "FailedScheduling",
             message: condition::truncate_message(message),
@@ -362,7 +363,7 @@ impl Scheduler {
         self.recorders[profile].record(&note, action, None);
     }
 
-    fn handle(&mut self, event: Event) {
+    fn dispatch_event(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
             Event::Node(CacheEvent::Deleted(node)) => self.core.delete_node(&node, now),
@@ -384,25 +385,29 @@ impl Scheduler {
     }
 
     /// Makes one attempt. Returns whether a pod was due.
-    async fn attempt(&mut self) -> bool {
+    async fn schedule_next_pod(&mut self) -> bool {
         let (began, now) = (self.clock.instant(), self.clock.now());
         let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
         else {
             return false;
         };
-        self.attempts += 1;
+        self.attempts_since_metrics_update += 1;
         self.record_plugin_calls();
-        self.metrics.searched(began.elapsed());
-        self.metrics.traced(&trace, self.core.profile(profile));
+        self.metrics.observe_algorithm(began.elapsed());
+        self.metrics.observe_trace(&trace, self.core.profile(profile));
         match result {
             AttemptResult::Bind(assumed) => {
                 let binding_cycle = self.binding_cycle(profile);
                 let pending_patch = self.status_patcher.pending_patch(&assumed.popped.uid);
                 self.bindings.push(Box::pin(binding_cycle.bind(assumed, pending_patch, began)));
             }
-            AttemptResult::Failed(failure) => self.failed(&failure, false, began, now),
+            AttemptResult::Failed(failure) => {
+                // Only a binding cycle sets a nomination.
+                let has_nomination = false;
+                self.handle_failure(&failure, has_nomination, began, now);
+            }
             AttemptResult::Deleting(info) => self.record_deleting_event(&info, profile),
-            AttemptResult::Dropped => {}
+            AttemptResult::AlreadyAssumed => {}
         }
         true
     }
@@ -423,20 +428,20 @@ impl Scheduler {
     }
 
     /// Handles the result of a binding cycle: records it, and requeues the pod if it was not bound.
-    fn binding_finished(&mut self, binding: BindingResult) {
-        let BindingResult { assumed, began, result, nominated } = binding;
+    fn handle_binding_result(&mut self, binding: BindingResult) {
+        let BindingResult { assumed, began, result, has_nomination } = binding;
         let now = self.clock.now();
         match result {
             Ok(()) => {
                 let name = self.core.profile(assumed.popped.profile).name();
-                self.metrics.attempted(Outcome::Scheduled, name, began.elapsed());
-                let waited = now.duration_since(assumed.popped.first).unsigned_abs();
-                self.metrics.scheduled_after(&assumed.popped, waited);
+                self.metrics.observe_attempt(ResultLabel::Scheduled, name, began.elapsed());
+                let waited = now.duration_since(assumed.popped.initial_attempt).unsigned_abs();
+                self.metrics.observe_scheduled_pod(&assumed.popped, waited);
                 self.record_scheduled_event(&assumed);
                 let began = self.clock.instant();
                 self.core.finish_binding(&assumed);
                 let name = self.core.profile(assumed.popped.profile).name();
-                self.metrics.ran(
+                self.metrics.observe_extension_point(
                     ExtensionPoint::PostBind.as_str(),
                     "Success",
                     name,
@@ -451,35 +456,35 @@ impl Scheduler {
                 let failure = self.core.handle_binding_cycle_error(assumed, cause, now);
                 self.record_plugin_calls();
                 if let Some(failure) = failure {
-                    self.failed(&failure, nominated, began, now);
+                    self.handle_failure(&failure, has_nomination, began, now);
                 }
             }
         }
     }
 
     /// Records a failed attempt in metrics, logs, the pod's status and an event.
-    fn failed(
+    fn handle_failure(
         &mut self,
         failure: &SchedulingFailure,
-        nominated: bool,
+        has_nomination: bool,
         began: Instant,
         now: Timestamp,
     ) {
-        let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
+        let result = if failure.is_error { ResultLabel::Error } else { ResultLabel::Unschedulable };
         let name = self.core.profile(failure.profile).name();
-        self.metrics.attempted(outcome, name, began.elapsed());
-        if failure.error {
+        self.metrics.observe_attempt(result, name, began.elapsed());
+        if failure.is_error {
             let (meta, error) = (&failure.info.pod.meta, &failure.message);
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error, "Error scheduling pod; retrying");
         }
-        self.record_failure(failure, nominated, now);
+        self.publish_failure(failure, has_nomination, now);
     }
 
     /// Records the event `Scheduled`.
     fn record_scheduled_event(&self, assumed: &AssumedPod) {
         let meta = &assumed.popped.info.pod.meta;
         let note = EventRecord {
-            regarding: target(&assumed.popped.info),
+            regarding: event_target(&assumed.popped.info),
             warning: false,
             reason: "Scheduled",
             message: format!(
@@ -501,26 +506,25 @@ impl Scheduler {
     /// Records the event `FailedScheduling`, and patches condition and nomination if they changed.
     ///
     /// Upstream: `handleSchedulingFailure`.
-    fn record_failure(
+    fn publish_failure(
         &mut self,
         failure: &SchedulingFailure,
         has_nomination: bool,
         now: Timestamp,
     ) {
-        let SchedulingFailure { info, message, error, nominated, profile } = failure;
+        let SchedulingFailure { info, message, is_error, nominating_info, profile } = failure;
         self.record_failed_scheduling(*profile, info, message, "Scheduling");
-        let reason = if *error { "SchedulerError" } else { "Unschedulable" };
-        let status =
-            FailureStatus { reason, message, nominated: nominated.as_deref(), has_nomination };
-        let Some(patch) = condition::patch(&info.pod, &status, now) else {
+        let reason = if *is_error { "SchedulerError" } else { "Unschedulable" };
+        let failure_status = FailureStatus { reason, message, nominating_info, has_nomination };
+        let Some(patch) = condition::patch(&info.pod, &failure_status, now) else {
             return;
         };
         let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
         self.status_patcher.send(info.uid(), async move {
             let (kind, meta, form) = (Pod::kind(), &pod.meta, PatchForm::Strategic);
-            let written =
+            let patched =
                 client.patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, patch.into()).await;
-            if let Err(error) = written {
+            if let Err(error) = patched {
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Condition not written");
             }
         });
@@ -528,7 +532,7 @@ impl Scheduler {
 }
 
 /// Returns the pod as the object of an event.
-fn target(info: &PodInfo) -> Target {
+fn event_target(info: &PodInfo) -> Target {
     let meta = &info.pod.meta;
     Target {
         kind: Pod::kind(),

@@ -34,7 +34,7 @@ impl Answer {
     }
 
     /// Returns a Status with this HTTP code.
-    pub(crate) fn refused(code: u16) -> Self {
+    pub(crate) fn status(code: u16) -> Self {
         Self::Body(code, json!({ "kind": "Status", "code": code }))
     }
 }
@@ -97,38 +97,38 @@ impl Script {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                let next = script.next(&head.method, &head.uri, body);
-                script.respond(next).await
+                let answer = script.next_answer(&head.method, &head.uri, body);
+                script.respond(answer).await
             }
         });
         Client::new(kube::Client::new(service, "default"), clock.clone())
     }
 
     /// Takes the recorded requests, as `METHOD path` with the body.
-    pub(crate) fn requests(&self) -> Vec<(String, Value)> {
+    pub(crate) fn take_requests(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
 
     /// Takes the recorded requests as `METHOD path`.
-    pub(crate) fn calls(&self) -> Vec<String> {
-        self.requests().into_iter().map(|(request, _)| request).collect()
+    pub(crate) fn take_calls(&self) -> Vec<String> {
+        self.take_requests().into_iter().map(|(request, _)| request).collect()
     }
 
     /// Records a request, and returns the response to it.
-    fn next(&self, method: &Method, uri: &Uri, body: Value) -> Answer {
+    fn next_answer(&self, method: &Method, uri: &Uri, body: Value) -> Answer {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         if let Some(list) = self.lists.get(path) {
             return match query {
                 // The client then falls back to a list request.
-                query if query.contains("sendInitialEvents") => Answer::refused(400),
+                query if query.contains("sendInitialEvents") => Answer::status(400),
                 query if query.contains("watch=") => Answer::Watch(path.to_owned()),
                 _ => Answer::object(list.clone()),
             };
         }
         let request = format!("{method} {path}");
-        let ruled = self.rule.as_ref().and_then(|rule| rule(&request, &body));
+        let answer_by_rule = self.rule.as_ref().and_then(|rule| rule(&request, &body));
         self.requests.lock().unwrap().push((request.clone(), body));
-        if let Some(answer) = ruled {
+        if let Some(answer) = answer_by_rule {
             return answer;
         }
         let answer = self.answers.lock().unwrap().pop_front();

@@ -1,6 +1,6 @@
 //! Simulated cluster from a dump (`kubectl get nodes,pods,… -o yaml`), served by a read-only API server.
 
-mod stored;
+mod defaults;
 #[cfg(test)]
 mod tests;
 mod workloads;
@@ -8,7 +8,7 @@ mod workloads;
 pub use workloads::Workload;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use http::{Request, Response, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -21,10 +21,17 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 pub enum DumpError {
     /// The text is neither YAML nor JSON.
     #[error("{0}")]
-    Text(String),
-    /// An item is not a Kubernetes object.
+    InvalidText(String),
+    /// The object with this number lacks a field.
     #[error("object {0} has no {1}")]
-    Object(usize, &'static str),
+    MissingField(usize, &'static str),
+}
+
+/// `apiVersion` and `kind` of an object.
+#[derive(Clone)]
+struct ObjectType {
+    version: String,
+    kind: String,
 }
 
 /// Objects of a dump, by their list path.
@@ -43,12 +50,12 @@ impl Dump {
         let documents: Vec<Value> = match serde_json::from_str(text) {
             Ok(document) => vec![document],
             Err(_) => serde_saphyr::from_multiple(text)
-                .map_err(|error| DumpError::Text(error.to_string()))?,
+                .map_err(|error| DumpError::InvalidText(error.to_string()))?,
         };
         documents
             .into_iter()
             .filter(|document| !document.is_null())
-            .try_for_each(|document| self.take(document, None))
+            .try_for_each(|document| self.add_object(document, None))
     }
 
     /// Returns the number of objects.
@@ -61,35 +68,37 @@ impl Dump {
         self.object_count == 0
     }
 
-    /// Adds an object, or the items of a list. An object that names no kind has `item_kind`.
-    fn take(
+    /// Adds an object, or the items of a list. An object without `apiVersion` or `kind` is of `default_type`.
+    fn add_object(
         &mut self,
         mut object: Value,
-        item_kind: Option<(String, String)>,
+        default_type: Option<ObjectType>,
     ) -> Result<(), DumpError> {
         let number = self.object_count + 1;
         let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
-        let (version, kind) = match (text("apiVersion"), text("kind"), item_kind) {
-            (Some(version), Some(kind), _) | (_, _, Some((version, kind))) => (version, kind),
-            (None, ..) => return Err(DumpError::Object(number, "apiVersion")),
-            (_, None, _) => return Err(DumpError::Object(number, "kind")),
+        let ObjectType { version, kind } = match (text("apiVersion"), text("kind"), default_type) {
+            (Some(version), Some(kind), _) => ObjectType { version, kind },
+            (_, _, Some(default_type)) => default_type,
+            (None, ..) => return Err(DumpError::MissingField(number, "apiVersion")),
+            (_, None, _) => return Err(DumpError::MissingField(number, "kind")),
         };
         if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
             // Items of a typed list such as `PodList` may omit their kind.
             let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-            let item_kind = item_kind.map(|kind| (version.clone(), kind.to_owned()));
-            return items.into_iter().try_for_each(|item| self.take(item, item_kind.clone()));
+            let item_type = item_kind
+                .map(|kind| ObjectType { version: version.clone(), kind: kind.to_owned() });
+            return items.into_iter().try_for_each(|item| self.add_object(item, item_type.clone()));
         }
         if object.pointer("/metadata/name").is_none() {
-            return Err(DumpError::Object(number, "metadata.name"));
+            return Err(DumpError::MissingField(number, "metadata.name"));
         }
         let root = if version.contains('/') { "/apis" } else { "/api" };
         let list_path = format!("{root}/{version}/{}", plural(&kind));
         object["apiVersion"] = version.into();
         object["kind"] = (*kind).into();
         match &*kind {
-            "Pod" => stored::pod(&mut object),
-            kind if workloads::is_workload(kind) => stored::metadata(&mut object),
+            "Pod" => defaults::set_pod_defaults(&mut object),
+            kind if workloads::is_workload(kind) => defaults::set_metadata_defaults(&mut object),
             _ => {}
         }
         self.objects.entry(list_path).or_default().push(object);
@@ -103,7 +112,7 @@ impl Dump {
         let workloads = workloads::add_missing(&mut self.objects);
         let classes = self.objects.get("/apis/scheduling.k8s.io/v1/priorityclasses").cloned();
         for pod in self.objects.get_mut("/api/v1/pods").into_iter().flatten() {
-            stored::priority(pod, classes.as_deref().unwrap_or_default());
+            defaults::set_priority(pod, classes.as_deref().unwrap_or_default());
         }
         workloads
     }
@@ -113,7 +122,7 @@ impl Dump {
         let objects = Arc::new(self.objects);
         let service = tower::service_fn(move |request: Request<Body>| {
             let objects = Arc::clone(&objects);
-            async move { Ok::<_, Infallible>(answer(&objects, &request)) }
+            async move { Ok::<_, Infallible>(serve(&objects, &request)) }
         });
         kube::Client::new(service, "default")
     }
@@ -132,7 +141,7 @@ fn plural(kind: &str) -> String {
 type Chunks = stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
 /// Answers a list or watch request, and rejects writes.
-fn answer(
+fn serve(
     objects: &BTreeMap<String, Vec<Value>>,
     request: &Request<Body>,
 ) -> Response<StreamBody<Chunks>> {
@@ -141,11 +150,11 @@ fn answer(
     if request.method() != http::Method::GET {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 405,
             "reason": "MethodNotAllowed", "message": "a dump is not written to"});
-        return response(405, status.to_string(), false);
+        return complete_response(405, status.to_string());
     }
     if !query.contains("watch=true") {
         let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
-        return response(200, list.to_string(), false);
+        return complete_response(200, list.to_string());
     }
     let event =
         |kind: &str, object: &Value| format!("{}\n", json!({"type": kind, "object": object}));
@@ -156,13 +165,24 @@ fn answer(
             {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}});
         events.push_str(&event("BOOKMARK", &end));
     }
-    response(200, events, true)
+    open_response(events)
 }
 
-/// Returns a response that is complete, or never ends if `open`.
-fn response(code: u16, body: String, open: bool) -> Response<StreamBody<Chunks>> {
-    let first = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(body)))));
-    let body: Chunks = if open { first.chain(stream::pending()).boxed() } else { first.boxed() };
+/// Returns a response with this body.
+fn complete_response(code: u16, body: String) -> Response<StreamBody<Chunks>> {
+    response(code, chunk(body).boxed())
+}
+
+/// Returns a response whose body starts with these events and never ends.
+fn open_response(events: String) -> Response<StreamBody<Chunks>> {
+    response(200, chunk(events).chain(stream::pending()).boxed())
+}
+
+fn chunk(text: String) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
+    stream::once(std::future::ready(Ok(Frame::data(Bytes::from(text)))))
+}
+
+fn response(code: u16, body: Chunks) -> Response<StreamBody<Chunks>> {
     let mut response = Response::new(StreamBody::new(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
     let json = http::HeaderValue::from_static("application/json");

@@ -12,21 +12,22 @@ pub(crate) type Patched = CancellationToken;
 /// Patches of pod statuses that are pending or running.
 #[derive(Default)]
 pub(crate) struct StatusPatcher {
-    writes: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
+    /// Each resolves to the uid of its pod.
+    patches: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
     /// Last patch of each pod, by uid.
-    last: HashMap<Arc<str>, Patched>,
+    last_patches: HashMap<Arc<str>, Patched>,
 }
 
 impl StatusPatcher {
     /// Sends a patch for the pod with this uid after the pod's earlier patches.
-    pub(crate) fn send(&mut self, uid: &str, write: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn send(&mut self, uid: &str, patch: impl Future<Output = ()> + Send + 'static) {
         let (uid, patched): (Arc<str>, _) = (uid.into(), Patched::new());
-        let before = self.last.insert(Arc::clone(&uid), patched.clone());
-        self.writes.push(Box::pin(async move {
-            if let Some(before) = before {
-                before.cancelled().await;
+        let previous = self.last_patches.insert(Arc::clone(&uid), patched.clone());
+        self.patches.push(Box::pin(async move {
+            if let Some(previous) = previous {
+                previous.cancelled().await;
             }
-            write.await;
+            patch.await;
             patched.cancel();
             uid
         }));
@@ -34,19 +35,19 @@ impl StatusPatcher {
 
     /// Returns the pod's last patch, if the API server has not responded to it yet.
     pub(crate) fn pending_patch(&self, uid: &str) -> Option<Patched> {
-        self.last.get(uid).cloned()
+        self.last_patches.get(uid).cloned()
     }
 
     /// Reports whether no patch is pending or running.
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.patches.is_empty()
     }
 
     /// Waits until a patch has finished. Returns `None` if none is pending.
     pub(crate) async fn next_finished(&mut self) -> Option<()> {
-        let uid = self.writes.next().await?;
-        if self.last.get(&uid).is_some_and(CancellationToken::is_cancelled) {
-            self.last.remove(&uid);
+        let uid = self.patches.next().await?;
+        if self.last_patches.get(&uid).is_some_and(CancellationToken::is_cancelled) {
+            self.last_patches.remove(&uid);
         }
         Some(())
     }
@@ -61,23 +62,23 @@ mod tests {
     async fn patches_of_one_pod_run_in_order() {
         let (mut status_patcher, done) =
             (StatusPatcher::default(), Arc::new(Mutex::new(Vec::new())));
-        for (uid, what, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {
+        for (uid, patch, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {
             let done = Arc::clone(&done);
             status_patcher.send(uid, async move {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                done.lock().unwrap().push(what);
+                done.lock().unwrap().push(patch);
             });
         }
         let patched = status_patcher.pending_patch("p").unwrap();
         while status_patcher.next_finished().await.is_some() {
-            let all = done.lock().unwrap().len() == 3;
-            assert_eq!(patched.is_cancelled(), all, "a binding waits for the last one");
+            let all_done = done.lock().unwrap().len() == 3;
+            assert_eq!(patched.is_cancelled(), all_done, "a binding waits for the last one");
         }
         assert_eq!(*done.lock().unwrap(), ["q1", "p1", "p2"]);
         assert!(
             status_patcher.is_empty()
                 && status_patcher.pending_patch("p").is_none()
-                && status_patcher.last.is_empty()
+                && status_patcher.last_patches.is_empty()
         );
     }
 }

@@ -4,10 +4,11 @@ use evenkeel_runtime::clock::Clock;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Monotonic clock for measurements. No decision depends on its readings. By default it is stopped and always reads
-/// zero, so that an attempt without a running stopwatch is a pure function.
+/// Monotonic clock for measurements. No decision depends on its readings. The default stopwatch does not run and always
+/// reads zero, so that an attempt with it is a pure function.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stopwatch {
+    /// `None` if the stopwatch does not run.
     started: Option<Instant>,
 }
 

@@ -19,23 +19,23 @@ pub(crate) trait PluginArgs: Serialize + DeserializeOwned + Default {
 /// Sets the defaults of a plugin's arguments. Returns `None` for a plugin whose arguments are not known.
 pub(super) fn with_defaults(plugin: &str, args: &Value, gates: &FeatureGates) -> Option<Value> {
     Some(match plugin {
-        "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, args, gates),
-        "DynamicResources" => defaulted::<DynamicResourcesArgs>(plugin, args, gates),
-        "InterPodAffinity" => defaulted::<InterPodAffinityArgs>(plugin, args, gates),
-        "NodeAffinity" => defaulted::<NodeAffinityArgs>(plugin, args, gates),
+        "DefaultPreemption" => args_with_defaults::<DefaultPreemptionArgs>(plugin, args, gates),
+        "DynamicResources" => args_with_defaults::<DynamicResourcesArgs>(plugin, args, gates),
+        "InterPodAffinity" => args_with_defaults::<InterPodAffinityArgs>(plugin, args, gates),
+        "NodeAffinity" => args_with_defaults::<NodeAffinityArgs>(plugin, args, gates),
         "NodeResourcesBalancedAllocation" => {
-            defaulted::<NodeResourcesBalancedAllocationArgs>(plugin, args, gates)
+            args_with_defaults::<NodeResourcesBalancedAllocationArgs>(plugin, args, gates)
         }
-        "NodeResourcesFit" => defaulted::<NodeResourcesFitArgs>(plugin, args, gates),
-        "PodTopologySpread" => defaulted::<PodTopologySpreadArgs>(plugin, args, gates),
-        "VolumeBinding" => defaulted::<VolumeBindingArgs>(plugin, args, gates),
+        "NodeResourcesFit" => args_with_defaults::<NodeResourcesFitArgs>(plugin, args, gates),
+        "PodTopologySpread" => args_with_defaults::<PodTopologySpreadArgs>(plugin, args, gates),
+        "VolumeBinding" => args_with_defaults::<VolumeBindingArgs>(plugin, args, gates),
         _ => return None,
     })
 }
 
-/// Validates arguments after their defaults were set. As upstream, the factory of `NodeResourcesFit` validates its own
+/// Validates arguments after their defaults were set. Like upstream, the factory of `NodeResourcesFit` validates its own
 /// arguments.
-pub(super) fn checked(
+pub(super) fn validate(
     plugin: &str,
     args: &Value,
     path: &str,
@@ -61,7 +61,7 @@ pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
 }
 
 /// Sets the defaults of arguments, their kind and their version.
-fn defaulted<T: PluginArgs>(plugin: &str, args: &Value, gates: &FeatureGates) -> Value {
+fn args_with_defaults<T: PluginArgs>(plugin: &str, args: &Value, gates: &FeatureGates) -> Value {
     let mut args: T = if args.is_null() { T::default() } else { typed(args) };
     args.set_defaults(gates);
     let mut args = serde_json::to_value(args).unwrap_or_default();
@@ -133,32 +133,31 @@ pub(crate) struct DynamicResourcesArgs {
 }
 
 impl DynamicResourcesArgs {
-    /// Returns whether the filter timeout and the binding timeout are enabled.
-    fn gates(gates: &FeatureGates) -> (bool, bool) {
-        let conditions = gates.enabled("DRADeviceBindingConditions")
-            && gates.enabled("DRAResourceClaimDeviceStatus");
-        (gates.enabled("DRASchedulerFilterTimeout"), conditions)
+    fn is_filter_timeout_enabled(gates: &FeatureGates) -> bool {
+        gates.enabled("DRASchedulerFilterTimeout")
+    }
+
+    fn is_binding_timeout_enabled(gates: &FeatureGates) -> bool {
+        gates.enabled("DRADeviceBindingConditions") && gates.enabled("DRAResourceClaimDeviceStatus")
     }
 }
 
 impl PluginArgs for DynamicResourcesArgs {
     fn set_defaults(&mut self, gates: &FeatureGates) {
-        let (filter, binding) = Self::gates(gates);
-        if filter {
-            self.filter_timeout.get_or_insert(GoDuration::seconds(10));
+        if Self::is_filter_timeout_enabled(gates) {
+            self.filter_timeout.get_or_insert(GoDuration::from_seconds(10));
         }
-        if binding {
-            self.binding_timeout.get_or_insert(GoDuration::seconds(600));
+        if Self::is_binding_timeout_enabled(gates) {
+            self.binding_timeout.get_or_insert(GoDuration::from_seconds(600));
         }
     }
 
     fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError> {
-        let (filter, binding) = Self::gates(gates);
-        let text = |span: GoDuration| String::from(span);
+        let text = |duration: GoDuration| String::from(duration);
         let mut errors = Vec::new();
         if let Some(timeout) = self.filter_timeout {
             let at = format!("{path}.filterTimeout");
-            if !filter {
+            if !Self::is_filter_timeout_enabled(gates) {
                 errors.push(FieldError::forbidden(
                     at,
                     "DRASchedulingFilterTimeout feature gate is disabled",
@@ -169,10 +168,10 @@ impl PluginArgs for DynamicResourcesArgs {
         }
         if let Some(timeout) = self.binding_timeout {
             let at = format!("{path}.bindingTimeout");
-            if !binding {
+            if !Self::is_binding_timeout_enabled(gates) {
                 let rule = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
                 errors.push(FieldError::forbidden(at, rule));
-            } else if timeout < GoDuration::seconds(1) {
+            } else if timeout < GoDuration::from_seconds(1) {
                 errors.push(FieldError::value(at, text(timeout), "must be at least 1 second"));
             }
         }
@@ -226,18 +225,19 @@ impl PluginArgs for NodeAffinityArgs {
             "preferredDuringSchedulingIgnoredDuringExecution",
         );
         let mut errors = Vec::new();
-        let mut term = |term: &Value, at: String| {
-            for (n, rule) in list(term, "matchExpressions").iter().enumerate() {
-                errors.extend(requirement(rule, &format!("{at}.matchExpressions[{n}]")));
+        let mut check_term = |term: &Value, at: String| {
+            for (n, requirement) in list(term, "matchExpressions").iter().enumerate() {
+                let at = format!("{at}.matchExpressions[{n}]");
+                errors.extend(check_requirement(requirement, &at));
             }
         };
         let terms = list(affinity.get(required).unwrap_or(&Value::Null), "nodeSelectorTerms");
-        for (n, required_term) in terms.iter().enumerate() {
-            term(required_term, format!("{path}.addedAffinity.{required}.nodeSelectorTerms[{n}]"));
+        for (n, term) in terms.iter().enumerate() {
+            check_term(term, format!("{path}.addedAffinity.{required}.nodeSelectorTerms[{n}]"));
         }
         for (n, preferred_term) in list(affinity, preferred).iter().enumerate() {
             let preference = preferred_term.get("preference").unwrap_or(&Value::Null);
-            term(preference, format!("{path}.addedAffinity.{preferred}[{n}]"));
+            check_term(preference, format!("{path}.addedAffinity.{preferred}[{n}]"));
         }
         errors
     }
@@ -246,26 +246,26 @@ impl PluginArgs for NodeAffinityArgs {
 /// Returns the first error of a requirement of a node selector.
 ///
 /// Upstream: `NewRequirement`.
-fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
-    let text = |field: &str| rule.get(field).and_then(Value::as_str).unwrap_or_default();
+fn check_requirement(requirement: &Value, at: &str) -> Option<FieldError> {
+    let text = |field: &str| requirement.get(field).and_then(Value::as_str).unwrap_or_default();
     let values =
-        rule.get("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let shown = || Value::from(values.to_vec());
+        requirement.get("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let values_json = || Value::from(values.to_vec());
     let at_values = format!("{at}.values");
     match text("operator") {
         "In" | "NotIn" if values.is_empty() => Some(FieldError::value(
             at_values,
-            shown(),
+            values_json(),
             "for 'in', 'notin' operators, values set can't be empty",
         )),
         "Exists" | "DoesNotExist" if !values.is_empty() => Some(FieldError::value(
             at_values,
-            shown(),
+            values_json(),
             "values set must be empty for exists and does not exist",
         )),
         "Gt" | "Lt" if values.len() != 1 => Some(FieldError::value(
             at_values,
-            shown(),
+            values_json(),
             "for 'Gt', 'Lt' operators, exactly one value is required",
         )),
         "Gt" | "Lt" if values[0].as_str().is_none_or(|text| text.parse::<i64>().is_err()) => {
@@ -275,12 +275,12 @@ fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
             let key = text("key");
             // Upstream: `validateLabelKey`, which joins all broken rules in one error.
-            let why = qualified_name(key).join("; ");
-            (!why.is_empty()).then(|| FieldError::value(format!("{at}.key"), key, &why))
+            let detail = qualified_name(key).join("; ");
+            (!detail.is_empty()).then(|| FieldError::value(format!("{at}.key"), key, &detail))
         }
         other => {
-            let known = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
-            Some(FieldError::unsupported(format!("{at}.operator"), other, &known))
+            let supported = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
+            Some(FieldError::unsupported(format!("{at}.operator"), other, &supported))
         }
     }
 }
@@ -299,11 +299,11 @@ impl ResourceSpec {
     }
 
     /// Sets the default resources if there are none, and sets unset weights to 1.
-    fn set_defaults(all: &mut Vec<Self>) {
-        if all.is_empty() {
-            *all = Self::defaults();
+    fn set_defaults(resources: &mut Vec<Self>) {
+        if resources.is_empty() {
+            *resources = Self::defaults();
         }
-        for resource in all.iter_mut().filter(|resource| resource.weight == 0) {
+        for resource in resources.iter_mut().filter(|resource| resource.weight == 0) {
             resource.weight = 1;
         }
     }
@@ -343,33 +343,34 @@ impl PluginArgs for NodeResourcesBalancedAllocationArgs {
 /// A point of a scoring function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Shape {
+pub struct ShapePoint {
     /// Utilization of the resource in percent, from 0 to 100.
     pub utilization: i32,
     /// Score at this utilization, from 0 to 10.
     pub score: i32,
 }
 
-impl Shape {
+impl ShapePoint {
     /// Validates the points of a scoring function.
-    fn check(all: &[Self], path: &str) -> Vec<FieldError> {
-        if all.is_empty() {
+    fn check(points: &[Self], path: &str) -> Vec<FieldError> {
+        if points.is_empty() {
             return vec![FieldError::required(
                 path.to_owned(),
                 "at least one point must be specified",
             )];
         }
         let mut errors = Vec::new();
-        let unsorted = all.windows(2).position(|pair| pair[0].utilization >= pair[1].utilization);
-        if let Some(n) = unsorted.map(|n| n + 1) {
+        let is_unsorted = |pair: &[Self]| pair[0].utilization >= pair[1].utilization;
+        if let Some(first) = points.windows(2).position(is_unsorted) {
+            let n = first + 1;
             let rule = "values must be sorted in increasing order";
             errors.push(FieldError::value(
                 format!("{path}[{n}].utilization"),
-                all[n].utilization,
+                points[n].utilization,
                 rule,
             ));
         }
-        for (n, point) in all.iter().enumerate() {
+        for (n, point) in points.iter().enumerate() {
             for (field, value, max) in
                 [("utilization", point.utilization, 100), ("score", point.score, 10)]
             {
@@ -391,33 +392,33 @@ pub(crate) struct NodeResourcesFitArgs {
     pub(crate) ignored_resources: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) ignored_resource_groups: Vec<String>,
-    pub(crate) scoring_strategy: Option<Strategy>,
+    pub(crate) scoring_strategy: Option<ScoringStrategy>,
 }
 
 /// Strategy by which requested resources determine a node's score.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Strategy {
+pub(crate) struct ScoringStrategy {
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub(crate) kind: String,
     pub(crate) resources: Vec<ResourceSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) requested_to_capacity_ratio: Option<Ratio>,
+    pub(crate) requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
 }
 
 /// Arguments of the strategy `RequestedToCapacityRatio`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Ratio {
+pub(crate) struct RequestedToCapacityRatio {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) shape: Vec<Shape>,
+    pub(crate) shape: Vec<ShapePoint>,
 }
 
 impl PluginArgs for NodeResourcesFitArgs {
     fn set_defaults(&mut self, _: &FeatureGates) {
-        let strategy = self.scoring_strategy.get_or_insert_with(|| Strategy {
+        let strategy = self.scoring_strategy.get_or_insert_with(|| ScoringStrategy {
             kind: "LeastAllocated".to_owned(),
-            ..Strategy::default()
+            ..ScoringStrategy::default()
         });
         ResourceSpec::set_defaults(&mut strategy.resources);
     }
@@ -426,8 +427,8 @@ impl PluginArgs for NodeResourcesFitArgs {
         let at = |field: String| if path.is_empty() { field } else { format!("{path}.{field}") };
         let mut errors = Vec::new();
         for (n, name) in self.ignored_resources.iter().enumerate() {
-            errors.extend(qualified_name(name).iter().map(|why| {
-                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), why)
+            errors.extend(qualified_name(name).iter().map(|detail| {
+                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), detail)
             }));
         }
         for (n, group) in self.ignored_resource_groups.iter().enumerate() {
@@ -438,7 +439,7 @@ impl PluginArgs for NodeResourcesFitArgs {
             }
             let broken = qualified_name(group);
             errors.extend(
-                broken.iter().map(|why| FieldError::value(at.clone(), group.as_str(), why)),
+                broken.iter().map(|detail| FieldError::value(at.clone(), group.as_str(), detail)),
             );
         }
         match &self.scoring_strategy {
@@ -452,13 +453,17 @@ impl PluginArgs for NodeResourcesFitArgs {
     }
 }
 
-impl Strategy {
+impl ScoringStrategy {
     fn validate(&self, path: &str) -> Vec<FieldError> {
         const RATIO: &str = "RequestedToCapacityRatio";
-        let known = ["LeastAllocated", "MostAllocated", RATIO];
+        let supported_types = ["LeastAllocated", "MostAllocated", RATIO];
         let mut errors = Vec::new();
-        if !known.contains(&self.kind.as_str()) {
-            errors.push(FieldError::unsupported(format!("{path}.type"), &self.kind, &known));
+        if !supported_types.contains(&self.kind.as_str()) {
+            errors.push(FieldError::unsupported(
+                format!("{path}.type"),
+                &self.kind,
+                &supported_types,
+            ));
         }
         for (n, resource) in self.resources.iter().enumerate() {
             if !(1..=100).contains(&resource.weight) {
@@ -476,7 +481,7 @@ impl Strategy {
                 errors.push(FieldError::required(at, rule));
             }
             (Some(ratio), true) => {
-                errors.extend(Shape::check(&ratio.shape, &format!("{at}.shape")));
+                errors.extend(ShapePoint::check(&ratio.shape, &format!("{at}.shape")));
             }
             (Some(_), false) => {
                 let rule = "must be nil when type is not RequestedToCapacityRatio";
@@ -517,15 +522,18 @@ impl PluginArgs for PodTopologySpreadArgs {
         for (n, constraint) in self.default_constraints.iter().enumerate() {
             let at = format!("{path}.defaultConstraints[{n}]");
             errors.extend(validate_constraint(constraint, &at));
-            let id = |constraint: &Value| {
+            let key_and_action = |constraint: &Value| {
                 [constraint["topologyKey"].clone(), constraint["whenUnsatisfiable"].clone()]
             };
-            if self.default_constraints[..n].iter().any(|other| id(other) == id(constraint)) {
-                let [key, when] = id(constraint);
+            if self.default_constraints[..n]
+                .iter()
+                .any(|other| key_and_action(other) == key_and_action(constraint))
+            {
+                let [key, action] = key_and_action(constraint);
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 errors.push(FieldError::duplicate(
                     at,
-                    format!("{{{}, {}}}", text(&key), text(&when)),
+                    format!("{{{}, {}}}", text(&key), text(&action)),
                 ));
             }
         }
@@ -551,15 +559,15 @@ fn validate_constraint(constraint: &Value, at: &str) -> Vec<FieldError> {
         errors.push(FieldError::required(at_key, "can not be empty"));
     } else {
         let broken = qualified_name(key);
-        errors.extend(broken.iter().map(|why| FieldError::value(at_key.clone(), key, why)));
+        errors.extend(broken.iter().map(|detail| FieldError::value(at_key.clone(), key, detail)));
     }
     let at_when = format!("{at}.whenUnsatisfiable");
     match text("whenUnsatisfiable") {
         "" => errors.push(FieldError::required(at_when, "can not be empty")),
         "DoNotSchedule" | "ScheduleAnyway" => {}
         other => {
-            let known = ["DoNotSchedule", "ScheduleAnyway"];
-            errors.push(FieldError::unsupported(at_when, other, &known));
+            let supported = ["DoNotSchedule", "ScheduleAnyway"];
+            errors.push(FieldError::unsupported(at_when, other, &supported));
         }
     }
     if constraint.get("labelSelector").is_some() {
@@ -575,15 +583,17 @@ fn validate_constraint(constraint: &Value, at: &str) -> Vec<FieldError> {
 pub(crate) struct VolumeBindingArgs {
     pub(crate) bind_timeout_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) shape: Vec<Shape>,
+    pub(crate) shape: Vec<ShapePoint>,
 }
 
 impl PluginArgs for VolumeBindingArgs {
     fn set_defaults(&mut self, gates: &FeatureGates) {
         self.bind_timeout_seconds.get_or_insert(600);
         if self.shape.is_empty() && gates.enabled("StorageCapacityScoring") {
-            self.shape =
-                vec![Shape { utilization: 0, score: 10 }, Shape { utilization: 100, score: 0 }];
+            self.shape = vec![
+                ShapePoint { utilization: 0, score: 10 },
+                ShapePoint { utilization: 100, score: 0 },
+            ];
         }
     }
 
@@ -596,7 +606,7 @@ impl PluginArgs for VolumeBindingArgs {
         }
         let at = format!("{path}.shape");
         if gates.enabled("StorageCapacityScoring") {
-            errors.extend(Shape::check(&self.shape, &at));
+            errors.extend(ShapePoint::check(&self.shape, &at));
         } else if !self.shape.is_empty() {
             let rule = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
             errors.push(FieldError::value(at, json!(self.shape), rule));

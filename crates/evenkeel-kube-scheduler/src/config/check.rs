@@ -12,39 +12,40 @@ use std::fmt;
 
 /// An invalid field of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {what}")]
+#[error("{path}: {message}")]
 pub struct FieldError {
     path: String,
-    what: String,
+    message: String,
 }
 
 impl FieldError {
     /// Returns the error of a value that is not allowed.
-    pub(super) fn value(path: String, value: impl Into<Value>, why: &str) -> Self {
-        Self { path, what: format!("Invalid value: {}: {why}", value.into()) }
+    pub(super) fn value(path: String, value: impl Into<Value>, detail: &str) -> Self {
+        Self { path, message: format!("Invalid value: {}: {detail}", value.into()) }
     }
 
     /// Returns the error of a missing value.
-    pub(super) fn required(path: String, why: &str) -> Self {
-        let colon = if why.is_empty() { "" } else { ": " };
-        Self { path, what: format!("Required value{colon}{why}") }
+    pub(super) fn required(path: String, detail: &str) -> Self {
+        let colon = if detail.is_empty() { "" } else { ": " };
+        Self { path, message: format!("Required value{colon}{detail}") }
     }
 
     /// Returns the error of a field that must not be set.
-    pub(super) fn forbidden(path: String, why: &str) -> Self {
-        Self { path, what: format!("Forbidden: {why}") }
+    pub(super) fn forbidden(path: String, detail: &str) -> Self {
+        Self { path, message: format!("Forbidden: {detail}") }
     }
 
     /// Returns the error of a value that appears twice.
     pub(super) fn duplicate(path: String, value: impl Into<Value>) -> Self {
-        Self { path, what: format!("Duplicate value: {}", value.into()) }
+        Self { path, message: format!("Duplicate value: {}", value.into()) }
     }
 
-    /// Returns the error of a value that is not one of the `known` ones.
-    pub(super) fn unsupported(path: String, value: &str, known: &[&str]) -> Self {
-        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
-        let what = format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
-        Self { path, what }
+    /// Returns the error of a value that is none of the `supported` ones.
+    pub(super) fn unsupported(path: String, value: &str, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let message =
+            format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
+        Self { path, message }
     }
 }
 
@@ -55,8 +56,8 @@ pub(crate) struct Aggregate(pub(crate) Vec<String>);
 impl fmt::Display for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [one] => f.write_str(one),
-            all => write!(f, "[{}]", all.join(", ")),
+            [message] => f.write_str(message),
+            messages => write!(f, "[{}]", messages.join(", ")),
         }
     }
 }
@@ -99,8 +100,11 @@ impl KubeSchedulerConfiguration {
             let rule = "should be an integer value greater than zero";
             errors.push(FieldError::value("parallelism".to_owned(), parallelism, rule));
         }
-        errors.extend(profiles(&self.profiles, gates));
-        errors.extend(percentage("percentageOfNodesToScore", self.percentage_of_nodes_to_score));
+        errors.extend(check_profiles(&self.profiles, gates));
+        errors.extend(check_percentage(
+            "percentageOfNodesToScore",
+            self.percentage_of_nodes_to_score,
+        ));
         let initial_backoff = self.pod_initial_backoff_seconds.unwrap_or_default();
         let max_backoff = self.pod_max_backoff_seconds.unwrap_or_default();
         if initial_backoff <= 0 {
@@ -115,7 +119,7 @@ impl KubeSchedulerConfiguration {
             let rule = "must be greater than or equal to PodInitialBackoffSeconds";
             errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), max_backoff, rule));
         }
-        errors.extend(extenders(&self.extenders));
+        errors.extend(check_extenders(&self.extenders));
         errors
     }
 }
@@ -127,22 +131,26 @@ impl LeaderElectionConfiguration {
             return Vec::new();
         }
         let at = |field: &str| format!("leaderElection.{field}");
-        let text = |span: GoDuration| String::from(span);
+        let text = |duration: GoDuration| String::from(duration);
         let mut errors = Vec::new();
-        for (field, span) in [
+        for (field, duration) in [
             ("leaseDuration", self.lease_duration),
             ("renewDeadline", self.renew_deadline),
             ("retryPeriod", self.retry_period),
         ] {
-            if span <= GoDuration(0) {
-                errors.push(FieldError::value(at(field), text(span), "must be greater than zero"));
+            if duration <= GoDuration(0) {
+                errors.push(FieldError::value(
+                    at(field),
+                    text(duration),
+                    "must be greater than zero",
+                ));
             }
         }
         if self.lease_duration <= self.renew_deadline {
-            // As upstream, the error shows the other value.
-            let shown = text(self.renew_deadline);
+            // Like upstream, the error shows the value of the other field.
+            let other_value = text(self.renew_deadline);
             let rule = "must be greater than `RenewDeadline`";
-            errors.push(FieldError::value(at("leaseDuration"), shown, rule));
+            errors.push(FieldError::value(at("leaseDuration"), other_value, rule));
         }
         for (field, value) in [
             ("resourceLock", &self.resource_lock),
@@ -162,59 +170,59 @@ impl LeaderElectionConfiguration {
 }
 
 /// Checks a percentage: 0 to 100.
-fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
-    let share = share.filter(|share| !(0..=100).contains(share))?;
-    Some(FieldError::value(path.to_owned(), share, "not in valid range [0-100]"))
+fn check_percentage(path: &str, percentage: Option<i32>) -> Option<FieldError> {
+    let percentage = percentage.filter(|percentage| !(0..=100).contains(percentage))?;
+    Some(FieldError::value(path.to_owned(), percentage, "not in valid range [0-100]"))
 }
 
 /// Plugins of former versions that upstream rejects by name.
-const RETIRED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+const INVALID_PLUGINS: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Returns an error if the plugin is a retired one.
-fn retired(path: String, name: &str) -> Option<FieldError> {
+/// Returns an error if the plugin is one of [`INVALID_PLUGINS`].
+fn check_plugin_name(path: String, name: &str) -> Option<FieldError> {
     let rule =
         format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {GROUP:?})");
-    RETIRED.contains(&name).then(|| FieldError::value(path, name, &rule))
+    INVALID_PLUGINS.contains(&name).then(|| FieldError::value(path, name, &rule))
 }
 
 /// Checks the profiles.
-fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
+fn check_profiles(profiles: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for (n, profile) in all.iter().enumerate() {
+    for (n, profile) in profiles.iter().enumerate() {
         let path = format!("profiles[{n}]");
         let name = profile.scheduler_name.as_deref().unwrap_or_default();
         if name.is_empty() {
             errors.push(FieldError::required(format!("{path}.schedulerName"), ""));
         }
-        let share = profile.percentage_of_nodes_to_score;
-        errors.extend(percentage(&format!("{path}.percentageOfNodesToScore"), share));
-        errors.extend(plugin_sets(profile, &path));
-        errors.extend(plugin_configs(profile, &path, gates));
-        if all[..n].iter().any(|other| other.scheduler_name == profile.scheduler_name) {
+        let percentage = profile.percentage_of_nodes_to_score;
+        errors.extend(check_percentage(&format!("{path}.percentageOfNodesToScore"), percentage));
+        errors.extend(check_plugin_sets(profile, &path));
+        errors.extend(check_plugin_configs(profile, &path, gates));
+        if profiles[..n].iter().any(|other| other.scheduler_name == profile.scheduler_name) {
             // Upstream passes the field path instead of the name, which formats as `{}`.
             errors.push(FieldError::duplicate(format!("{path}.schedulerName"), json!({})));
         }
     }
-    errors.extend(queue_sorts(all));
+    errors.extend(check_queue_sorts(profiles));
     errors
 }
 
-/// Checks that no list enables a retired plugin.
-fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
+/// Checks that no list enables an invalid plugin.
+fn check_plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     let sets = profile.plugins.iter().flat_map(|plugins| &plugins.0);
     let checked = sets.filter(|(point, _)| {
         !matches!(point.as_str(), "multiPoint" | "placementGenerate" | "placementScore")
     });
-    let enabled = checked.flat_map(|(point, set)| {
+    let errors = checked.flat_map(|(point, set)| {
         set.enabled.iter().enumerate().filter_map(move |(n, plugin)| {
-            retired(format!("{path}.plugins.{point}.enabled[{n}]"), &plugin.name)
+            check_plugin_name(format!("{path}.plugins.{point}.enabled[{n}]"), &plugin.name)
         })
     });
-    enabled.collect()
+    errors.collect()
 }
 
 /// Checks the plugin arguments of a profile.
-fn plugin_configs(
+fn check_plugin_configs(
     profile: &KubeSchedulerProfile,
     path: &str,
     gates: &FeatureGates,
@@ -225,28 +233,28 @@ fn plugin_configs(
         if profile.plugin_config[..n].iter().any(|other| other.name == name) {
             errors.push(FieldError::duplicate(at.clone(), name));
         }
-        match retired(at.clone(), name) {
-            Some(retired) => errors.push(retired),
-            None => errors.extend(args::checked(name, &config.args, &format!("{at}.args"), gates)),
+        match check_plugin_name(at.clone(), name) {
+            Some(error) => errors.push(error),
+            None => errors.extend(args::validate(name, &config.args, &format!("{at}.args"), gates)),
         }
     }
     errors
 }
 
 /// Requires the same QueueSort plugin in all profiles, because they share one queue.
-fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
-    let set = |profile: &KubeSchedulerProfile| {
+fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
+    let queue_sort_set = |profile: &KubeSchedulerProfile| {
         profile
             .plugins
             .as_ref()
             .map(|plugins| plugins.at_point("queueSort").clone())
             .unwrap_or_default()
     };
-    let Some(first) = all.first() else {
+    let Some(first) = profiles.first() else {
         return vec![FieldError::required("profiles".to_owned(), "")];
     };
     let mut errors = Vec::new();
-    let expected = set(first);
+    let expected = queue_sort_set(first);
     if expected.enabled.len() > 1 {
         let at = "profiles[0].plugins.queueSort.Enabled".to_owned();
         errors.push(FieldError::value(
@@ -255,8 +263,8 @@ fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
             "only one queue sort plugin can be enabled",
         ));
     }
-    for (n, profile) in all.iter().enumerate().skip(1) {
-        let queue_sort = set(profile);
+    for (n, profile) in profiles.iter().enumerate().skip(1) {
+        let queue_sort = queue_sort_set(profile);
         if queue_sort != expected {
             let at = format!("profiles[{n}].plugins.queueSort");
             errors.push(FieldError::value(
@@ -270,9 +278,9 @@ fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
 }
 
 /// Checks the extenders.
-fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
+fn check_extenders(extenders: &[ExtenderConfig]) -> Vec<FieldError> {
     let (mut errors, mut managed) = (Vec::new(), Vec::new());
-    for (n, extender) in all.iter().enumerate() {
+    for (n, extender) in extenders.iter().enumerate() {
         if !extender.prioritize_verb.is_empty() && extender.weight <= 0 {
             let rule = "must have a positive weight applied to it";
             errors.push(FieldError::value(format!("extenders[{n}].weight"), extender.weight, rule));
@@ -281,8 +289,8 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
             let (at, name) =
                 (format!("extenders[{n}].managedResources[{m}].name"), &*resource.name);
             let broken = qualified_name(name);
-            errors.extend(broken.iter().map(|why| FieldError::value(at.clone(), name, why)));
-            if broken.is_empty() && !extended(name) {
+            errors.extend(broken.iter().map(|detail| FieldError::value(at.clone(), name, detail)));
+            if broken.is_empty() && !is_extended_resource(name) {
                 let rule = "is an invalid extended resource name";
                 errors.push(FieldError::value(at.clone(), name, rule));
             }
@@ -296,9 +304,9 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
             managed.push(name);
         }
     }
-    let binders = all.iter().filter(|extender| !extender.bind_verb.is_empty()).count();
-    if binders > 1 {
-        let found = format!("found {binders} extenders implementing bind");
+    let n_binders = extenders.iter().filter(|extender| !extender.bind_verb.is_empty()).count();
+    if n_binders > 1 {
+        let found = format!("found {n_binders} extenders implementing bind");
         errors.push(FieldError::value(
             "extenders".to_owned(),
             found,
@@ -309,7 +317,7 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
 }
 
 /// Reports whether the name is that of an extended resource (upstream: `IsExtendedResourceName`).
-fn extended(name: &str) -> bool {
+fn is_extended_resource(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native
         && !name.starts_with("requests.")

@@ -17,8 +17,9 @@ impl KubeSchedulerConfiguration {
             self.profiles.push(KubeSchedulerProfile::default());
         }
         // Several profiles must each set their own name.
-        if let [only] = self.profiles.as_mut_slice() {
-            only.scheduler_name
+        if let [profile] = self.profiles.as_mut_slice() {
+            profile
+                .scheduler_name
                 .get_or_insert_with(|| evenkeel_scheduler::DEFAULT_SCHEDULER.to_owned());
         }
         self.profiles.iter_mut().for_each(|profile| profile.set_defaults(gates));
@@ -41,7 +42,8 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// As upstream, replaces the resources that `NodeResourcesFit` ignores with those that only extenders manage.
+    /// Replaces the resources that `NodeResourcesFit` ignores with those that only extenders manage. Like upstream, it does
+    /// not merge the two.
     pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed
@@ -70,13 +72,13 @@ impl KubeSchedulerConfiguration {
                 default.clone_into(text);
             }
         }
-        for (span, default) in [
+        for (duration, default_seconds) in [
             (&mut leader.lease_duration, 15),
             (&mut leader.renew_deadline, 10),
             (&mut leader.retry_period, 2),
         ] {
-            if *span == GoDuration(0) {
-                *span = GoDuration::seconds(default);
+            if *duration == GoDuration(0) {
+                *duration = GoDuration::from_seconds(default_seconds);
             }
         }
     }
@@ -85,14 +87,14 @@ impl KubeSchedulerConfiguration {
 impl KubeSchedulerProfile {
     /// Sets the default plugins, and the arguments of all enabled in-tree plugins.
     fn set_defaults(&mut self, gates: &FeatureGates) {
-        self.plugins = Some(plugins::merged(gates, self.plugins.take()));
+        self.plugins = Some(plugins::with_default_plugins(gates, self.plugins.take()));
         for config in &mut self.plugin_config {
             let configured = std::mem::take(&mut config.args);
             // The arguments of out-of-tree plugins stay as they are.
             config.args =
                 args::with_defaults(&config.name, &configured, gates).unwrap_or(configured);
         }
-        let enabled = self.plugins.as_ref().map(names).unwrap_or_default();
+        let enabled = self.plugins.as_ref().map(enabled_plugin_names).unwrap_or_default();
         for name in enabled {
             if self.plugin_config.iter().any(|config| config.name == name) {
                 continue;
@@ -104,7 +106,7 @@ impl KubeSchedulerProfile {
 }
 
 /// Returns the names of all enabled plugins, sorted.
-fn names(plugins: &Plugins) -> Vec<String> {
+fn enabled_plugin_names(plugins: &Plugins) -> Vec<String> {
     let mut names: Vec<String> = plugins
         .0
         .iter()

@@ -11,7 +11,7 @@ mod schema;
 mod tests;
 mod write;
 
-pub use args::Shape;
+pub use args::ShapePoint;
 pub(crate) use args::{
     DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs,
@@ -130,8 +130,8 @@ pub struct Plugins(pub BTreeMap<String, PluginSet>);
 impl Plugins {
     /// Returns the plugins of an extension point.
     pub(crate) fn at_point(&self, point: &str) -> &PluginSet {
-        static NONE: PluginSet = PluginSet { enabled: Vec::new(), disabled: Vec::new() };
-        self.0.get(point).unwrap_or(&NONE)
+        static EMPTY: PluginSet = PluginSet { enabled: Vec::new(), disabled: Vec::new() };
+        self.0.get(point).unwrap_or(&EMPTY)
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) const POINTS: [&str; 16] = [
 ];
 
 /// Upstream's default plugins with their weights, and the feature gate that each depends on.
-const STANDARD: [(&str, i32, &str); 24] = [
+const DEFAULT_PLUGINS: [(&str, i32, &str); 24] = [
     ("SchedulingGates", 0, ""),
     ("PrioritySort", 0, ""),
     ("NodeName", 0, ""),
@@ -53,19 +53,20 @@ const STANDARD: [(&str, i32, &str); 24] = [
 ];
 
 /// Returns the default plugins, merged with the lists of a profile.
-pub(super) fn merged(gates: &FeatureGates, plugins: Option<Plugins>) -> Plugins {
+pub(super) fn with_default_plugins(gates: &FeatureGates, plugins: Option<Plugins>) -> Plugins {
     let mut plugins = plugins.unwrap_or_default();
-    let merged = POINTS.map(|point| {
+    let sets = POINTS.map(|point| {
         let set = plugins.0.remove(point).unwrap_or_default();
         let defaults = if point == "multiPoint" { defaults(gates) } else { Vec::new() };
         (point.to_owned(), merge(defaults, set))
     });
-    Plugins(merged.into())
+    Plugins(sets.into())
 }
 
 /// Returns the default plugins of `multiPoint`, in order.
 fn defaults(gates: &FeatureGates) -> Vec<PluginRef> {
-    let enabled = STANDARD.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
+    let enabled =
+        DEFAULT_PLUGINS.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
     enabled
         .map(|(name, weight, _)| PluginRef { name: (*name).to_owned(), weight: *weight })
         .collect()
@@ -75,22 +76,23 @@ fn defaults(gates: &FeatureGates) -> Vec<PluginRef> {
 /// the list's settings. Other plugins of the list follow.
 fn merge(defaults: Vec<PluginRef>, set: PluginSet) -> PluginSet {
     let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);
-    let mut replaced = Vec::new();
+    // Indexes of the list's entries that replace a default plugin.
+    let mut replacements = Vec::new();
     let mut enabled: Vec<PluginRef> = Vec::new();
     if !is_disabled("*") {
         for plugin in defaults.into_iter().filter(|plugin| !is_disabled(&plugin.name)) {
             // If the list names a plugin several times, the last entry applies here. The build of the profile rejects
             // the others.
-            match set.enabled.iter().rposition(|given| given.name == plugin.name) {
+            match set.enabled.iter().rposition(|listed| listed.name == plugin.name) {
                 Some(index) => {
-                    replaced.push(index);
+                    replacements.push(index);
                     enabled.push(set.enabled[index].clone());
                 }
                 None => enabled.push(plugin),
             }
         }
     }
-    let others = set.enabled.iter().enumerate().filter(|(index, _)| !replaced.contains(index));
+    let others = set.enabled.iter().enumerate().filter(|(index, _)| !replacements.contains(index));
     enabled.extend(others.map(|(_, plugin)| plugin.clone()));
     let disabled =
         set.disabled.into_iter().map(|plugin| PluginRef { weight: 0, ..plugin }).collect();

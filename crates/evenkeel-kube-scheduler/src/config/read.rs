@@ -18,11 +18,11 @@ pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> 
     let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
     let mut tree: Value =
         serde_saphyr::from_str(text).map_err(|error| strict(format!("yaml: {error}")))?;
-    expect(&tree, GROUP, KIND).map_err(ReadError)?;
-    let unknown = schema::shape(&mut tree, KIND).map_err(ReadError)?;
-    let nested = arguments(&mut tree)?;
+    check_version_and_kind(&tree, GROUP, KIND).map_err(ReadError)?;
+    let unknown_fields = schema::reduce_to_struct(&mut tree, KIND).map_err(ReadError)?;
+    let errors_of_args = check_all_plugin_args(&mut tree)?;
     let errors: Vec<String> =
-        unknown.iter().map(|path| unknown_field(path)).chain(nested).collect();
+        unknown_fields.iter().map(|path| unknown_field(path)).chain(errors_of_args).collect();
     if !errors.is_empty() {
         return Err(strict(errors.join(", ")));
     }
@@ -35,13 +35,13 @@ fn unknown_field(path: &str) -> String {
 }
 
 /// Checks `apiVersion` and `kind`.
-fn expect(tree: &Value, version: &str, kind: &str) -> Result<(), String> {
+fn check_version_and_kind(tree: &Value, version: &str, kind: &str) -> Result<(), String> {
     let text = |field: &str| tree.get(field).and_then(Value::as_str).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
         (_, "") => Err(format!("Object 'Kind' is missing in '{tree}'")),
         ("", _) => Err(format!("Object 'apiVersion' is missing in '{tree}'")),
-        (given, found) if given == version && found == kind => Ok(()),
-        (given, found) => Err(not_registered(found, given)),
+        (found_version, found_kind) if found_version == version && found_kind == kind => Ok(()),
+        (found_version, found_kind) => Err(not_registered(found_kind, found_version)),
     }
 }
 
@@ -51,31 +51,28 @@ fn not_registered(kind: &str, version: &str) -> String {
 }
 
 /// Checks the arguments of in-tree plugins. Returns the errors about unknown fields.
-fn arguments(tree: &mut Value) -> Result<Vec<String>, ReadError> {
-    let mut unknown = Vec::new();
-    let none = &mut Vec::new();
-    let profiles = tree.get_mut("profiles").and_then(Value::as_array_mut).unwrap_or(none);
-    for (n, profile) in profiles.iter_mut().enumerate() {
+fn check_all_plugin_args(tree: &mut Value) -> Result<Vec<String>, ReadError> {
+    let mut errors = Vec::new();
+    let profiles = tree.get_mut("profiles").and_then(Value::as_array_mut);
+    for (n, profile) in profiles.into_iter().flatten().enumerate() {
         let Some(configs) = profile.get_mut("pluginConfig").and_then(Value::as_array_mut) else {
             continue;
         };
         for (m, config) in configs.iter_mut().enumerate() {
             let path = format!("decoding .profiles[{n}].pluginConfig[{m}]");
-            let read = plugin_arguments(config);
-            match read.map_err(|error| ReadError(format!("{path}: {error}")))? {
-                None => {}
-                Some(fields) => unknown.push(format!("{path}: strict decoding error: {fields}")),
-            }
+            let checked = check_plugin_args(config);
+            let unknown = checked.map_err(|error| ReadError(format!("{path}: {error}")))?;
+            errors.extend(unknown.map(|error| format!("{path}: strict decoding error: {error}")));
         }
     }
-    Ok(unknown)
+    Ok(errors)
 }
 
-/// Checks the arguments of one plugin. Returns the errors about unknown fields as one text.
-fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
+/// Checks the arguments of one plugin, and sets their kind and version. Returns one error about all unknown fields.
+fn check_plugin_args(config: &mut Value) -> Result<Option<String>, String> {
     let name = config.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = format!("{name}Args");
-    if !schema::has(&kind) {
+    if !schema::has_struct(&kind) {
         return Ok(None);
     }
     let args = &mut config["args"];
@@ -83,15 +80,15 @@ fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
         *args = json!({});
     }
     let path = format!("decoding args for plugin {name}");
-    let text = |field: &str, otherwise: &str| {
+    let text_or = |field: &str, default: &str| {
         args.get(field)
             .and_then(Value::as_str)
             .filter(|text| !text.is_empty())
-            .unwrap_or(otherwise)
+            .unwrap_or(default)
             .to_owned()
     };
-    let (found, version) = (text("kind", &kind), text("apiVersion", GROUP));
-    if version != GROUP || !schema::has(&found) {
+    let (found, version) = (text_or("kind", &kind), text_or("apiVersion", GROUP));
+    if version != GROUP || !schema::has_struct(&found) {
         return Err(format!("{path}: {}", not_registered(&found, &version)));
     }
     if found != kind {
@@ -100,7 +97,8 @@ fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
             "args for plugin {name} were not of type {kind}.{group}, got {found}.{group}"
         ));
     }
-    let unknown = schema::shape(args, &kind).map_err(|error| format!("{path}: {error}"))?;
+    let unknown =
+        schema::reduce_to_struct(args, &kind).map_err(|error| format!("{path}: {error}"))?;
     args["kind"] = kind.into();
     args["apiVersion"] = GROUP.into();
     if unknown.is_empty() {

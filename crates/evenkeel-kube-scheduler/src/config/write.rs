@@ -16,9 +16,9 @@ impl KubeSchedulerConfiguration {
         let mut used = self.clone();
         for profile in &mut used.profiles {
             let sets = profile.plugins.iter().flat_map(|plugins| plugins.0.values());
-            let named: Vec<&str> =
+            let enabled: Vec<&str> =
                 sets.flat_map(|set| &set.enabled).map(|plugin| &*plugin.name).collect();
-            profile.plugin_config.retain(|config| named.contains(&&*config.name));
+            profile.plugin_config.retain(|config| enabled.contains(&&*config.name));
             profile.plugin_config.sort_by(|a, b| a.name.cmp(&b.name));
         }
         used
@@ -27,69 +27,82 @@ impl KubeSchedulerConfiguration {
     /// Returns YAML in upstream's form: keys are sorted, and list items have the indentation of their key.
     pub(crate) fn to_yaml(&self) -> String {
         let mut text = String::new();
-        lines(&mut text, &self.to_json(), 0, false);
+        write_lines(&mut text, &self.to_json(), 0, FirstLine::Indent);
         text
     }
 }
 
-/// Writes the lines of a map or list. If `started`, the text already ends with the indentation of the first line.
-fn lines(text: &mut String, value: &Value, indent: usize, started: bool) {
-    let mut first = started;
-    let mut begin = |text: &mut String| {
-        if !std::mem::take(&mut first) {
+/// Start of the first line of a map or list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstLine {
+    /// Write the indentation.
+    Indent,
+    /// The text already ends with the indentation, as after `- `.
+    Continue,
+}
+
+/// Writes the lines of a map or list.
+fn write_lines(text: &mut String, value: &Value, indent: usize, first_line: FirstLine) {
+    let mut is_indented = first_line == FirstLine::Continue;
+    let mut begin_line = |text: &mut String| {
+        if !std::mem::take(&mut is_indented) {
             text.push_str(&" ".repeat(indent));
         }
     };
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                begin(text);
+                begin_line(text);
                 text.push_str(&scalar(&Value::from(key.as_str())));
                 text.push(':');
-                nested(text, value, if value.is_array() { indent } else { indent + 2 });
+                write_map_value(text, value, if value.is_array() { indent } else { indent + 2 });
             }
         }
         Value::Array(items) => {
             for item in items {
-                begin(text);
+                begin_line(text);
                 text.push_str("- ");
                 match item {
-                    Value::Object(map) if !map.is_empty() => lines(text, item, indent + 2, true),
-                    Value::Array(list) if !list.is_empty() => lines(text, item, indent + 2, true),
-                    plain => {
-                        text.push_str(&scalar(plain));
+                    Value::Object(map) if !map.is_empty() => {
+                        write_lines(text, item, indent + 2, FirstLine::Continue);
+                    }
+                    Value::Array(list) if !list.is_empty() => {
+                        write_lines(text, item, indent + 2, FirstLine::Continue);
+                    }
+                    empty_or_scalar => {
+                        text.push_str(&scalar(empty_or_scalar));
                         text.push('\n');
                     }
                 }
             }
         }
-        plain => {
-            text.push_str(&scalar(plain));
+        scalar_value => {
+            text.push_str(&scalar(scalar_value));
             text.push('\n');
         }
     }
 }
 
 /// Writes the value of a map's key: an empty or scalar value on the key's line, others on the lines below.
-fn nested(text: &mut String, value: &Value, indent: usize) {
-    let empty = match value {
+fn write_map_value(text: &mut String, value: &Value, indent: usize) {
+    let fits_on_line = match value {
         Value::Object(map) => map.is_empty(),
         Value::Array(items) => items.is_empty(),
         _ => true,
     };
-    if empty {
+    if fits_on_line {
         // Writing to a string cannot fail.
         let _ = writeln!(text, " {}", scalar(value));
     } else {
         text.push('\n');
-        lines(text, value, indent, false);
+        write_lines(text, value, indent, FirstLine::Indent);
     }
 }
 
-/// Formats a scalar. Quotes text that YAML would otherwise read as another value.
+/// Formats an empty or scalar value. Quotes text that YAML would otherwise read as another value.
 fn scalar(value: &Value) -> String {
     let Value::String(word) = value else { return value.to_string() };
-    let plain = !word.is_empty()
+    let needs_no_quotes = !word.is_empty()
         && !word.starts_with(|c: char| "!&*-?|>@`'\"%#,[]{}:= ".contains(c))
         && !word.ends_with([' ', ':'])
         && !word.contains(": ")
@@ -97,7 +110,7 @@ fn scalar(value: &Value) -> String {
         && !word.chars().any(char::is_control)
         && serde_saphyr::from_str::<Value>(word).is_ok_and(|read| read == *value)
         && !matches!(word.to_ascii_lowercase().as_str(), "y" | "n" | "yes" | "no" | "on" | "off");
-    if plain { word.clone() } else { value.to_string() }
+    if needs_no_quotes { word.clone() } else { value.to_string() }
 }
 
 /// Serializes a whole number without a fraction, and others with as few digits as single precision needs.

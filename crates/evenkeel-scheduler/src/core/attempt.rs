@@ -8,12 +8,12 @@ use std::{sync::Arc, time::Duration};
 use super::Core;
 use crate::{
     framework::{
-        Code, CycleState, ExtensionPoint, PermitResult, Plugin, Profile, Status, StatusResult,
-        WaitingPod, guarded, guarded_future,
+        Code, CycleState, ExtensionPoint, NominatingInfo, PermitResult, Plugin, PluginRejection,
+        Profile, Status, StatusResult, WaitingPod, catch_plugin_panic, catch_plugin_panic_async,
     },
     pod::PodInfo,
-    queue::{PluginSet, Popped},
-    schedule::{Cycle, FitError, Outcome, Trace, View, schedule_pod},
+    queue::{PluginSet, PoppedPod, Rejectors},
+    schedule::{Cycle, FitError, Outcome, ScheduleResult, Trace, View, schedule_pod},
 };
 
 /// Maximum delay of a binding by one Permit plugin.
@@ -36,18 +36,18 @@ pub(crate) enum AttemptResult {
     Failed(SchedulingFailure),
     /// The pod was skipped because it is being deleted.
     Deleting(PodInfo),
-    /// The pod was skipped because it is already assumed.
-    Dropped,
+    /// The pod was skipped because it is already assumed on a node.
+    AlreadyAssumed,
 }
 
 /// A pod that is assumed on a node.
 pub(crate) struct AssumedPod {
-    pub(crate) popped: Popped,
+    pub(crate) popped: PoppedPod,
     pub(crate) node: Arc<str>,
-    /// Set while Permit plugins delay the binding.
+    /// Set if Permit plugins delay the binding.
     pub(crate) waiting: Option<WaitingPod>,
     /// Whether the duration of each plugin call is recorded.
-    pub(crate) sampled: bool,
+    pub(crate) is_sampled: bool,
     state: CycleState,
 }
 
@@ -59,16 +59,15 @@ pub(crate) struct SchedulingFailure {
     pub(crate) profile: usize,
     pub(crate) message: String,
     /// Whether an error ended the attempt. Otherwise plugins rejected the pod.
-    pub(crate) error: bool,
-    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
-    pub(crate) nominated: Option<Arc<str>>,
+    pub(crate) is_error: bool,
+    pub(crate) nominating_info: NominatingInfo,
 }
 
 /// Reason why a binding cycle did not bind the pod.
 #[derive(Debug)]
 pub(crate) enum BindingFailure {
-    /// The plugin with this index in the profile rejected the pod.
-    Rejected(usize, Status),
+    /// A plugin rejected the pod.
+    Rejected(PluginRejection),
     /// An error ended the binding cycle.
     Failed(String),
 }
@@ -80,14 +79,15 @@ impl Core {
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
         let popped = self.queue.pop(now)?;
         let profile = popped.profile;
-        let skipped = |result| Some(AttemptOutcome { result, trace: Trace::default(), profile });
+        let without_attempt =
+            |result| Some(AttemptOutcome { result, trace: Trace::default(), profile });
         if popped.info.pod.meta.deleting() {
             self.queue.remove(&popped.uid);
-            return skipped(AttemptResult::Deleting(popped.info));
+            return without_attempt(AttemptResult::Deleting(popped.info));
         }
         if self.assumed.contains(&*popped.uid) {
             self.queue.remove(&popped.uid);
-            return skipped(AttemptResult::Dropped);
+            return without_attempt(AttemptResult::AlreadyAssumed);
         }
         self.seed = self.seed.wrapping_add(1);
         let mut state = CycleState::default();
@@ -95,31 +95,25 @@ impl Core {
             profile: &self.profiles[profile],
             nodes: &mut self.nodes,
             nominator: self.queue.nominator(),
-            start: self.start,
+            start_node_index: self.start_node_index,
         };
         let mut cycle = Cycle::new(view, &popped.info, self.seed, &self.extenders);
-        cycle.measure(self.stopwatch);
-        let Outcome { result, next_start, .. } =
+        cycle.set_stopwatch(self.stopwatch);
+        let Outcome { result, next_start_node_index, .. } =
             schedule_pod(&mut cycle, &mut state, self.metrics.as_ref()).await;
-        self.start = next_start;
+        self.start_node_index = next_start_node_index;
         let (result, trace) = match result {
-            Ok(chosen) => {
+            Ok(ScheduleResult { suggested_host, .. }) => {
                 let mut trace = cycle.into_trace();
-                (
-                    self.assume_and_reserve(popped, chosen.suggested_host, state, now, &mut trace),
-                    trace,
-                )
+                let result =
+                    self.assume_and_reserve(popped, suggested_host, state, now, &mut trace);
+                (result, trace)
             }
             Err(fit_error) => {
-                let (message, nominated) =
-                    run_post_filter_plugins(&mut cycle, &state, &fit_error).await;
+                let failed = run_post_filter_plugins(&mut cycle, &state, &fit_error).await;
                 let trace = cycle.into_trace();
-                (
-                    AttemptResult::Failed(
-                        self.handle_fit_error(&popped, &fit_error, message, nominated, now),
-                    ),
-                    trace,
-                )
+                let failure = self.handle_fit_error(&popped, &fit_error, failed, now);
+                (AttemptResult::Failed(failure), trace)
             }
         };
         Some(AttemptOutcome { result, trace, profile })
@@ -130,7 +124,7 @@ impl Core {
     /// Upstream: `assumeAndReserve`.
     fn assume_and_reserve(
         &mut self,
-        popped: Popped,
+        popped: PoppedPod,
         node: Arc<str>,
         mut state: CycleState,
         now: Timestamp,
@@ -142,30 +136,38 @@ impl Core {
         let profile = &self.profiles[popped.profile];
         let began = trace.now();
         let reserved = run_reserve_plugins(profile, &mut state, &popped.info, &node, trace);
-        trace.ran(ExtensionPoint::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
+        trace.record_point(
+            ExtensionPoint::Reserve,
+            began,
+            reserved.as_ref().err().map(|e| &e.status),
+        );
         let permitted = reserved.and_then(|()| {
             let began = trace.now();
-            let permitted = run_permit_plugins(profile, &state, &popped.info, &node, trace);
-            trace.ran(ExtensionPoint::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
-            permitted
+            let result = run_permit_plugins(profile, &state, &popped.info, &node, trace);
+            trace.record_point(
+                ExtensionPoint::Permit,
+                began,
+                result.as_ref().err().map(|e| &e.status),
+            );
+            result
         });
-        let sampled = trace.times_plugins();
-        let mut assumed = AssumedPod { popped, node, waiting: None, sampled, state };
+        let is_sampled = trace.is_sampled();
+        let mut assumed = AssumedPod { popped, node, waiting: None, is_sampled, state };
         match permitted {
-            Err((plugin, why)) => {
+            Err(rejection) => {
                 let popped = self.unreserve_and_forget(assumed);
                 // The scheduler has rejected no other pod while this pod was assumed, so it requeues none.
                 self.nodes.remove(&popped.uid);
-                AttemptResult::Failed(self.handle_rejection(&popped, plugin, &why, now))
+                AttemptResult::Failed(self.handle_rejection(&popped, &rejection, now))
             }
-            Ok(waits) if waits.is_empty() => {
+            Ok(pending_plugins) if pending_plugins.is_empty() => {
                 // A later failure requeues the pod anyway, so the queue need not keep in-flight events for it.
                 self.queue.done(&assumed.popped.uid);
                 AttemptResult::Bind(assumed)
             }
-            Ok(waits) => {
+            Ok(pending_plugins) => {
                 let (info, node) = (assumed.popped.info.clone(), Arc::clone(&assumed.node));
-                assumed.waiting = Some(self.waiting_pods.add(info, node, waits, now));
+                assumed.waiting = Some(self.waiting_pods.add(info, node, pending_plugins, now));
                 AttemptResult::Bind(assumed)
             }
         }
@@ -174,55 +176,54 @@ impl Core {
     /// Unreserves the pod in reverse plugin order. The caller removes it from its node.
     ///
     /// Upstream: `unreserveAndForget`.
-    fn unreserve_and_forget(&mut self, assumed: AssumedPod) -> Popped {
+    fn unreserve_and_forget(&mut self, assumed: AssumedPod) -> PoppedPod {
         let AssumedPod { popped, node, mut state, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
             let Some(reserve) = plugin.as_reserve() else { continue };
             // The other plugins still have to release their reservations, even if this one panics.
-            let released = guarded(|| reserve.unreserve(&mut state, &popped.info, &node));
-            log_panic("Unreserve", plugin, &popped.info, released);
+            let result = catch_plugin_panic(|| reserve.unreserve(&mut state, &popped.info, &node));
+            log_panic("Unreserve", plugin, &popped.info, result);
         }
         popped
     }
 
-    /// Requeues a pod that a Reserve or Permit plugin rejected. `plugin` is the index of that plugin in the profile.
+    /// Requeues a pod that a Reserve or Permit plugin rejected.
     fn handle_rejection(
         &mut self,
-        popped: &Popped,
-        plugin: usize,
-        why: &Status,
+        popped: &PoppedPod,
+        PluginRejection { plugin, status }: &PluginRejection,
         now: Timestamp,
     ) -> SchedulingFailure {
-        let reasons = why.reasons.join(", ");
-        let set: PluginSet = [plugin].into_iter().collect();
-        let none = PluginSet::default();
-        let (rejectors, pending) = match why.code {
-            Code::Error => (none, none),
-            Code::Pending => (set, set),
-            Code::Unschedulable | Code::UnschedulableAndUnresolvable => (set, none),
+        let reasons = status.reasons.join(", ");
+        let rejector: PluginSet = [*plugin].into_iter().collect();
+        let rejectors = match status.code {
+            Code::Error => Rejectors::default(),
+            Code::Pending => Rejectors { unschedulable: rejector, pending: rejector },
+            Code::Unschedulable | Code::UnschedulableAndUnresolvable => {
+                Rejectors { unschedulable: rejector, pending: PluginSet::default() }
+            }
         };
-        let message = match why.code {
+        let message = match status.code {
             Code::Error => reasons,
             _ => format!("0/1 nodes are available: 1 {reasons}."),
         };
-        self.handle_scheduling_failure(popped, rejectors, pending, message, Some("".into()), now)
+        self.handle_scheduling_failure(popped, rejectors, message, NominatingInfo::Clear, now)
     }
 
     /// Requeues a pod that fits no node.
     fn handle_fit_error(
         &mut self,
-        popped: &Popped,
+        popped: &PoppedPod,
         fit_error: &FitError,
-        message: String,
-        nominated: Option<Arc<str>>,
+        NoNodeReport { message, nominating_info }: NoNodeReport,
         now: Timestamp,
     ) -> SchedulingFailure {
-        let (rejectors, pending) = match fit_error.error() {
-            Some(_) => Default::default(),
+        let rejectors = match fit_error.error_message() {
+            Some(_) => Rejectors::default(),
             None => rejectors(fit_error),
         };
-        self.handle_scheduling_failure(popped, rejectors, pending, message, nominated, now)
+        self.handle_scheduling_failure(popped, rejectors, message, nominating_info, now)
     }
 
     /// Requeues the pod and updates its nomination.
@@ -230,22 +231,22 @@ impl Core {
     /// Upstream: `handleSchedulingFailure`.
     fn handle_scheduling_failure(
         &mut self,
-        popped: &Popped,
-        rejectors: PluginSet,
-        pending: PluginSet,
+        popped: &PoppedPod,
+        rejectors: Rejectors,
         message: String,
-        nominated: Option<Arc<str>>,
+        nominating_info: NominatingInfo,
         now: Timestamp,
     ) -> SchedulingFailure {
-        let error = rejectors.union(pending).is_empty();
+        let is_error = rejectors.is_empty();
         self.assumed.remove(&*popped.uid);
-        self.queue.add_unschedulable_pod(&popped.uid, rejectors, pending, now);
+        self.queue.add_unschedulable_pod(&popped.uid, rejectors, now);
         let info = self.queue.get(&popped.uid).unwrap_or(&popped.info).clone();
         if self.queue.get(&popped.uid).is_some() {
-            let node = nominated.as_deref().unwrap_or(&info.pod.status.nominated_node_name);
+            let current = &*info.pod.status.nominated_node_name;
+            let node = nominating_info.node_name().unwrap_or(current);
             self.queue.nominator_mut().add_nominated_pod(&info, node);
         }
-        SchedulingFailure { info, profile: popped.profile, message, error, nominated }
+        SchedulingFailure { info, profile: popped.profile, message, is_error, nominating_info }
     }
 
     /// Runs the PostBind plugins and removes the bound pod from the queue.
@@ -255,8 +256,8 @@ impl Core {
         self.queue.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::PostBind) {
             let Some(post_bind) = plugin.as_post_bind() else { continue };
-            let informed = guarded(|| post_bind.post_bind(&popped.info, node));
-            log_panic("PostBind", plugin, &popped.info, informed);
+            let result = catch_plugin_panic(|| post_bind.post_bind(&popped.info, node));
+            log_panic("PostBind", plugin, &popped.info, result);
         }
     }
 
@@ -271,16 +272,17 @@ impl Core {
         now: Timestamp,
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
-        // If the cache already shows the pod on its node, the binding succeeded, whatever its response said.
+        // A pod that is no longer assumed is deleted, or bound: the cache then shows it on its node, whatever the response
+        // to the binding was.
         let assumed_pod = match self.assumed.remove(&*popped.uid) {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
         };
-        let queued = self.queue.get(&popped.uid).is_some();
+        let is_queued = self.queue.get(&popped.uid).is_some();
         match cause {
-            BindingFailure::Rejected(plugin, why) => {
+            BindingFailure::Rejected(rejection) => {
                 // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
-                let failure = queued.then(|| self.handle_rejection(&popped, plugin, &why, now));
+                let failure = is_queued.then(|| self.handle_rejection(&popped, &rejection, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
                     self.requeue_after_pod_delete(assumed_pod, now, |other| *other.uid() != *uid);
@@ -291,76 +293,88 @@ impl Core {
                 if let Some(assumed_pod) = assumed_pod {
                     self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
-                let (none, clear) = (PluginSet::default(), Some("".into()));
-                queued.then(|| {
-                    self.handle_scheduling_failure(&popped, none, none, message, clear, now)
+                let (no_rejectors, clear) = (Rejectors::default(), NominatingInfo::Clear);
+                is_queued.then(|| {
+                    self.handle_scheduling_failure(&popped, no_rejectors, message, clear, now)
                 })
             }
         }
     }
 }
 
-/// Runs the PostFilter plugins. Returns the message to report and the nomination.
+/// Failure to report for a pod that fits no node.
+struct NoNodeReport {
+    message: String,
+    nominating_info: NominatingInfo,
+}
+
+/// Runs the PostFilter plugins until one succeeds.
 ///
 /// Upstream: `RunPostFilterPlugins`.
 async fn run_post_filter_plugins(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
     fit_error: &FitError,
-) -> (String, Option<Arc<str>>) {
-    let clear = Some(Arc::from(""));
-    if let Some(without_post_filter) = fit_error.without_post_filter() {
-        return (without_post_filter.to_owned(), clear);
+) -> NoNodeReport {
+    let mut nominating_info = NominatingInfo::Clear;
+    if let Some(message) = fit_error.message_without_post_filter() {
+        return NoNodeReport { message: message.to_owned(), nominating_info };
     }
     let plugins: Vec<_> = cycle.profile().at(ExtensionPoint::PostFilter).collect();
     if plugins.is_empty() {
-        return (fit_error.to_string(), clear);
+        return NoNodeReport { message: fit_error.to_string(), nominating_info };
     }
-    let (began, mut nominated, mut messages) = (cycle.trace_mut().now(), None, Vec::new());
-    let mut found = false;
+    nominating_info = NominatingInfo::Keep;
+    let (point_began, mut messages, mut succeeded) = (cycle.trace_mut().now(), Vec::new(), false);
+    let status_of = |succeeded: bool| (!succeeded).then(|| Status::unschedulable(""));
     for (index, plugin) in plugins {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
-        let began = cycle.trace_mut().begin();
+        let began = cycle.trace_mut().now_if_sampled();
         cycle.record_changes();
-        let answer = guarded_future(async { plugin.post_filter(cycle, state, fit_error).await });
-        let answer = match answer.await {
+        let call = async { plugin.post_filter(cycle, state, fit_error).await };
+        let result = match catch_plugin_panic_async(call).await {
             // The plugin has restored the nodes that it changed.
-            Ok(answer) => answer,
+            Ok(result) => result,
             Err(panic) => {
                 cycle.undo_changes();
-                let why = Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
-                cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, Some(&why));
-                messages.extend(why.reasons.iter().map(ToString::to_string));
+                let status =
+                    Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
+                let trace = cycle.trace_mut();
+                trace.record_duration(ExtensionPoint::PostFilter, index, began, Some(&status));
+                messages.extend(status.reasons.iter().map(ToString::to_string));
                 break;
             }
         };
-        let why = (!answer.done).then(|| Status::unschedulable(""));
-        cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, why.as_ref());
-        if answer.done {
+        succeeded = result.done;
+        let status = status_of(succeeded);
+        cycle.trace_mut().record_duration(
+            ExtensionPoint::PostFilter,
+            index,
+            began,
+            status.as_ref(),
+        );
+        if succeeded {
             // The result of a successful plugin replaces those of earlier plugins.
             messages.clear();
-            nominated = None;
-            found = true;
+            nominating_info = NominatingInfo::Keep;
         }
-        if !answer.message.is_empty() {
-            messages.push(answer.message);
+        if !result.message.is_empty() {
+            messages.push(result.message);
         }
-        nominated = answer.nominated.or(nominated);
-        if found {
+        if result.nominating_info != NominatingInfo::Keep {
+            nominating_info = result.nominating_info;
+        }
+        if succeeded {
             break;
         }
     }
-    messages.extend(cycle.failure());
-    let why = (!found).then(|| Status::unschedulable(""));
-    cycle.trace_mut().ran(ExtensionPoint::PostFilter, began, why.as_ref());
-    (fit_error.message_with(&messages), nominated)
+    messages.extend(cycle.extension_panic_message());
+    let status = status_of(succeeded);
+    cycle.trace_mut().record_point(ExtensionPoint::PostFilter, point_began, status.as_ref());
+    NoNodeReport { message: fit_error.message_with(&messages), nominating_info }
 }
 
 /// Runs the Reserve plugins until one fails.
-///
-/// # Errors
-///
-/// Returns the index of that plugin and its status.
 ///
 /// Upstream: `RunReservePluginsReserve`.
 fn run_reserve_plugins(
@@ -369,22 +383,18 @@ fn run_reserve_plugins(
     pod: &PodInfo,
     node: &str,
     trace: &mut Trace,
-) -> Result<(), (usize, Status)> {
+) -> Result<(), PluginRejection> {
     for (index, plugin) in profile.at(ExtensionPoint::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
-        let began = trace.begin();
-        let reserved = guarded(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
-        trace.took(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
-        reserved.map_err(|why| (index, with_plugin_name(why, "Reserve", name)))?;
+        let began = trace.now_if_sampled();
+        let reserved = catch_plugin_panic(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
+        trace.record_duration(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
+        reserved.map_err(|status| rejection_of(index, status, "Reserve", name))?;
     }
     Ok(())
 }
 
-/// Runs the Permit plugins. Returns those that delay the binding, with their timeouts.
-///
-/// # Errors
-///
-/// Returns the index of the plugin that rejected the pod, and its status.
+/// Runs the Permit plugins until one rejects the pod. Returns those that delay the binding, with their timeouts.
 ///
 /// Upstream: `RunPermitPlugins`.
 fn run_permit_plugins(
@@ -393,51 +403,58 @@ fn run_permit_plugins(
     pod: &PodInfo,
     node: &str,
     trace: &mut Trace,
-) -> Result<Vec<(&'static str, Duration)>, (usize, Status)> {
-    let mut waits = Vec::new();
+) -> Result<Vec<(&'static str, Duration)>, PluginRejection> {
+    let mut pending_plugins = Vec::new();
     for (index, plugin) in profile.at(ExtensionPoint::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
-        let began = trace.begin();
-        let permitted = guarded(|| plugin.permit(state, pod, node));
-        let permitted = permitted.unwrap_or_else(PermitResult::Reject);
-        let why = match &permitted {
-            PermitResult::Reject(why) => Some(why),
+        let began = trace.now_if_sampled();
+        let result = catch_plugin_panic(|| plugin.permit(state, pod, node));
+        let result = result.unwrap_or_else(PermitResult::Reject);
+        let status = match &result {
+            PermitResult::Reject(status) => Some(status),
             PermitResult::Allow | PermitResult::Wait(_) => None,
         };
-        trace.took(ExtensionPoint::Permit, index, began, why);
-        match permitted {
+        trace.record_duration(ExtensionPoint::Permit, index, began, status);
+        match result {
             PermitResult::Allow => {}
-            PermitResult::Reject(why) => {
-                return Err((index, with_plugin_name(why, "Permit", name)));
+            PermitResult::Reject(status) => {
+                return Err(rejection_of(index, status, "Permit", name));
             }
-            PermitResult::Wait(limit) => waits.push((name, limit.min(MAX_PERMIT_TIMEOUT))),
+            PermitResult::Wait(timeout) => {
+                pending_plugins.push((name, timeout.min(MAX_PERMIT_TIMEOUT)));
+            }
         }
     }
-    Ok(waits)
+    Ok(pending_plugins)
 }
 
 /// Logs a panic of a plugin whose result does not affect the pod.
 fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
-    if let Err(why) = result {
-        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, why.reasons.join(", "));
+    if let Err(status) = result {
+        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, status.reasons.join(", "));
         tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
     }
 }
 
-/// Prefixes the message of an error with the extension point and the plugin.
-fn with_plugin_name(why: Status, point: &str, plugin: &str) -> Status {
-    if why.code != Code::Error {
-        return why;
+/// Returns the rejection by a plugin. Prefixes the message of an error with the extension point and the plugin's name.
+fn rejection_of(plugin: usize, status: Status, point: &str, name: &str) -> PluginRejection {
+    if status.code != Code::Error {
+        return PluginRejection { plugin, status };
     }
-    let reasons = why.reasons.join(", ");
-    Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"))
+    let reasons = status.reasons.join(", ");
+    let status = Status::error(format!("running {point} plugin \"{name}\": {reasons}"));
+    PluginRejection { plugin, status }
 }
 
-/// Returns the plugins that rejected the pod, and those of them that returned the code `Pending`.
-fn rejectors(fit_error: &FitError) -> (PluginSet, PluginSet) {
+/// Returns the plugins that rejected the pod.
+fn rejectors(fit_error: &FitError) -> Rejectors {
     if fit_error.n_nodes == 0 {
-        return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());
+        let unschedulable = [PluginSet::NO_NODES].into_iter().collect();
+        return Rejectors { unschedulable, pending: PluginSet::default() };
     }
-    let pending = fit_error.all().filter(|rejected| rejected.why.code == Code::Pending);
-    (fit_error.plugins().into_iter().collect(), pending.map(|rejected| rejected.plugin).collect())
+    let pending = fit_error.statuses().filter(|rejected| rejected.status.code == Code::Pending);
+    Rejectors {
+        unschedulable: fit_error.unschedulable_plugins().into_iter().collect(),
+        pending: pending.map(|rejected| rejected.plugin).collect(),
+    }
 }

@@ -12,30 +12,15 @@ pub(super) type Actions = SmallVec<[ActionType; 2]>;
 ///
 /// Upstream: `NodeSchedulingPropertiesChange`.
 pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {
-    let statuses = |node: &Node| {
-        let status =
-            |condition: &NodeCondition| (condition.type_.clone(), condition.status.clone());
-        let mut statuses: Vec<_> = node.status.conditions.iter().map(status).collect();
-        statuses.sort_unstable();
-        statuses
-    };
-    let conditions = |node: &Node| node.status.conditions.len();
-    let reported = conditions(old) != conditions(new)
-        || old
-            .status
-            .conditions
-            .iter()
-            .zip(&new.status.conditions)
-            .any(|(old, new)| old.type_ != new.type_ || old.status != new.status);
+    let became_schedulable = old.spec.unschedulable && !new.spec.unschedulable;
     actions_of([
-        (
-            (old.spec.unschedulable && !new.spec.unschedulable)
-                || old.spec.taints != new.spec.taints,
-            ActionType::UpdateNodeTaint,
-        ),
+        (became_schedulable || old.spec.taints != new.spec.taints, ActionType::UpdateNodeTaint),
         (old.status.allocatable != new.status.allocatable, ActionType::UpdateNodeAllocatable),
         (old.meta.labels != new.meta.labels, ActionType::UpdateNodeLabel),
-        (reported && statuses(old) != statuses(new), ActionType::UpdateNodeCondition),
+        (
+            condition_statuses_changed(&old.status.conditions, &new.status.conditions),
+            ActionType::UpdateNodeCondition,
+        ),
         (old.meta.annotations != new.meta.annotations, ActionType::UpdateNodeAnnotation),
         (
             old.status.declared_features != new.status.declared_features,
@@ -49,13 +34,13 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
 /// Upstream: `podSchedulingPropertiesChange`.
 pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
-    let (old_requests, new_requests) = (&old.asks.requests, &new.asks.requests);
-    let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
+    let (old_requests, new_requests) = (&old.requirements.requests, &new.requirements.requests);
+    let is_gated = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let mut actions = actions_of([
         (before.meta.labels != after.meta.labels, ActionType::UpdatePodLabel),
         (any_exceeds(old_requests, new_requests), ActionType::UpdatePodScaleDown),
         (any_exceeds(new_requests, old_requests), ActionType::UpdatePodScaleUp),
-        (gates(before) && !gates(after), ActionType::UpdatePodSchedulingGatesEliminated),
+        (is_gated(before) && !is_gated(after), ActionType::UpdatePodSchedulingGatesEliminated),
         (
             before.spec.tolerations.len() != after.spec.tolerations.len(),
             ActionType::UpdatePodToleration,
@@ -73,23 +58,43 @@ pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> 
     actions
 }
 
+/// Reports whether the status of a condition changed, or conditions were added or removed. Their order does not matter.
+fn condition_statuses_changed(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
+    let is_same = |(old, new): (&NodeCondition, &NodeCondition)| {
+        old.type_ == new.type_ && old.status == new.status
+    };
+    // Most updates are heartbeats, which keep the order.
+    if old.len() == new.len() && old.iter().zip(new).all(is_same) {
+        return false;
+    }
+    let sorted = |conditions: &[NodeCondition]| {
+        let mut statuses: Vec<_> = conditions
+            .iter()
+            .map(|condition| (condition.type_.clone(), condition.status.clone()))
+            .collect();
+        statuses.sort_unstable();
+        statuses
+    };
+    sorted(old) != sorted(new)
+}
+
 /// Returns the actions whose part of the object changed.
 fn actions_of<const N: usize>(changes: [(bool, ActionType); N]) -> Actions {
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
 }
 
-/// Reports whether `new` has more of at least one resource than `old`.
-fn any_exceeds(new: &Resources, old: &Resources) -> bool {
-    new.cpu > old.cpu
-        || new.memory > old.memory
-        || new.ephemeral_storage > old.ephemeral_storage
-        || new.scalars.iter().any(|(name, amount)| *amount > old.scalar(name))
+/// Reports whether `a` has more of at least one resource than `b`.
+fn any_exceeds(a: &Resources, b: &Resources) -> bool {
+    a.cpu > b.cpu
+        || a.memory > b.memory
+        || a.ephemeral_storage > b.ephemeral_storage
+        || a.scalars.iter().any(|(name, amount)| *amount > b.scalar(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{asking, info, node};
+    use crate::fixtures::{info, node, with_requests};
     use serde_json::json;
 
     #[test]
@@ -100,7 +105,7 @@ mod tests {
         ] } })
         };
         let (first, second) = ("2027-01-15T08:00:05Z", "2027-01-15T08:00:15Z");
-        for (old, new, want) in [
+        for (old, new, expected) in [
             (json!({}), json!({}), &[][..]),
             (ready("True", first), ready("True", second), &[]),
             (ready("True", first), ready("False", second), &[ActionType::UpdateNodeCondition]),
@@ -128,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(
                 node_scheduling_properties_change(&node("n", &old), &node("n", &new))[..],
-                *want,
+                *expected,
                 "{old} {new}"
             );
         }
@@ -137,12 +142,16 @@ mod tests {
     #[test]
     fn pod_updates_map_to_action_types() {
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
-        for (old, new, want) in [
+        for (old, new, expected) in [
             (json!({}), json!({}), &[ActionType::Update][..]),
-            (asking("2", "1Gi"), asking("1", "1Gi"), &[ActionType::UpdatePodScaleDown]),
             (
-                asking("2", "1Gi"),
-                asking("1", "2Gi"),
+                with_requests("2", "1Gi"),
+                with_requests("1", "1Gi"),
+                &[ActionType::UpdatePodScaleDown],
+            ),
+            (
+                with_requests("2", "1Gi"),
+                with_requests("1", "2Gi"),
                 &[ActionType::UpdatePodScaleDown, ActionType::UpdatePodScaleUp],
             ),
             (gated.clone(), json!({}), &[ActionType::UpdatePodSchedulingGatesEliminated]),
@@ -165,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(
                 pod_scheduling_properties_change(&info("p", &old), &info("p", &new))[..],
-                *want,
+                *expected,
                 "{old} {new}"
             );
         }

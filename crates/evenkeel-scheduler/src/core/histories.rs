@@ -18,9 +18,10 @@ use super::{
 };
 use crate::{
     SchedulerOptions,
-    fixtures::{asking, at, merge, node, pod},
+    fixtures::{at, merge, node, pod, with_requests},
     framework::{
-        CycleState, Permit, PermitResult, Plugin, PostBind, Profile, Reserve, Status, StatusResult,
+        CycleState, NominatingInfo, Permit, PermitResult, Plugin, PluginRejection, PostBind,
+        Profile, Reserve, Status, StatusResult,
     },
     pod::PodInfo,
 };
@@ -196,7 +197,7 @@ impl Cluster {
             Step::PodCreated { cpu, priority, slow } => {
                 let name = format!("p{}", self.created);
                 self.created += 1;
-                let mut spec = asking(&cpu.to_string(), "1Mi");
+                let mut spec = with_requests(&cpu.to_string(), "1Mi");
                 merge(&mut spec, &json!({ "spec": { "priority": priority } }));
                 if slow {
                     merge(&mut spec, &json!({ "metadata": { "labels": { "slow": "yes" } } }));
@@ -275,16 +276,15 @@ impl Cluster {
         match attempt(&mut self.core, now) {
             Some(AttemptResult::Bind(assumed)) => self.pending_bindings.push(assumed),
             Some(AttemptResult::Failed(failure)) => {
-                let Some(node) = failure.nominated.filter(|node| !node.is_empty()) else { return };
+                let NominatingInfo::Node(node) = failure.nominating_info else { return };
                 // The preemption deletes all pods of lower priority on the node, so at least the planned victims.
                 let has_lower_priority = |spec: &Value| {
                     spec["spec"]["priority"].as_i64() < Some(failure.info.priority().into())
                 };
-                let is_there = |bound_to: &Option<String>| bound_to.as_deref() == Some(&*node);
-                let victims = self
-                    .pods
-                    .iter()
-                    .filter(|(_, (spec, bound_to))| is_there(bound_to) && has_lower_priority(spec));
+                let is_on_node = |bound_to: &Option<String>| bound_to.as_deref() == Some(&*node);
+                let victims = self.pods.iter().filter(|(_, (spec, bound_to))| {
+                    is_on_node(bound_to) && has_lower_priority(spec)
+                });
                 let victims: Vec<String> = victims.map(|(name, _)| name.clone()).collect();
                 victims.iter().for_each(|name| self.delete(name));
                 for assumed in &self.pending_bindings {
@@ -293,7 +293,7 @@ impl Cluster {
                     }
                 }
             }
-            Some(AttemptResult::Deleting(_) | AttemptResult::Dropped) | None => {}
+            Some(AttemptResult::Deleting(_) | AttemptResult::AlreadyAssumed) | None => {}
         }
     }
 
@@ -328,8 +328,10 @@ impl Cluster {
             }
             BindingEnd::Rejected if assumed.waiting.is_some() => {
                 let plugin = self.core.profile(0).len() - 1;
-                let why = BindingFailure::Rejected(plugin, Status::unschedulable("not now"));
-                drop(self.core.handle_binding_cycle_error(assumed, why, now));
+                let rejection =
+                    PluginRejection { plugin, status: Status::unschedulable("not now") };
+                let failure = BindingFailure::Rejected(rejection);
+                drop(self.core.handle_binding_cycle_error(assumed, failure, now));
             }
             BindingEnd::Failed | BindingEnd::Rejected => {
                 drop(self.core.handle_binding_cycle_error(assumed, binding_error(), now));

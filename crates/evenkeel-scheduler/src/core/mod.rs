@@ -24,7 +24,7 @@ use crate::{
     metrics::Metrics,
     nodes::NodeTable,
     pod::PodInfo,
-    queue::{BackoffPolicy, Counts, Event, SchedulingQueue},
+    queue::{BackoffPolicy, Event, QueueLengths, SchedulingQueue},
     schedule::View,
     stopwatch::Stopwatch,
 };
@@ -42,8 +42,8 @@ pub(crate) struct Core {
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
-    /// Index of the first node that the next attempt visits.
-    start: usize,
+    /// Index of the first node that the next attempt evaluates.
+    start_node_index: usize,
     seed: u64,
     stopwatch: Stopwatch,
     /// Counts running extender calls. `None` in tests.
@@ -72,7 +72,7 @@ impl Core {
             assumed: HashSet::new(),
             waiting_pods: WaitingPods::default(),
             extenders: options.extenders.clone().into(),
-            start: 0,
+            start_node_index: 0,
             seed: options.seed,
             stopwatch: Stopwatch::default(),
             metrics: None,
@@ -80,10 +80,10 @@ impl Core {
         }
     }
 
-    /// Starts to measure plugin calls and to count running extender calls.
-    pub(crate) fn measure(&mut self, stopwatch: Stopwatch, metrics: Metrics) {
+    /// Measures plugin calls and counts running extender calls from now on.
+    pub(crate) fn start_measuring(&mut self, stopwatch: Stopwatch, metrics: Metrics) {
         self.stopwatch = stopwatch;
-        self.queue.measure(stopwatch);
+        self.queue.set_stopwatch(stopwatch);
         self.metrics = Some(metrics);
     }
 
@@ -96,13 +96,18 @@ impl Core {
     pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
         let profile = self.profiles.iter().find(|profile| responsible_for_pod(profile, pod))?;
         let nominator = self.queue.nominator();
-        let view = View { profile, nodes: &mut self.nodes, nominator, start: self.start };
+        let view = View {
+            profile,
+            nodes: &mut self.nodes,
+            nominator,
+            start_node_index: self.start_node_index,
+        };
         Some((profile.clone(), view))
     }
 
     /// Returns the number of pods in each part of the queue.
-    pub(crate) fn counts(&self) -> Counts {
-        self.queue.counts()
+    pub(crate) fn queue_lengths(&self) -> QueueLengths {
+        self.queue.lengths()
     }
 
     /// Returns the assumed pods in Permit or PreBind.
@@ -149,9 +154,9 @@ impl Core {
     ///
     /// Upstream: `addNodeToCache`, `updateNodeInCache`.
     pub(crate) fn add_or_update_node(&mut self, node: &Arc<Node>, now: Timestamp) {
-        let known = self.nodes.get(&node.meta.name).map(|known| Arc::clone(known.object()));
+        let old = self.nodes.get(&node.meta.name).map(|old| Arc::clone(old.shared_node()));
         self.nodes.set_node(Arc::clone(node));
-        let Some(old) = known else {
+        let Some(old) = old else {
             let change = Change::Node(Edit::Added(Arc::clone(node)));
             return self.handle_event(EventResource::Node, ActionType::Add, change, now);
         };
@@ -171,11 +176,14 @@ impl Core {
         self.handle_event(EventResource::Node, ActionType::Delete, change, now);
     }
 
-    /// Handles a namespace event. Affinity terms select pods by the labels of their namespace, among others.
+    /// Handles a namespace event. Affinity terms may select pods by the labels of their namespace.
     pub(crate) fn update_namespace(&mut self, event: &CacheEvent<Namespace>) {
         let meta = &event.object().meta;
-        let deleted = matches!(event, CacheEvent::Deleted(_));
-        self.nodes.set_namespace(&meta.name, (!deleted).then_some(&meta.labels));
+        let labels = match event {
+            CacheEvent::Deleted(_) => None,
+            CacheEvent::Added { .. } | CacheEvent::Updated { .. } => Some(&meta.labels),
+        };
+        self.nodes.set_namespace(&meta.name, labels);
     }
 
     /// Handles a change of an object other than a node, pod or namespace.
@@ -198,8 +206,8 @@ impl Core {
 
     /// Handles a pod that was deleted, succeeded or failed.
     pub(crate) fn delete_pod(&mut self, uid: &str, now: Timestamp) {
-        let queued = self.queue.get(uid).cloned();
-        let nominated = self.queue.nominator().nominated_node(uid).is_some();
+        let queued_pod = self.queue.get(uid).cloned();
+        let was_nominated = self.queue.nominator().nominated_node(uid).is_some();
         self.queue.remove(uid);
         self.forget_assumed_pod(uid);
         if let Some((pod, _)) = self.nodes.remove(uid) {
@@ -207,9 +215,9 @@ impl Core {
             self.requeue_after_pod_delete(pod, now, |_| true);
             return;
         }
-        let Some(pod) = queued else { return };
+        let Some(pod) = queued_pod else { return };
         self.handled_events.push((EventResource::UnscheduledPod, ActionType::Delete));
-        if nominated {
+        if was_nominated {
             self.requeue_after_nomination_cleared(pod, now);
         }
     }
@@ -219,36 +227,38 @@ impl Core {
     /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`.
     fn add_assigned_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
-        let waited = self.queue.get(uid).is_some();
+        let was_queued = self.queue.get(uid).is_some();
         self.queue.remove(uid);
-        let confirmed = self.assumed.remove(uid);
-        if waited || confirmed {
+        let was_assumed = self.assumed.remove(uid);
+        if was_queued || was_assumed {
             self.handled_events.push((EventResource::UnscheduledPod, ActionType::Delete));
         }
-        let known = self.nodes.pod(uid).map(|(known, _)| known.clone());
-        let info = match &known {
-            Some(known) => known.updated(Arc::clone(pod)),
+        let old = self.nodes.pod(uid).map(|(old, _)| old.clone());
+        let info = match &old {
+            Some(old) => old.updated(Arc::clone(pod)),
             None => PodInfo::new(Arc::clone(pod)),
         };
-        if !self.nodes.refresh(&info, node) {
+        if !self.nodes.try_update(&info, node) {
             self.nodes.place(info.clone(), node);
         }
-        match known.filter(|_| !confirmed) {
-            None => {
-                let change = Change::AssignedPod(Edit::Added(info));
-                self.handle_event(EventResource::AssignedPod, ActionType::Add, change, now);
-            }
-            Some(known) if known.pod.meta.resource_version == pod.meta.resource_version => {}
-            Some(known) => {
-                let actions = changes::pod_scheduling_properties_change(&known, &info);
+        match old {
+            Some(old) if !was_assumed => {
+                if old.pod.meta.resource_version == pod.meta.resource_version {
+                    return;
+                }
+                let actions = changes::pod_scheduling_properties_change(&old, &info);
                 if !actions.contains(&ActionType::Update) {
                     self.handled_events.push((EventResource::AssignedPod, ActionType::Update));
                 }
                 for action in actions {
-                    let (old, new) = (known.clone(), info.clone());
+                    let (old, new) = (old.clone(), info.clone());
                     let change = Change::AssignedPod(Edit::Updated { old, new });
                     self.handle_event(EventResource::AssignedPod, action, change, now);
                 }
+            }
+            _ => {
+                let change = Change::AssignedPod(Edit::Added(info));
+                self.handle_event(EventResource::AssignedPod, ActionType::Add, change, now);
             }
         }
     }
@@ -263,19 +273,19 @@ impl Core {
         else {
             return;
         };
-        let Some(known) = self.queue.get(uid).cloned() else {
+        let Some(old) = self.queue.get(uid).cloned() else {
             if !self.assumed.contains(uid) {
                 self.handled_events.push((EventResource::UnscheduledPod, ActionType::Add));
                 self.queue.add(PodInfo::new(Arc::clone(pod)), profile, now);
             }
             return;
         };
-        let known_version = &known.pod.meta.resource_version;
-        if !known_version.is_empty() && *known_version == pod.meta.resource_version {
+        let old_version = &old.pod.meta.resource_version;
+        if !old_version.is_empty() && *old_version == pod.meta.resource_version {
             return;
         }
-        let info = known.updated(Arc::clone(pod));
-        let actions = changes::pod_scheduling_properties_change(&known, &info);
+        let info = old.updated(Arc::clone(pod));
+        let actions = changes::pod_scheduling_properties_change(&old, &info);
         self.handled_events.push((EventResource::UnscheduledPod, ActionType::Update));
         let specific = actions.iter().filter(|action| **action != ActionType::Update);
         self.handled_events.extend(specific.map(|action| (EventResource::UnscheduledPod, *action)));
@@ -287,13 +297,13 @@ impl Core {
             }
             return;
         }
-        let before = &known.pod.status.nominated_node_name;
-        if !before.is_empty() && *before != pod.status.nominated_node_name {
-            self.requeue_after_nomination_cleared(known, now);
+        let old_nomination = &old.pod.status.nominated_node_name;
+        if !old_nomination.is_empty() && *old_nomination != pod.status.nominated_node_name {
+            self.requeue_after_nomination_cleared(old, now);
         }
     }
 
-    /// Rejects the pod in Permit and no longer treats it as assumed. Returns whether it was assumed.
+    /// Rejects the pod if it waits in Permit, and no longer treats it as assumed. Returns whether it was assumed.
     ///
     /// Upstream: `ForgetPod`.
     fn forget_assumed_pod(&mut self, uid: &str) -> bool {
@@ -303,16 +313,16 @@ impl Core {
         self.assumed.remove(uid)
     }
 
-    /// Requeues the pods selected by `only` that may fit after a pod left its node.
+    /// Requeues the pods that pass `pre_check` and may fit after a pod left its node.
     fn requeue_after_pod_delete(
         &mut self,
         pod: PodInfo,
         now: Timestamp,
-        only: impl Fn(&PodInfo) -> bool,
+        pre_check: impl Fn(&PodInfo) -> bool,
     ) {
         let change = Change::AssignedPod(Edit::Deleted(pod));
         let event = Event::new(EventResource::AssignedPod, ActionType::Delete, change);
-        self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
+        self.queue.move_all_to_active_or_backoff_queue(&event, now, pre_check);
     }
 
     /// Requeues the pods that may use the node for which `pod` was nominated: those with at most its priority.

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, Core};
 use crate::{
     SchedulerOptions,
-    fixtures::{asking, at, merge, node, pod},
+    fixtures::{at, merge, node, pod, with_requests},
     framework::{
-        CycleState, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter, PreFilterResult,
-        Profile, Status,
+        CycleState, NominatingInfo, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter,
+        PreFilterResult, Profile, Status,
     },
     nodes::{NodeRef, NodeTable},
     plugins::{DynamicResources, NodeResourcesFit},
@@ -20,7 +20,7 @@ use futures::FutureExt;
 use std::sync::Arc;
 
 /// Message of an attempt whose pod does not fit the only node, without pods of lower priority.
-const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+const INSUFFICIENT_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
 
 fn core() -> Core {
     Core::new(&SchedulerOptions::default())
@@ -45,7 +45,7 @@ pub(super) fn bound(pod: &Value, node: &str) -> Value {
 }
 
 /// Returns the assumed pod of a successful attempt.
-fn assigned(result: Option<AttemptResult>) -> AssumedPod {
+fn expect_assumed_pod(result: Option<AttemptResult>) -> AssumedPod {
     match result {
         Some(AttemptResult::Bind(assumed)) => assumed,
         Some(AttemptResult::Failed(failure)) => panic!("{}", failure.message),
@@ -54,7 +54,7 @@ fn assigned(result: Option<AttemptResult>) -> AssumedPod {
 }
 
 /// Returns the message of a failed attempt.
-fn failure(result: Option<AttemptResult>) -> String {
+fn expect_failure(result: Option<AttemptResult>) -> String {
     match result {
         Some(AttemptResult::Failed(failure)) => failure.message,
         _ => panic!("the attempt did not fail"),
@@ -66,13 +66,13 @@ fn an_assumed_pod_uses_resources_until_its_binding_fails() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
     for name in ["p", "q"] {
-        core.add_or_update_pod(&pod(name, &asking("3", "1Gi")), at(0));
+        core.add_or_update_pod(&pod(name, &with_requests("3", "1Gi")), at(0));
     }
-    let first = assigned(attempt(&mut core, at(0)));
-    assert_eq!(failure(attempt(&mut core, at(0))), FULL);
+    let first = expect_assumed_pod(attempt(&mut core, at(0)));
+    assert_eq!(expect_failure(attempt(&mut core, at(0))), INSUFFICIENT_CPU);
     assert!(core.handle_binding_cycle_error(first, binding_error(), at(1)).is_some());
     // The resources are free again and q is requeued. p backs off.
-    let second = assigned(attempt(&mut core, at(1)));
+    let second = expect_assumed_pod(attempt(&mut core, at(1)));
     assert_eq!(&*second.popped.uid, "q");
 }
 
@@ -80,10 +80,10 @@ fn an_assumed_pod_uses_resources_until_its_binding_fails() {
 fn without_nodes_a_pod_waits_for_the_first_node() {
     let mut core = core();
     core.add_or_update_pod(&pod("p", &json!({})), at(0));
-    assert_eq!(failure(attempt(&mut core, at(0))), "no nodes available to schedule pods");
+    assert_eq!(expect_failure(attempt(&mut core, at(0))), "no nodes available to schedule pods");
     assert!(attempt(&mut core, at(5)).is_none());
     core.add_or_update_node(&node("a", &json!({})), at(5));
-    assert_eq!(&*assigned(attempt(&mut core, at(5))).node, "a");
+    assert_eq!(&*expect_assumed_pod(attempt(&mut core, at(5))).node, "a");
 }
 
 #[test]
@@ -104,18 +104,18 @@ fn foreign_deleted_and_gated_pods_are_not_scheduled() {
     );
     assert!(attempt(&mut core, at(0)).is_none());
     core.add_or_update_pod(&pod("r", &json!({ "metadata": { "generation": 2 } })), at(1));
-    assert_eq!(&*assigned(attempt(&mut core, at(1))).popped.uid, "r");
+    assert_eq!(&*expect_assumed_pod(attempt(&mut core, at(1))).popped.uid, "r");
 }
 
 #[test]
 fn a_finished_pod_requeues_others_and_a_condition_update_requeues_none() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
-    let first = bound(&asking("3", "1Gi"), "a");
+    let first = bound(&with_requests("3", "1Gi"), "a");
     core.add_or_update_pod(&pod("first", &first), at(0));
-    core.add_or_update_pod(&pod("p", &asking("2", "1Gi")), at(0));
-    assert_eq!(failure(attempt(&mut core, at(0))), FULL);
-    let mut with_condition = asking("2", "1Gi");
+    core.add_or_update_pod(&pod("p", &with_requests("2", "1Gi")), at(0));
+    assert_eq!(expect_failure(attempt(&mut core, at(0))), INSUFFICIENT_CPU);
+    let mut with_condition = with_requests("2", "1Gi");
     merge(
         &mut with_condition,
         &json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False" }] } }),
@@ -125,7 +125,7 @@ fn a_finished_pod_requeues_others_and_a_condition_update_requeues_none() {
     let mut ended = first;
     merge(&mut ended, &json!({ "status": { "phase": "Succeeded" } }));
     core.add_or_update_pod(&pod("first", &ended), at(21));
-    assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
+    assert_eq!(&*expect_assumed_pod(attempt(&mut core, at(21))).node, "a");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn only_a_node_update_that_may_help_requeues_a_pod() {
     core.add_or_update_node(&node("a", &tainted), at(0));
     core.add_or_update_pod(&pod("p", &json!({})), at(0));
     assert_eq!(
-        failure(attempt(&mut core, at(0))),
+        expect_failure(attempt(&mut core, at(0))),
         "0/1 nodes are available: 1 node(s) had untolerated taint(s). preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     );
     let mut relabelled = tainted;
@@ -143,15 +143,18 @@ fn only_a_node_update_that_may_help_requeues_a_pod() {
     core.add_or_update_node(&node("a", &relabelled), at(20));
     assert!(attempt(&mut core, at(20)).is_none());
     core.add_or_update_node(&node("a", &json!({})), at(21));
-    assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
+    assert_eq!(&*expect_assumed_pod(attempt(&mut core, at(21))).node, "a");
 }
 
-/// Plugin with this name that returns this result from PostFilter.
-struct FixedPostFilter(&'static str, PostFilterResult);
+/// Plugin whose PostFilter returns a fixed result.
+struct FixedPostFilter {
+    name: &'static str,
+    result: PostFilterResult,
+}
 
 impl Plugin for FixedPostFilter {
     fn name(&self) -> &'static str {
-        self.0
+        self.name
     }
     fn as_post_filter(&self) -> Option<&dyn PostFilter> {
         Some(self)
@@ -165,37 +168,39 @@ impl PostFilter for FixedPostFilter {
         _: &'a CycleState,
         _: &'a FitError,
     ) -> PluginFuture<'a, PostFilterResult> {
-        Box::pin(std::future::ready(self.1.clone()))
+        Box::pin(std::future::ready(self.result.clone()))
     }
 }
 
 #[test]
 fn the_first_final_post_filter_result_decides() {
-    let result = |node: Option<&str>, message: &str, done| PostFilterResult {
-        nominated: node.map(Into::into),
+    let result = |nominating_info: &NominatingInfo, message: &str, done| PostFilterResult {
+        nominating_info: nominating_info.clone(),
         message: message.to_owned(),
         done,
     };
+    let (keep, clear) = (NominatingInfo::Keep, NominatingInfo::Clear);
+    let [node_a, node_b] = ["a", "b"].map(|node| NominatingInfo::Node(node.into()));
     let filter_message = "0/1 nodes are available: 1 Insufficient cpu.";
-    for (first, second, message, nominated) in [
-        (result(Some(""), "no", false), result(None, "nor here", false), "no, nor here", Some("")),
-        (result(Some("a"), "no", false), result(Some("b"), "b", true), "b", Some("b")),
-        (result(Some("a"), "no", false), result(None, "broken", true), "broken", None),
-        (result(Some("a"), "a", true), result(Some("b"), "b", true), "a", Some("a")),
+    for (first, second, message, nominating_info) in [
+        (result(&clear, "no", false), result(&keep, "nor here", false), "no, nor here", &clear),
+        (result(&node_a, "no", false), result(&node_b, "b", true), "b", &node_b),
+        (result(&node_a, "no", false), result(&keep, "broken", true), "broken", &keep),
+        (result(&node_a, "a", true), result(&node_b, "b", true), "a", &node_a),
     ] {
         let profile = Profile::new("default-scheduler")
             .with(Arc::new(NodeResourcesFit::default()), 0)
-            .with(Arc::new(FixedPostFilter("First", first)), 0)
-            .with(Arc::new(FixedPostFilter("Second", second)), 0);
+            .with(Arc::new(FixedPostFilter { name: "First", result: first }), 0)
+            .with(Arc::new(FixedPostFilter { name: "Second", result: second }), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
-        core.add_or_update_pod(&pod("p", &asking("9", "1Gi")), at(0));
+        core.add_or_update_pod(&pod("p", &with_requests("9", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("the attempt did not fail")
         };
         assert_eq!(failure.message, format!("{filter_message} {message}"));
-        assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
+        assert_eq!(failure.nominating_info, *nominating_info, "{message}");
     }
 }
 
@@ -224,21 +229,24 @@ impl PreFilter for RejectsAll {
 
 #[test]
 fn dynamic_resources_reports_not_found_if_its_pre_filter_did_not_run() {
-    let (rejects_all, devices) = (Arc::new(RejectsAll), Arc::new(DynamicResources::default()));
-    let first =
-        Profile::new("default-scheduler").with(rejects_all.clone(), 0).with(devices.clone(), 0);
-    let last = Profile::new("default-scheduler").with(devices, 0).with(rejects_all, 0);
+    let rejects_all = Arc::new(RejectsAll);
+    let dynamic_resources = Arc::new(DynamicResources::default());
+    let rejected_first = Profile::new("default-scheduler")
+        .with(rejects_all.clone(), 0)
+        .with(dynamic_resources.clone(), 0);
+    let rejected_last =
+        Profile::new("default-scheduler").with(dynamic_resources, 0).with(rejects_all, 0);
     for (profile, message) in [
-        (first, "0/1 nodes are available: it is refused. not found"),
-        (last, "0/1 nodes are available: it is refused. it ends here"),
+        (rejected_first, "0/1 nodes are available: it is refused. not found"),
+        (rejected_last, "0/1 nodes are available: it is refused. it ends here"),
     ] {
-        let answer =
+        let result =
             PostFilterResult { message: "it ends here".into(), ..PostFilterResult::default() };
-        let profile = profile.with(Arc::new(FixedPostFilter("Last", answer)), 0);
+        let profile = profile.with(Arc::new(FixedPostFilter { name: "Last", result }), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
-        core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
+        core.add_or_update_pod(&pod("p", &with_requests("1", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("the attempt did not fail")
         };
@@ -303,11 +311,11 @@ fn nodes_are_restored_when_a_post_filter_plugin_panics() {
         Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
     core.add_or_update_node(&node("a", &json!({})), at(0));
     for name in ["first", "second"] {
-        core.add_or_update_pod(&pod(name, &bound(&asking("2", "1Gi"), "a")), at(0));
+        core.add_or_update_pod(&pod(name, &bound(&with_requests("2", "1Gi"), "a")), at(0));
     }
     for name in ["p", "q"] {
-        core.add_or_update_pod(&pod(name, &asking("1", "1Gi")), at(0));
-        let message = failure(attempt(&mut core, at(0)));
+        core.add_or_update_pod(&pod(name, &with_requests("1", "1Gi")), at(0));
+        let message = expect_failure(attempt(&mut core, at(0)));
         assert_eq!(
             message,
             "0/1 nodes are available: 1 Insufficient cpu. running PostFilter plugin \"Panics\": panic: half way",
@@ -327,13 +335,13 @@ fn a_panic_about_a_nominated_pod_fails_the_attempt() {
         "status": { "nominatedNodeName": "a" },
     });
     core.add_or_update_pod(&pod("boss", &gated), at(0));
-    core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
+    core.add_or_update_pod(&pod("p", &with_requests("1", "1Gi")), at(0));
     assert_eq!(
-        failure(attempt(&mut core, at(0))),
+        expect_failure(attempt(&mut core, at(0))),
         "running \"Panics\" filter plugin: panic: boss is nominated"
     );
     core.delete_pod("boss", at(1));
-    assert_eq!(&*assigned(attempt(&mut core, at(20))).popped.uid, "p");
+    assert_eq!(&*expect_assumed_pod(attempt(&mut core, at(20))).popped.uid, "p");
 }
 
 /// Events are counted under upstream's labels of `scheduler_event_handling_duration_seconds`.

@@ -1,7 +1,5 @@
-//! Adapter from HTTP extenders to the framework's `Extender` trait. A call such as `Self::name(self)` calls the
-//! inherent method of the HTTP extender, not the method of the trait.
-//!
-//! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`.
+//! Adapter from HTTP extenders to the framework's `Extender` trait. Each method of the trait calls the inherent method
+//! of the same name: `Self::name(self)` is not a recursion.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,8 +25,8 @@ impl framework::Extender for Extender {
         Self::is_ignorable(self)
     }
 
-    fn filters(&self) -> bool {
-        Self::filters(self)
+    fn is_filter(&self) -> bool {
+        Self::is_filter(self)
     }
 
     fn filter<'a>(
@@ -49,48 +47,43 @@ impl framework::Extender for Extender {
         })
     }
 
-    fn prioritizes(&self) -> bool {
-        self.scores()
+    fn is_prioritizer(&self) -> bool {
+        Self::is_prioritizer(self)
     }
 
     fn prioritize<'a>(
         &'a self,
         pod: &'a PodInfo,
         nodes: &'a [Arc<str>],
-    ) -> PluginFuture<'a, CallResult<Vec<(Box<str>, i64)>>> {
+    ) -> PluginFuture<'a, CallResult<framework::ExtenderScores>> {
         Box::pin(async move {
-            let scores = self.score(&pod.pod, nodes).await?;
+            let scores = Self::prioritize(self, &pod.pod, nodes).await?;
             Ok(scores.into_iter().map(|(node, score)| (node.into(), score)).collect())
         })
     }
 
-    fn preempts(&self) -> bool {
-        Self::preempts(self)
+    fn supports_preemption(&self) -> bool {
+        Self::supports_preemption(self)
     }
 
-    fn preempt<'a>(
+    fn process_preemption<'a>(
         &'a self,
         pod: &'a PodInfo,
         candidates: &'a [framework::Candidate],
     ) -> PluginFuture<'a, CallResult<Vec<MetaVictims>>> {
         Box::pin(async move {
-            let victims = candidates.iter().map(|candidate| {
-                let num_pdb_violations =
-                    i64::try_from(candidate.num_pdb_violations).unwrap_or(i64::MAX);
-                (Arc::clone(&candidate.node), (candidate.pods.clone(), num_pdb_violations))
-            });
-            let accepted = Self::preempt(self, &pod.pod, &victims.collect()).await?;
-            let candidates = accepted.into_iter().map(|(node, victims)| MetaVictims {
+            let accepted = Self::process_preemption(self, &pod.pod, candidates).await?;
+            let accepted = accepted.into_iter().map(|(node, victims)| MetaVictims {
                 node: node.into(),
                 pods: victims.pods.into_iter().map(Into::into).collect(),
                 num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
             });
-            Ok(candidates.collect())
+            Ok(accepted.collect())
         })
     }
 
-    fn binds(&self) -> bool {
-        Self::binds(self)
+    fn is_binder(&self) -> bool {
+        Self::is_binder(self)
     }
 
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> PluginFuture<'a, CallResult<()>> {

@@ -106,12 +106,12 @@ pub struct GoDuration(pub i64);
 
 impl GoDuration {
     /// Converts from seconds.
-    pub const fn seconds(seconds: i64) -> Self {
+    pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
     /// Converts to a duration; negative values become zero.
-    pub fn duration(self) -> Duration {
+    pub fn to_duration(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or_default())
     }
 }
@@ -124,7 +124,7 @@ impl TryFrom<String> for GoDuration {
 }
 
 impl From<GoDuration> for String {
-    fn from(span: GoDuration) -> Self {
-        evenkeel_api::duration::format(span.0)
+    fn from(duration: GoDuration) -> Self {
+        evenkeel_api::duration::format(duration.0)
     }
 }

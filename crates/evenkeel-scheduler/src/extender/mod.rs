@@ -12,6 +12,7 @@ mod wire;
 
 pub use config::{ExtenderConfig, ExtenderManagedResource, ExtenderTlsConfig, GoDuration};
 
+use crate::framework::{Candidate, MAX_NODE_SCORE};
 use evenkeel_api::views::{Container, Pod};
 use evenkeel_runtime::{
     cache::{Cache, Caches},
@@ -36,10 +37,15 @@ const MAX_CONCURRENT_READS: usize = 16;
 /// Default of `httpTimeout`.
 ///
 /// Upstream: `DefaultExtenderTimeout`.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Factor between an extender's scores (0 to 10) and those of plugins.
-const SCALE: i64 = crate::framework::MAX_NODE_SCORE / 10;
+/// Maximum score that an extender gives a node.
+///
+/// Upstream: `MaxExtenderPriority`.
+const MAX_EXTENDER_PRIORITY: i64 = 10;
+
+/// Factor that scales an extender's scores to those of plugins.
+const SCORE_FACTOR: i64 = MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY;
 
 /// Invalid configuration of an extender.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +66,7 @@ pub enum SetUpError {
     Certificate(String),
     /// Root certificates are set although `insecure` disables their verification.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
-    InsecureWithAuthority,
+    InsecureWithRoots,
     /// The client certificate or key cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -70,11 +76,21 @@ pub enum SetUpError {
 #[derive(Debug, thiserror::Error)]
 pub enum ExtenderError {
     /// The call timed out.
-    #[error("{0}: no response in {1:?}")]
-    Timeout(String, Duration),
+    #[error("{url}: no response in {timeout:?}")]
+    Timeout {
+        /// URL of the call.
+        url: String,
+        /// Timeout of the call.
+        timeout: Duration,
+    },
     /// The extender is unreachable.
-    #[error("{0}: {1}")]
-    Unreachable(String, String),
+    #[error("{url}: {error}")]
+    Unreachable {
+        /// URL of the call.
+        url: String,
+        /// Error of the connection, with its causes.
+        error: String,
+    },
     /// The HTTP status is not 200.
     #[error("failed {verb} with extender at URL {url}, code {code}")]
     Status {
@@ -86,16 +102,26 @@ pub enum ExtenderError {
         code: u16,
     },
     /// The response is not the expected JSON.
-    #[error("{0}: {1}")]
-    InvalidResponse(String, serde_json::Error),
+    #[error("{url}: {error}")]
+    InvalidResponse {
+        /// URL of the call, or path on the API server.
+        url: String,
+        /// Error of the decoding.
+        error: serde_json::Error,
+    },
     /// The response contains an error message.
     #[error("{0}")]
     ErrorResponse(String),
     /// The response names a node that was not in the request.
     #[error(
-        "extender {0:?} claims a filtered node {1:?} which is not found in the input node list"
+        "extender {extender:?} claims a filtered node {node:?} which is not found in the input node list"
     )]
-    UnknownNode(String, String),
+    UnknownNode {
+        /// Name of the extender.
+        extender: String,
+        /// Name of the node.
+        node: String,
+    },
     /// The API server failed to return a pod for the request.
     #[error("{0}")]
     Api(#[from] ApiError),
@@ -126,7 +152,7 @@ pub struct Victims {
 /// Upstream: `HTTPExtender`.
 pub struct Extender {
     config: ExtenderConfig,
-    managed: BTreeSet<String>,
+    managed_resources: BTreeSet<String>,
     timeout: Duration,
     /// `urlPrefix` without its trailing slashes.
     url: String,
@@ -165,14 +191,14 @@ impl Extender {
         let receives_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
         let sends_nodes = receives_nodes && !config.node_cache_capable;
         Ok(Self {
-            managed: config
+            managed_resources: config
                 .managed_resources
                 .iter()
                 .map(|resource| resource.name.clone())
                 .collect(),
-            timeout: Some(config.http_timeout.duration())
+            timeout: Some(config.http_timeout.to_duration())
                 .filter(|timeout| !timeout.is_zero())
-                .unwrap_or(TIMEOUT),
+                .unwrap_or(DEFAULT_TIMEOUT),
             url: config.url_prefix.trim_end_matches('/').to_owned(),
             connection: tls::Connection::new(config, client.clock().clone())?,
             client: client.clone(),
@@ -192,22 +218,22 @@ impl Extender {
     }
 
     /// Reports whether the extender filters nodes.
-    pub fn filters(&self) -> bool {
+    pub fn is_filter(&self) -> bool {
         !self.config.filter_verb.is_empty()
     }
 
     /// Reports whether the extender scores nodes.
-    pub fn scores(&self) -> bool {
+    pub fn is_prioritizer(&self) -> bool {
         !self.config.prioritize_verb.is_empty()
     }
 
     /// Reports whether the extender takes part in preemption.
-    pub fn preempts(&self) -> bool {
+    pub fn supports_preemption(&self) -> bool {
         !self.config.preempt_verb.is_empty()
     }
 
     /// Reports whether the extender binds pods.
-    pub fn binds(&self) -> bool {
+    pub fn is_binder(&self) -> bool {
         !self.config.bind_verb.is_empty()
     }
 
@@ -219,9 +245,9 @@ impl Extender {
         let requests_managed = |container: &Container| {
             let resources = &container.resources;
             let mut names = resources.requests.iter().chain(resources.limits.iter());
-            names.any(|(name, _)| self.managed.contains(name))
+            names.any(|(name, _)| self.managed_resources.contains(name))
         };
-        self.managed.is_empty()
+        self.managed_resources.is_empty()
             || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(requests_managed)
     }
 
@@ -239,17 +265,20 @@ impl Extender {
         if !response.error.is_empty() {
             return Err(ExtenderError::ErrorResponse(response.error));
         }
-        let known = |name: String| {
+        let requested_node = |name: String| {
             let found = nodes.iter().find(|node| ***node == *name).cloned();
-            found.ok_or_else(|| ExtenderError::UnknownNode(self.name().to_owned(), name))
+            found.ok_or_else(|| ExtenderError::UnknownNode {
+                extender: self.name().to_owned(),
+                node: name,
+            })
         };
         let feasible = if self.config.node_cache_capable {
-            response.take_feasible_names()
+            response.take_node_names()
         } else {
-            response.take_names_of_feasible_nodes()
+            response.take_names_in_nodes()
         };
         Ok(FilteredNodes {
-            nodes: feasible.into_iter().map(known).collect::<Result<_, _>>()?,
+            nodes: feasible.into_iter().map(requested_node).collect::<Result<_, _>>()?,
             failed: response.failednodes,
             unresolvable: response.failedandunresolvablenodes,
         })
@@ -259,7 +288,7 @@ impl Extender {
     ///
     /// # Errors
     /// If the call fails. The scheduler then ignores the extender's scores.
-    pub async fn score(
+    pub async fn prioritize(
         &self,
         pod: &Pod,
         nodes: &[Arc<str>],
@@ -268,7 +297,7 @@ impl Extender {
         let response: Option<Vec<wire::Priority>> =
             self.call(&self.config.prioritize_verb, body).await?;
         let weighted_score =
-            |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
+            |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCORE_FACTOR);
         Ok(response
             .into_iter()
             .flatten()
@@ -296,53 +325,56 @@ impl Extender {
         }
     }
 
-    /// Returns the candidates that the extender keeps, with their victims.
+    /// Returns the victims on each candidate node that the extender keeps.
     ///
     /// # Errors
-    /// If the call fails.
-    pub async fn preempt(
+    /// If the call fails, or a pod cannot be read.
+    pub async fn process_preemption(
         &self,
         pod: &Pod,
-        victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,
+        candidates: &[Candidate],
     ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
-        let (mut meta_victims, mut full_victims) = (BTreeMap::new(), BTreeMap::new());
         let preemptor = self.read_pod(pod).await?;
-        if self.config.node_cache_capable {
-            for (node, (pods, num_pdb_violations)) in victims {
-                let pods = pods.iter().map(|pod| wire::MetaPod { uid: pod.meta.uid.to_string() });
-                meta_victims.insert(
-                    &**node,
-                    wire::MetaVictims {
-                        pods: pods.collect(),
-                        num_pdb_violations: *num_pdb_violations,
-                    },
-                );
-            }
-        } else {
-            let all = victims.values().flat_map(|(pods, _)| pods);
-            let reads: Vec<_> = all.map(|pod| self.read_pod(pod)).collect();
-            let read: Vec<_> =
-                stream::iter(reads).buffered(MAX_CONCURRENT_READS).try_collect().await?;
-            let mut read = read.into_iter();
-            for (node, (pods, num_pdb_violations)) in victims {
-                let pods = read.by_ref().take(pods.len()).collect();
-                let num_pdb_violations = *num_pdb_violations;
-                full_victims.insert(&**node, wire::Victims { pods, num_pdb_violations });
-            }
-        }
-        let capable = self.config.node_cache_capable;
-        let body = json(&wire::Preemption {
+        let mut request = wire::Preemption {
             pod: &preemptor,
-            node_name_to_victims: (!capable).then_some(full_victims),
-            node_name_to_meta_victims: capable.then_some(meta_victims),
-        });
-        let response: wire::PreemptionResult = self.call(&self.config.preempt_verb, body).await?;
+            node_name_to_victims: None,
+            node_name_to_meta_victims: None,
+        };
+        if self.config.node_cache_capable {
+            request.node_name_to_meta_victims = Some(meta_victims(candidates));
+        } else {
+            request.node_name_to_victims = Some(self.read_victims(candidates).await?);
+        }
+        let response: wire::PreemptionResult =
+            self.call(&self.config.preempt_verb, json(&request)).await?;
         let victims = |accepted: wire::AcceptedVictims| Victims {
             pods: accepted.pods.into_iter().map(|pod| pod.uid).collect(),
             num_pdb_violations: accepted.numpdbviolations,
         };
-        let all = response.nodenametometavictims.into_iter();
-        Ok(all.map(|(node, accepted)| (node, victims(accepted))).collect())
+        let accepted = response.nodenametometavictims.into_iter();
+        Ok(accepted.map(|(node, accepted)| (node, victims(accepted))).collect())
+    }
+
+    /// Returns the candidates' victims as full pods, by node name.
+    async fn read_victims<'a>(
+        &self,
+        candidates: &'a [Candidate],
+    ) -> Result<BTreeMap<&'a str, wire::Victims>, ExtenderError> {
+        let reads: Vec<_> = candidates
+            .iter()
+            .flat_map(|candidate| &candidate.pods)
+            .map(|pod| self.read_pod(pod))
+            .collect();
+        let pods: Vec<_> = stream::iter(reads).buffered(MAX_CONCURRENT_READS).try_collect().await?;
+        let mut pods = pods.into_iter();
+        let victims = candidates.iter().map(|candidate| {
+            let victims = wire::Victims {
+                pods: pods.by_ref().take(candidate.pods.len()).collect(),
+                num_pdb_violations: num_pdb_violations(candidate),
+            };
+            (&*candidate.node, victims)
+        });
+        Ok(victims.collect())
     }
 
     /// Returns the request body of the filter and prioritize calls.
@@ -367,7 +399,8 @@ impl Extender {
         let accept = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::ACCEPT, accept);
         let body = self.client.raw(request).await?.into_body();
-        serde_json::from_slice(&body).map_err(|error| ExtenderError::InvalidResponse(path, error))
+        serde_json::from_slice(&body)
+            .map_err(|error| ExtenderError::InvalidResponse { url: path, error })
     }
 
     /// Sends a POST request and decodes the response.
@@ -377,13 +410,13 @@ impl Extender {
         body: Vec<u8>,
     ) -> Result<T, ExtenderError> {
         let url = format!("{}/{verb}", self.url);
-        let unreachable = |error: String| ExtenderError::Unreachable(url.clone(), error);
+        let unreachable = |error: String| ExtenderError::Unreachable { url: url.clone(), error };
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = http::Method::POST;
         // The connection adds the URL prefix.
         *request.uri_mut() = format!("/{verb}").parse().unwrap_or_default();
-        let kind = http::HeaderValue::from_static("application/json");
-        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        let content_type = http::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
         let exchange = async {
             let response = self.connection.client().send(request).await;
             let response = response.map_err(|error| unreachable(full_text(&error)))?;
@@ -395,10 +428,29 @@ impl Extender {
             let body = response.into_body().collect().await;
             Ok(body.map_err(|error| unreachable(full_text(&error)))?.to_bytes())
         };
-        let timed_out = |_| ExtenderError::Timeout(url.clone(), self.timeout);
+        let timed_out = |_| ExtenderError::Timeout { url: url.clone(), timeout: self.timeout };
         let body = tokio::time::timeout(self.timeout, exchange).await.map_err(timed_out)??;
-        wire::read(&body).map_err(|error| ExtenderError::InvalidResponse(url.clone(), error))
+        wire::decode_like_go(&body)
+            .map_err(|error| ExtenderError::InvalidResponse { url: url.clone(), error })
     }
+}
+
+/// Returns the candidates' victims as uids, by node name.
+fn meta_victims(candidates: &[Candidate]) -> BTreeMap<&str, wire::MetaVictims> {
+    let uid = |pod: &Arc<Pod>| wire::MetaPod { uid: pod.meta.uid.to_string() };
+    let victims = candidates.iter().map(|candidate| {
+        let victims = wire::MetaVictims {
+            pods: candidate.pods.iter().map(uid).collect(),
+            num_pdb_violations: num_pdb_violations(candidate),
+        };
+        (&*candidate.node, victims)
+    });
+    victims.collect()
+}
+
+/// Returns the number of violated PodDisruptionBudgets in upstream's type.
+fn num_pdb_violations(candidate: &Candidate) -> i64 {
+    i64::try_from(candidate.num_pdb_violations).unwrap_or(i64::MAX)
 }
 
 /// Serializes a request. These types always serialize.

@@ -19,26 +19,30 @@ pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     clock: Clock,
     config: ExtenderConfig,
-    current: Mutex<Current>,
+    current: Mutex<CurrentClient>,
 }
 
 /// Client in use.
-struct Current {
+struct CurrentClient {
     client: kube::Client,
     /// Contents of the files that the client uses; `None` if none are reloaded.
-    files: Option<Files>,
+    files: Option<CertificateFiles>,
     /// Time of the last check of the files.
-    checked: Instant,
+    checked_at: Instant,
 }
 
 /// Contents of the certificate file and of the key file.
-type Files = [Vec<u8>; 2];
+#[derive(PartialEq, Eq)]
+struct CertificateFiles {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
 
 impl Connection {
     pub(super) fn new(config: &ExtenderConfig, clock: Clock) -> Result<Self, SetUpError> {
         let client = connect_client(config)?;
-        let files = files(config).transpose().unwrap_or_default();
-        let current = Current { client, files, checked: clock.instant() };
+        let files = read_certificate_files(config).transpose().unwrap_or_default();
+        let current = CurrentClient { client, files, checked_at: clock.instant() };
         Ok(Self { clock, config: config.clone(), current: Mutex::new(current) })
     }
 
@@ -46,11 +50,13 @@ impl Connection {
     pub(super) fn client(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
-        if now.saturating_duration_since(current.checked) < RELOAD_INTERVAL {
+        if now.saturating_duration_since(current.checked_at) < RELOAD_INTERVAL {
             return current.client.clone();
         }
-        current.checked = now;
-        let Some(Ok(files)) = files(&self.config) else { return current.client.clone() };
+        current.checked_at = now;
+        let Some(Ok(files)) = read_certificate_files(&self.config) else {
+            return current.client.clone();
+        };
         if current.files.as_ref() != Some(&files) {
             match connect_client(&self.config) {
                 Ok(client) => current.client = client,
@@ -65,13 +71,14 @@ impl Connection {
     }
 }
 
-/// Reads the client certificate and key, if both are files. As upstream, only these are reloaded.
-fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
+/// Reads the client certificate and key, if both are files. Like upstream, only these are reloaded.
+fn read_certificate_files(config: &ExtenderConfig) -> Option<io::Result<CertificateFiles>> {
     let tls = config.tls_config.as_ref()?;
     let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
     let (certificate, key) = (non_empty(&tls.cert_file)?, non_empty(&tls.key_file)?);
-    let read = || Ok([std::fs::read(certificate)?, std::fs::read(key)?]);
-    from_files.then(read)
+    from_files.then(|| {
+        Ok(CertificateFiles { certificate: std::fs::read(certificate)?, key: std::fs::read(key)? })
+    })
 }
 
 /// Builds a client by upstream's rules: a certificate needs its key, data take precedence over files, and
@@ -83,17 +90,18 @@ fn connect_client(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
         return Err(address());
     }
     let mut connect = kube::Config::new(url);
-    let none = ExtenderTlsConfig::default();
-    let tls = config.tls_config.as_ref().unwrap_or(&none);
-    let authority = authority(tls)?;
-    if tls.insecure && authority.is_some() {
-        return Err(SetUpError::InsecureWithAuthority);
+    let default_tls = ExtenderTlsConfig::default();
+    let tls = config.tls_config.as_ref().unwrap_or(&default_tls);
+    let roots = root_certificates(tls)?;
+    if tls.insecure && roots.is_some() {
+        return Err(SetUpError::InsecureWithRoots);
     }
-    connect.accept_invalid_certs = tls.insecure || (config.enable_https && authority.is_none());
-    connect.root_cert = authority;
+    connect.accept_invalid_certs = tls.insecure || (config.enable_https && roots.is_none());
+    connect.root_cert = roots;
     connect.tls_server_name = non_empty(&tls.server_name);
-    let certificate = non_empty(&tls.cert_data).or_else(|| non_empty(&tls.cert_file));
-    if certificate.and(non_empty(&tls.key_data).or_else(|| non_empty(&tls.key_file))).is_some() {
+    let has_certificate = !tls.cert_data.is_empty() || !tls.cert_file.is_empty();
+    let has_key = !tls.key_data.is_empty() || !tls.key_file.is_empty();
+    if has_certificate && has_key {
         let auth = &mut connect.auth_info;
         auth.client_certificate = non_empty(&tls.cert_file);
         auth.client_key = non_empty(&tls.key_file);
@@ -109,7 +117,7 @@ fn non_empty(text: &str) -> Option<String> {
 }
 
 /// Returns the configured root certificates in DER, or `None` for the system's.
-fn authority(tls: &ExtenderTlsConfig) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
+fn root_certificates(tls: &ExtenderTlsConfig) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
     let invalid = |error: String| SetUpError::Certificate(error);
     let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
         ("", "") => return Ok(None),

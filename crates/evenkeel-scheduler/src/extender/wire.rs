@@ -32,27 +32,27 @@ pub(super) struct NodeList {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FilterResult {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     nodes: Option<FeasibleNodes>,
     nodenames: Option<Vec<String>>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) failednodes: BTreeMap<String, String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) failedandunresolvablenodes: BTreeMap<String, String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) error: String,
 }
 
 impl FilterResult {
     /// Takes the names of the feasible nodes from the response of an extender that caches nodes: `nodeNames`, or the
     /// names in `nodes` if `nodeNames` is absent.
-    pub(super) fn take_feasible_names(&mut self) -> Vec<String> {
-        self.nodenames.take().unwrap_or_else(|| self.take_names_of_feasible_nodes())
+    pub(super) fn take_node_names(&mut self) -> Vec<String> {
+        self.nodenames.take().unwrap_or_else(|| self.take_names_in_nodes())
     }
 
     /// Takes the names of the feasible nodes from the response of an extender that receives full nodes. `nodeNames` is
     /// ignored.
-    pub(super) fn take_names_of_feasible_nodes(&mut self) -> Vec<String> {
+    pub(super) fn take_names_in_nodes(&mut self) -> Vec<String> {
         let nodes = self.nodes.take().map(|list| list.items).unwrap_or_default();
         nodes.into_iter().map(|node| node.metadata.name).collect()
     }
@@ -61,15 +61,15 @@ impl FilterResult {
 /// NodeList in a response. Only the names of the nodes are read.
 #[derive(Deserialize)]
 struct FeasibleNodes {
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "null_as_default")]
     items: Vec<Node>,
 }
 
-/// A node in a response. As in Go, an absent name is empty.
+/// A node in a response. Like in Go, an absent name is empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Node {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     metadata: Name,
 }
 
@@ -77,7 +77,7 @@ struct Node {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Name {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     name: String,
 }
 
@@ -87,9 +87,9 @@ struct Name {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Priority {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) host: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) score: i64,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Binding<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BindingResult {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) error: String,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct MetaPod {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PreemptionResult {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) nodenametometavictims: BTreeMap<String, AcceptedVictims>,
 }
 
@@ -172,9 +172,9 @@ pub(super) struct PreemptionResult {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AcceptedVictims {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) pods: Vec<AcceptedVictim>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) numpdbviolations: i64,
 }
 
@@ -182,25 +182,26 @@ pub(super) struct AcceptedVictims {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AcceptedVictim {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(super) uid: String,
 }
 
 /// Deserializes null as the default value.
-fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    from: D,
+fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
 ) -> Result<T, D::Error> {
-    Option::deserialize(from).map(Option::unwrap_or_default)
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Parses a response as Go does: ignores the case of field names, and all bytes after the first value.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+pub(super) fn decode_like_go<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
     serde_json::from_value(lowercase_fields(value))
 }
 
 /// Fields whose values are maps with node names as keys.
-const MAPS: [&str; 3] = ["failednodes", "failedandunresolvablenodes", "nodenametometavictims"];
+const FIELDS_BY_NODE: [&str; 3] =
+    ["failednodes", "failedandunresolvablenodes", "nodenametometavictims"];
 
 /// Lowercases the names of all fields, but not the keys of maps.
 fn lowercase_fields(value: Value) -> Value {
@@ -210,7 +211,7 @@ fn lowercase_fields(value: Value) -> Value {
             .map(|(field, value)| {
                 let field = field.to_ascii_lowercase();
                 let value = match value {
-                    Value::Object(map) if MAPS.contains(&&*field) => {
+                    Value::Object(map) if FIELDS_BY_NODE.contains(&&*field) => {
                         let entries = map.into_iter();
                         entries.map(|(node, value)| (node, lowercase_fields(value))).collect()
                     }
@@ -220,7 +221,7 @@ fn lowercase_fields(value: Value) -> Value {
             })
             .collect(),
         Value::Array(items) => items.into_iter().map(lowercase_fields).collect(),
-        plain => plain,
+        scalar => scalar,
     }
 }
 
@@ -233,20 +234,21 @@ mod tests {
         let body = br#"{"Nodes": {"items": [
             {"metadata": {"name": "a"}}, {"metadata": {}}, {"metadata": null}, {"metadata": {"name": null}}, {}
         ]}}"#;
-        let mut result: FilterResult = read(body).unwrap();
-        assert_eq!(result.take_names_of_feasible_nodes(), ["a", "", "", "", ""]);
+        let mut result: FilterResult = decode_like_go(body).unwrap();
+        assert_eq!(result.take_names_in_nodes(), ["a", "", "", "", ""]);
     }
 
     #[test]
     fn field_names_have_any_case_and_node_names_keep_theirs() {
         let body = br#"{"FAILEDNODES": {"N-1": "full"}, "failedAndUnresolvableNodes": {"Error": "gone"}, "eRRor": "e"}"#;
-        let result: FilterResult = read(body).unwrap();
-        let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        assert_eq!(result.failednodes, map("N-1", "full"));
-        assert_eq!(result.failedandunresolvablenodes, map("Error", "gone"));
+        let result: FilterResult = decode_like_go(body).unwrap();
+        let reason =
+            |node: &str, reason: &str| BTreeMap::from([(node.to_owned(), reason.to_owned())]);
+        assert_eq!(result.failednodes, reason("N-1", "full"));
+        assert_eq!(result.failedandunresolvablenodes, reason("Error", "gone"));
         assert_eq!(result.error, "e");
         let body = br#"{"NodeNameToMetaVictims": {"N-1": {"PODS": [{"uid": "U"}], "NumPDBViolations": 2}}}"#;
-        let result: PreemptionResult = read(body).unwrap();
+        let result: PreemptionResult = decode_like_go(body).unwrap();
         let victims = &result.nodenametometavictims["N-1"];
         assert_eq!((&*victims.pods[0].uid, victims.numpdbviolations), ("U", 2));
     }

@@ -33,11 +33,11 @@ pub enum Change {
 #[derive(Debug, Clone)]
 pub enum ObjectChange {
     /// A PersistentVolumeClaim changed.
-    Claim(Edit<Arc<PersistentVolumeClaim>>),
+    PersistentVolumeClaim(Edit<Arc<PersistentVolumeClaim>>),
     /// A PersistentVolume changed.
-    Volume(Edit<Arc<PersistentVolume>>),
+    PersistentVolume(Edit<Arc<PersistentVolume>>),
     /// A StorageClass changed.
-    Class(Edit<Arc<StorageClass>>),
+    StorageClass(Edit<Arc<StorageClass>>),
     /// A CSINode changed.
     CsiNode(Edit<Arc<CsiNode>>),
     /// A CSIDriver changed.
@@ -89,7 +89,7 @@ impl<T> Edit<T> {
     }
 
     /// Returns the object after the change, or `None` if it was deleted.
-    pub fn now(&self) -> Option<&T> {
+    pub fn after(&self) -> Option<&T> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } => Some(new),
             Self::Deleted(_) => None,
@@ -115,9 +115,11 @@ impl ObjectChange {
     /// Returns the resource and action type under which plugins register for the change.
     pub fn event(&self) -> (EventResource, ActionType) {
         match self {
-            Self::Claim(edit) => (EventResource::PersistentVolumeClaim, edit.action()),
-            Self::Volume(edit) => (EventResource::PersistentVolume, edit.action()),
-            Self::Class(edit) => (EventResource::StorageClass, edit.action()),
+            Self::PersistentVolumeClaim(edit) => {
+                (EventResource::PersistentVolumeClaim, edit.action())
+            }
+            Self::PersistentVolume(edit) => (EventResource::PersistentVolume, edit.action()),
+            Self::StorageClass(edit) => (EventResource::StorageClass, edit.action()),
             Self::CsiNode(edit) => (EventResource::CsiNode, edit.action()),
             Self::CsiDriver(edit) => (EventResource::CsiDriver, edit.action()),
             Self::CsiStorageCapacity(edit) => (EventResource::CsiStorageCapacity, edit.action()),

@@ -14,7 +14,7 @@ pub type ExtenderError = Box<dyn Error + Send + Sync>;
 /// Scores that an extender adds, by node name.
 pub type ExtenderScores = Vec<(Box<str>, i64)>;
 
-/// A scheduler extender. As upstream, an attempt waits for extenders, and no other attempt runs in the meantime.
+/// A scheduler extender. An attempt waits for its responses, and no other attempt runs in the meantime.
 pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the name for messages and logs.
     fn name(&self) -> &str;
@@ -29,7 +29,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// Reports whether the extender filters nodes.
-    fn filters(&self) -> bool {
+    fn is_filter(&self) -> bool {
         false
     }
 
@@ -41,7 +41,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     ) -> PluginFuture<'a, Result<ExtenderFiltered, ExtenderError>>;
 
     /// Reports whether the extender scores nodes.
-    fn prioritizes(&self) -> bool {
+    fn is_prioritizer(&self) -> bool {
         false
     }
 
@@ -54,21 +54,21 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     ) -> PluginFuture<'a, Result<ExtenderScores, ExtenderError>>;
 
     /// Reports whether the extender takes part in preemption.
-    fn preempts(&self) -> bool {
+    fn supports_preemption(&self) -> bool {
         false
     }
 
-    /// Returns the candidates that the extender keeps. It may remove victims from a node or add some.
+    /// Returns the candidates that the extender accepts. It may remove victims from a node or add some.
     ///
     /// Upstream: `ProcessPreemption`.
-    fn preempt<'a>(
+    fn process_preemption<'a>(
         &'a self,
         pod: &'a PodInfo,
-        offered: &'a [Candidate],
+        candidates: &'a [Candidate],
     ) -> PluginFuture<'a, Result<Vec<MetaVictims>, ExtenderError>>;
 
     /// Reports whether the extender binds the pods that it is interested in.
-    fn binds(&self) -> bool {
+    fn is_binder(&self) -> bool {
         false
     }
 

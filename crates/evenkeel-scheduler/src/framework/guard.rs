@@ -8,14 +8,16 @@ use evenkeel_runtime::tasks::{catch_call_panic, catch_panic};
 ///
 /// # Errors
 /// Returns a status with code [`super::Code::Error`] and the message of the panic.
-pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, Status> {
+pub(crate) fn catch_plugin_panic<T>(call: impl FnOnce() -> T) -> Result<T, Status> {
     catch_call_panic(call).map_err(|panic| Status::error(format!("panic: {panic}")))
 }
 
-/// Awaits a plugin's future and catches its panic, like [`guarded`].
+/// Awaits the future of a plugin call and catches its panic, like [`catch_plugin_panic`].
 ///
 /// # Errors
 /// Returns the message of the panic, after `panic: `.
-pub(crate) async fn guarded_future<T>(call: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn catch_plugin_panic_async<T>(
+    call: impl Future<Output = T>,
+) -> Result<T, String> {
     catch_panic(call).await.map_err(|panic| format!("panic: {panic}"))
 }

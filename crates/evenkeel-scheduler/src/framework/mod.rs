@@ -7,6 +7,7 @@ mod change;
 mod event;
 mod extender;
 mod guard;
+mod nominating_info;
 mod profile;
 mod state;
 mod status;
@@ -18,10 +19,11 @@ pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
     Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,
 };
-pub(crate) use guard::{guarded, guarded_future};
-pub use profile::ExtensionPoint;
-pub use profile::Profile;
+pub(crate) use guard::{catch_plugin_panic, catch_plugin_panic_async};
+pub use nominating_info::NominatingInfo;
+pub use profile::{ExtensionPoint, Profile};
 pub use state::CycleState;
+pub(crate) use status::PluginRejection;
 pub use status::{Code, Reason, Status, StatusResult};
 pub use waiting_pods::WaitingPod;
 pub(crate) use waiting_pods::{PermitDecision, WaitingPods};
@@ -142,8 +144,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Connects the plugin to its profile, once before the scheduler starts. The plugin uses it to request
-    /// the caches of kinds other than pods and nodes ([`Handle::watch`], [`Handle::lister`]).
+    /// Connects the plugin to its profile, once before the scheduler starts. The plugin requests caches of kinds other
+    /// than pods and nodes from `handle` ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
@@ -223,7 +225,7 @@ pub trait QueueSort: Plugin {
     /// entered first is popped first.
     ///
     /// Upstream: `Less`.
-    fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
+    fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
 }
 
 /// Runs before a pod enters the active queue.
@@ -287,8 +289,8 @@ pub trait Filter: Plugin {
 /// Result of a [`PostFilter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PostFilterResult {
-    /// Name of the node to nominate; an empty name clears the pod's nomination, `None` keeps it.
-    pub nominated: Option<Arc<str>>,
+    /// Change of the pod's nomination.
+    pub nominating_info: NominatingInfo,
     /// Text to append to the message of the failed attempt.
     pub message: String,
     /// Whether to skip the remaining PostFilter plugins.
@@ -300,19 +302,19 @@ pub struct PostFilterResult {
 pub struct PostFilterPlan {
     /// The result, provided that extenders and the API server agree.
     pub result: PostFilterResult,
-    /// Candidates that extenders may filter. The plugin preempts on the best one.
+    /// Candidates for preemption that extenders may filter. The plugin preempts on the best of those that remain.
     pub candidates: Vec<Candidate>,
 }
 
 /// Runs when no node is feasible, to make the pod schedulable, for example by preemption.
 pub trait PostFilter: Plugin {
-    /// Decides without side effects how to make the pod schedulable. `state` is the filters' state, and `fit_error`
-    /// holds the status of each node. The plugin restores the nodes that it changes. Default: no result.
+    /// Decides without side effects how to make the pod schedulable. `state` is the state that the filters read, and
+    /// `fit_error` holds the status of each node. The plugin restores the nodes that it changes. Default: no result.
     fn plan(&self, _: &mut Cycle<'_>, _: &CycleState, _: &FitError) -> PostFilterPlan {
         PostFilterPlan::default()
     }
 
-    /// Decides as [`PostFilter::plan`] does and acts on the decision. No other pod is scheduled until it returns, so
+    /// Decides like [`PostFilter::plan`] and acts on the decision. No other pod is scheduled until it returns, so
     /// the plugin spawns a task for slow work.
     fn post_filter<'a>(
         &'a self,
@@ -445,9 +447,18 @@ pub enum PreBindError {
     Refused(String),
 }
 
+/// Result of a [`Bind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BindResult {
+    /// The pod is bound.
+    Bound,
+    /// The plugin does not bind this pod. The scheduler calls the next plugin.
+    Skip,
+}
+
 /// Binds pods to nodes. The scheduler calls the plugins in order until one does not skip the pod.
 pub trait Bind: Plugin {
-    /// Binds the pod to the node. Returns false to skip it.
+    /// Binds the pod to the node, or skips it.
     ///
     /// # Errors
     /// If the binding fails. The scheduler then calls no further plugin.
@@ -456,7 +467,7 @@ pub trait Bind: Plugin {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> PluginFuture<'a, Result<bool, ApiError>>;
+    ) -> PluginFuture<'a, Result<BindResult, ApiError>>;
 }
 
 /// Runs after a pod is bound.

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Handle, Plugin, SortKey, Status, guarded};
+use super::{Handle, Plugin, SortKey, Status, catch_plugin_panic};
 use crate::{plugins, pod::PodInfo};
 use evenkeel_api::time::Timestamp;
 
-/// Plugins of one `schedulerName`. They run in the order in which they were added, unless [`Profile::assembled`] sets
+/// Plugins of one `schedulerName`. They run in the order in which they were added, unless [`Profile::from_parts`] sets
 /// another.
 #[derive(Clone)]
 pub struct Profile {
     name: Box<str>,
     percentage_of_nodes_to_score: u32,
+    /// Plugins with the weights of their scores.
     plugins: Vec<(Arc<dyn Plugin>, i64)>,
     points: Points,
 }
@@ -34,7 +35,7 @@ struct Points {
 }
 
 impl Points {
-    /// Returns the plugins of an extension point, to change them.
+    /// Returns the plugins of an extension point as a mutable reference.
     fn at_mut(&mut self, point: ExtensionPoint) -> &mut Vec<usize> {
         match point {
             ExtensionPoint::QueueSort => &mut self.queue_sort,
@@ -102,7 +103,7 @@ impl ExtensionPoint {
     }
 
     /// Reports whether a plugin implements the extension point.
-    pub fn has(self, plugin: &dyn Plugin) -> bool {
+    pub fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
         match self {
             Self::QueueSort => plugin.as_queue_sort().is_some(),
             Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
@@ -120,17 +121,27 @@ impl ExtensionPoint {
     }
 }
 
+/// Panic of a QueueSort plugin.
+#[derive(Debug)]
+pub(crate) struct QueueSortPanic {
+    /// Index of the plugin.
+    pub(crate) plugin: usize,
+    pub(crate) status: Status,
+    /// Key that the default plugin returns for the pod.
+    pub(crate) default_key: SortKey,
+}
+
 impl Profile {
-    /// Builds a profile from weighted plugins, and from the indexes of the plugins at each extension point in their
-    /// order.
-    pub fn assembled(
+    /// Returns a profile with these weighted plugins. `points` lists the indexes of the plugins that run at each extension
+    /// point, in order.
+    pub fn from_parts(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
         points: Vec<(ExtensionPoint, Vec<usize>)>,
     ) -> Self {
         let mut profile = Self { plugins, ..Self::new(name) };
-        for (point, list) in points {
-            *profile.points.at_mut(point) = list;
+        for (point, indexes) in points {
+            *profile.points.at_mut(point) = indexes;
         }
         profile
     }
@@ -158,7 +169,7 @@ impl Profile {
     pub fn with(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
         let index = self.plugins.len();
         let points = &mut self.points;
-        for (implemented, list) in [
+        for (runs_here, indexes) in [
             (plugin.as_queue_sort().is_some(), &mut points.queue_sort),
             (plugin.as_pre_enqueue().is_some(), &mut points.pre_enqueue),
             (plugin.as_pre_filter().is_some(), &mut points.pre_filter),
@@ -172,8 +183,8 @@ impl Profile {
             (plugin.as_bind().is_some(), &mut points.bind),
             (plugin.as_post_bind().is_some(), &mut points.post_bind),
         ] {
-            if implemented {
-                list.push(index);
+            if runs_here {
+                indexes.push(index);
             }
         }
         self.plugins.push((plugin, weight));
@@ -215,17 +226,19 @@ impl Profile {
     /// Returns the pod's sort key in the active queue.
     ///
     /// # Errors
-    /// If the plugin panics, returns its index, its status, and the key that the default plugin would return.
+    /// If the plugin panics.
     pub(crate) fn sort_key(
         &self,
         pod: &PodInfo,
         queued: Timestamp,
-    ) -> Result<SortKey, (usize, Status, SortKey)> {
-        let default = || plugins::by_priority(pod, queued);
-        let Some(index) = self.points.queue_sort.last() else { return Ok(default()) };
-        let sort = self.plugin(*index).as_queue_sort();
-        guarded(|| sort.map_or([0; 2], |sort| sort.key(pod, queued)))
-            .map_err(|why| (*index, why, default()))
+    ) -> Result<SortKey, QueueSortPanic> {
+        let default_key = || plugins::priority_sort_key(pod, queued);
+        // A plugin that was added after the default one replaces it.
+        let Some(plugin) = self.points.queue_sort.last() else { return Ok(default_key()) };
+        let queue_sort = self.plugin(*plugin).as_queue_sort();
+        catch_plugin_panic(|| queue_sort.map_or([0; 2], |sort| sort.sort_key(pod, queued))).map_err(
+            |status| QueueSortPanic { plugin: *plugin, status, default_key: default_key() },
+        )
     }
 
     /// Returns the plugin with this index.
@@ -243,7 +256,7 @@ impl Profile {
         point: ExtensionPoint,
     ) -> impl DoubleEndedIterator<Item = (usize, &dyn Plugin)> {
         let points = &self.points;
-        let list = match point {
+        let indexes = match point {
             ExtensionPoint::QueueSort => &points.queue_sort,
             ExtensionPoint::PreEnqueue => &points.pre_enqueue,
             ExtensionPoint::PreFilter => &points.pre_filter,
@@ -257,7 +270,7 @@ impl Profile {
             ExtensionPoint::Bind => &points.bind,
             ExtensionPoint::PostBind => &points.post_bind,
         };
-        list.iter().map(|index| (*index, self.plugin(*index)))
+        indexes.iter().map(|index| (*index, self.plugin(*index)))
     }
 }
 

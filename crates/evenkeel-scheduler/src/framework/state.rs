@@ -15,21 +15,23 @@ impl CycleState {
     /// Stores `value` and replaces an earlier value of its type.
     pub fn put<T: Any + Send + Sync>(&mut self, value: T) {
         let id = TypeId::of::<T>();
-        self.values.retain(|(own, _)| *own != id);
+        self.values.retain(|(stored, _)| *stored != id);
         self.values.push((id, Arc::new(value)));
     }
 
     /// Returns the value of type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         let id = TypeId::of::<T>();
-        self.values.iter().find(|(own, _)| *own == id).and_then(|(_, value)| value.downcast_ref())
+        self.values
+            .iter()
+            .find(|(stored, _)| *stored == id)
+            .and_then(|(_, value)| value.downcast_ref())
     }
 
-    /// Returns the value of type `T` for changes. Copies it first if a clone of the state shares
-    /// it.
+    /// Returns the value of type `T` as a mutable reference. Copies it first if a clone of the state shares it.
     pub fn get_mut<T: Any + Send + Sync + Clone>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
-        let (_, value) = self.values.iter_mut().find(|(own, _)| *own == id)?;
+        let (_, value) = self.values.iter_mut().find(|(stored, _)| *stored == id)?;
         if Arc::get_mut(value).is_none() {
             let copy = value.downcast_ref::<T>()?.clone();
             *value = Arc::new(copy);
@@ -40,7 +42,7 @@ impl CycleState {
     /// Removes the value of type `T`.
     pub fn remove<T: Any>(&mut self) {
         let id = TypeId::of::<T>();
-        self.values.retain(|(own, _)| *own != id);
+        self.values.retain(|(stored, _)| *stored != id);
     }
 }
 

@@ -36,6 +36,13 @@ pub enum Code {
     Error,
 }
 
+/// Rejection of a pod, or failure of a plugin, with the plugin's index in the profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PluginRejection {
+    pub(crate) plugin: usize,
+    pub(crate) status: Status,
+}
+
 impl Code {
     /// Returns upstream's name, used in metric labels.
     pub fn as_str(self) -> &'static str {
@@ -49,26 +56,27 @@ impl Code {
 }
 
 impl Status {
+    fn new(code: Code, reason: impl Into<Reason>) -> Self {
+        Self { reasons: [reason.into()].into_iter().collect(), code }
+    }
+
     /// Returns a status with code [`Code::Unschedulable`].
     pub fn unschedulable(reason: impl Into<Reason>) -> Self {
-        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Unschedulable }
+        Self::new(Code::Unschedulable, reason)
     }
 
     /// Returns a status with code [`Code::UnschedulableAndUnresolvable`].
     pub fn unresolvable(reason: impl Into<Reason>) -> Self {
-        Self {
-            reasons: [reason.into()].into_iter().collect(),
-            code: Code::UnschedulableAndUnresolvable,
-        }
+        Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
 
     /// Returns a status with code [`Code::Pending`].
     pub fn pending(reason: impl Into<Reason>) -> Self {
-        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Pending }
+        Self::new(Code::Pending, reason)
     }
 
     /// Returns a status with code [`Code::Error`].
     pub fn error(reason: impl Into<Reason>) -> Self {
-        Self { reasons: [reason.into()].into_iter().collect(), code: Code::Error }
+        Self::new(Code::Error, reason)
     }
 }

@@ -16,11 +16,12 @@ use crate::pod::PodInfo;
 
 /// Assumed pods in Permit or PreBind, by uid. Clones share the map.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WaitingPods(Arc<Stages>);
+pub(crate) struct WaitingPods(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Stages {
-    by_uid: Mutex<HashMap<Box<str>, Stage>>,
+struct Shared {
+    /// Stage of each pod, by uid.
+    stages: Mutex<HashMap<Box<str>, Stage>>,
     pre_bind_started: Notify,
 }
 
@@ -33,7 +34,7 @@ enum Stage {
 
 impl WaitingPods {
     fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
-        self.0.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a pod that waits in Permit for these plugins, each with its timeout.
@@ -44,14 +45,16 @@ impl WaitingPods {
         plugins: Vec<(&'static str, Duration)>,
         now: Timestamp,
     ) -> WaitingPod {
-        let pending = plugins
-            .into_iter()
-            .map(|(plugin, limit)| (plugin, (saturating_add(now, limit), limit)));
+        let deadline_after =
+            |timeout| PermitDeadline { deadline: saturating_add(now, timeout), timeout };
+        let pending_plugins =
+            plugins.into_iter().map(|(plugin, timeout)| (plugin, deadline_after(timeout)));
+        let state = WaitState { pending_plugins: pending_plugins.collect(), decision: None };
         let uid = pod.uid().into();
-        let waiting = WaitingPod(Arc::new(InPermit {
+        let waiting = WaitingPod(Arc::new(PodInPermit {
             pod,
             node,
-            state: Mutex::new(WaitState { pending_plugins: pending.collect(), decision: None }),
+            state: Mutex::new(state),
             changed: Notify::new(),
         }));
         self.stages().insert(uid, Stage::Permit(waiting.clone()));
@@ -114,10 +117,10 @@ impl WaitingPods {
 
 /// A pod that waits in Permit ([`PermitResult::Wait`](super::PermitResult::Wait)).
 #[derive(Debug, Clone)]
-pub struct WaitingPod(Arc<InPermit>);
+pub struct WaitingPod(Arc<PodInPermit>);
 
 #[derive(Debug)]
-struct InPermit {
+struct PodInPermit {
     pod: PodInfo,
     node: Arc<str>,
     state: Mutex<WaitState>,
@@ -126,17 +129,28 @@ struct InPermit {
 
 #[derive(Debug)]
 struct WaitState {
-    /// Deadline and timeout of each plugin that has not allowed the pod yet.
-    pending_plugins: BTreeMap<&'static str, (Timestamp, Duration)>,
+    /// Plugins that have not allowed the pod yet.
+    pending_plugins: BTreeMap<&'static str, PermitDeadline>,
     decision: Option<PermitDecision>,
+}
+
+/// End of the time that a plugin has to allow the pod.
+#[derive(Debug, Clone, Copy)]
+struct PermitDeadline {
+    deadline: Timestamp,
+    /// Time that the plugin had when the wait began.
+    timeout: Duration,
 }
 
 /// Result of the wait in Permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitDecision {
     Allowed,
-    /// This plugin rejected the pod for this reason.
-    Rejected(&'static str, String),
+    /// A plugin rejected the pod.
+    Rejected {
+        plugin: &'static str,
+        message: String,
+    },
     /// A plugin preempted the pod for this reason.
     Preempted(String),
 }
@@ -169,28 +183,42 @@ impl WaitingPod {
     }
 
     /// Rejects the pod. Returns false if the wait had already ended.
-    pub fn reject(&self, plugin: &'static str, why: &str) -> bool {
-        self.decide(PermitDecision::Rejected(plugin, why.to_owned()))
+    pub fn reject(&self, plugin: &'static str, message: &str) -> bool {
+        self.decide(PermitDecision::Rejected { plugin, message: message.to_owned() })
     }
 
-    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended.
-    pub fn preempt(&self, plugin: &'static str, why: &str) -> bool {
-        let _ = plugin;
-        self.decide(PermitDecision::Preempted(why.to_owned()))
+    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin counts
+    /// as the one that rejected the pod, so the name of the preempting plugin is not recorded.
+    pub fn preempt(&self, _plugin: &'static str, message: &str) -> bool {
+        self.decide(PermitDecision::Preempted(message.to_owned()))
     }
 
     /// Records the decision unless there is one. Returns whether it was recorded.
     fn decide(&self, decision: PermitDecision) -> bool {
         let mut state = self.state();
-        let first = state.decision.is_none();
+        let is_first = state.decision.is_none();
         state.decision.get_or_insert(decision);
         drop(state);
         self.0.changed.notify_one();
-        first
+        is_first
     }
 
     fn state(&self) -> MutexGuard<'_, WaitState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the decision, or `None` while a plugin still has to allow the pod.
+    fn decision(&self) -> Option<PermitDecision> {
+        let state = self.state();
+        let allowed = state.pending_plugins.is_empty().then_some(PermitDecision::Allowed);
+        state.decision.clone().or(allowed)
+    }
+
+    /// Returns the pending plugin with the earliest deadline.
+    fn next_deadline(&self) -> Option<(&'static str, PermitDeadline)> {
+        let state = self.state();
+        let next = state.pending_plugins.iter().min_by_key(|(_, pending)| pending.deadline);
+        next.map(|(plugin, pending)| (*plugin, *pending))
     }
 
     /// Waits for the decision. The first plugin whose timeout expires rejects the pod.
@@ -198,24 +226,21 @@ impl WaitingPod {
     /// Upstream: `WaitOnPermit`.
     pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
         loop {
-            let (decision, next) = {
-                let state = self.state();
-                let next = state.pending_plugins.iter().min_by_key(|(_, (until, _))| *until);
-                (state.decision.clone(), next.map(|(plugin, times)| (*plugin, *times)))
-            };
-            if let Some(decision) = decision {
+            if let Some(decision) = self.decision() {
                 return decision;
             }
-            let Some((plugin, (until, limit))) = next else { return PermitDecision::Allowed };
-            let remaining = Duration::try_from(until.duration_since(clock.now()));
+            let Some((plugin, PermitDeadline { deadline, timeout })) = self.next_deadline() else {
+                continue;
+            };
+            let remaining = Duration::try_from(deadline.duration_since(clock.now()));
             tokio::select! {
                 biased;
                 () = self.0.changed.notified() => {}
                 () = clock.sleep(remaining.unwrap_or_default()) => {
-                    let limit = go_duration(limit);
-                    let why =
-                        format!("rejected due to timeout after waiting {limit} at plugin {plugin}");
-                    self.reject(plugin, &why);
+                    let timeout = go_duration(timeout);
+                    let message =
+                        format!("rejected due to timeout after waiting {timeout} at plugin {plugin}");
+                    self.reject(plugin, &message);
                 }
             }
         }
@@ -254,6 +279,7 @@ enum PreBindState {
     #[default]
     Running,
     Prebound,
+    /// The pod was preempted for this reason.
     Cancelled(String),
 }
 
@@ -263,11 +289,11 @@ impl PodInPreBind {
     }
 
     /// Cancels PreBind. Returns false if PreBind has ended.
-    fn cancel_pod(&self, why: &str) -> bool {
+    fn cancel_pod(&self, message: &str) -> bool {
         let mut state = self.state();
         match &*state {
             PreBindState::Running => {
-                *state = PreBindState::Cancelled(why.to_owned());
+                *state = PreBindState::Cancelled(message.to_owned());
                 self.cancelled.cancel();
                 true
             }
@@ -286,7 +312,7 @@ impl PodInPreBind {
     pub(crate) fn mark_prebound(&self) -> Result<(), String> {
         let mut state = self.state();
         match &*state {
-            PreBindState::Cancelled(why) => Err(why.clone()),
+            PreBindState::Cancelled(message) => Err(message.clone()),
             PreBindState::Running | PreBindState::Prebound => {
                 *state = PreBindState::Prebound;
                 Ok(())
@@ -303,7 +329,7 @@ mod tests {
     use serde_json::json;
 
     /// Adds pod `p`, which waits 10 s for plugin A and 90 s for plugin B.
-    fn waiting(waiting_pods: &WaitingPods) -> WaitingPod {
+    fn add_waiting_pod(waiting_pods: &WaitingPods) -> WaitingPod {
         let plugins = vec![("A", Duration::from_secs(10)), ("B", Duration::from_secs(90))];
         waiting_pods.add(info("p", &json!({})), "n".into(), plugins, at(0))
     }
@@ -311,7 +337,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_is_allowed_once_every_plugin_allows_it() {
         let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
-        let pod = waiting(&waiting_pods);
+        let pod = add_waiting_pod(&waiting_pods);
         pod.allow("A");
         assert_eq!(pod.pending_plugins(), ["B"]);
         pod.allow("B");
@@ -322,16 +348,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_plugin_to_time_out_rejects_the_pod() {
         let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
-        let pod = waiting(&waiting_pods);
+        let pod = add_waiting_pod(&waiting_pods);
         pod.allow("A");
-        let why = "rejected due to timeout after waiting 1m30s at plugin B".to_owned();
-        assert_eq!(pod.wait_on_permit(&clock).await, PermitDecision::Rejected("B", why));
+        let message = "rejected due to timeout after waiting 1m30s at plugin B".to_owned();
+        assert_eq!(
+            pod.wait_on_permit(&clock).await,
+            PermitDecision::Rejected { plugin: "B", message }
+        );
     }
 
     #[test]
     fn pods_can_be_preempted_until_prebind_ends() {
         let waiting_pods = WaitingPods::default();
-        waiting(&waiting_pods);
+        add_waiting_pod(&waiting_pods);
         assert!(waiting_pods.get("p").is_some() && waiting_pods.preempt_pod("p", "X"));
         let pod_in_pre_bind = waiting_pods.start_pre_bind("q");
         assert!(waiting_pods.preempt_pod("q", "X"));
@@ -346,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn pre_bind_started_wakes_its_waiter() {
         let waiting_pods = WaitingPods::default();
-        waiting(&waiting_pods);
+        add_waiting_pod(&waiting_pods);
         assert!(waiting_pods.pre_bind_started().now_or_never().is_none());
         waiting_pods.start_pre_bind("q");
         waiting_pods.pre_bind_started().await;
@@ -357,10 +386,10 @@ mod tests {
 
     #[test]
     fn durations_are_formatted_as_in_go() {
-        for (millis, want) in
+        for (millis, expected) in
             [(0, "0s"), (20, "20ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")]
         {
-            assert_eq!(go_duration(Duration::from_millis(millis)), want);
+            assert_eq!(go_duration(Duration::from_millis(millis)), expected);
         }
     }
 }

@@ -41,29 +41,14 @@ watched!(
     ResourceClaim,
     ResourceSlice,
     DeviceClass,
-    DeviceTaintRule
+    DeviceTaintRule,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass
 );
 
-impl Watched for PersistentVolumeClaim {
-    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
-        ObjectChange::Claim(edit)
-    }
-}
-
-impl Watched for PersistentVolume {
-    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
-        ObjectChange::Volume(edit)
-    }
-}
-
-impl Watched for StorageClass {
-    fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
-        ObjectChange::Class(edit)
-    }
-}
-
 /// Converts a cache event to a change of the object.
-fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
+fn edit_of<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
     match event {
         CacheEvent::Added { object, .. } => Edit::Added(Arc::clone(object)),
         CacheEvent::Updated { old, new } => {
@@ -76,64 +61,65 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
 /// Caches that plugins requested, the channel for their changes, and the state that profiles share.
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
-    watched: Mutex<CacheRequests>,
+    requests: Mutex<CacheRequests>,
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// Caches that plugins requested so far.
 #[derive(Default)]
 struct CacheRequests {
-    kinds: HashSet<TypeId>,
+    /// Kinds whose changes the scheduler receives.
+    watched_kinds: HashSet<TypeId>,
     syncs: Vec<PluginFuture<'static, ()>>,
     /// Subscriptions that start once all plugins are connected.
     deferred: Vec<Box<dyn FnOnce() + Send>>,
-    connected: bool,
+    plugins_are_connected: bool,
 }
 
 impl Watches {
     /// Creates an empty set of caches, and the receiver of their changes.
     pub(crate) fn new() -> (Self, UnboundedReceiver<ObjectChange>) {
         let (sender, receiver) = unbounded_channel();
-        (Self { sender, watched: Mutex::default(), shared: Mutex::default() }, receiver)
+        (Self { sender, requests: Mutex::default(), shared: Mutex::default() }, receiver)
     }
 
     /// Returns the cache of a kind. The first call for a kind subscribes to its changes.
     pub(crate) fn watch<V: Watched>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.kinds.insert(TypeId::of::<V>()) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.watched_kinds.insert(TypeId::of::<V>()) {
             let (sender, source) = (self.sender.clone(), cache.clone());
             // The send only fails after the scheduler has stopped.
             let subscribe = move || {
-                source.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
+                source.subscribe(move |event| drop(sender.send(V::change(edit_of(event)))));
             };
-            if watched.connected {
+            if requests.plugins_are_connected {
                 subscribe();
             } else {
-                watched.deferred.push(Box::new(subscribe));
+                requests.deferred.push(Box::new(subscribe));
             }
             let cache_to_sync = cache.clone();
-            watched.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
+            requests.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
         }
         cache
     }
 
     /// Subscribes to the watched kinds, once all plugins have subscribed their own handlers. A plugin therefore handles
     /// a change before the queue retries a pod because of it.
-    pub(crate) fn open(&self) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.connected = true;
-        let deferred = std::mem::take(&mut watched.deferred);
-        drop(watched);
+    pub(crate) fn start_deferred_subscriptions(&self) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.plugins_are_connected = true;
+        let deferred = std::mem::take(&mut requests.deferred);
+        drop(requests);
         deferred.into_iter().for_each(|subscribe| subscribe());
     }
 
-    /// Returns the cache of a kind, and adds its sync to those before the first attempt.
+    /// Returns the cache of a kind. The first attempt waits until the cache is synced.
     pub(crate) fn lister<V: View>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let cache_to_sync = cache.clone();
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
         cache
     }
 
@@ -145,7 +131,7 @@ impl Watches {
     }
 
     /// Takes the futures that resolve when the requested caches are synced.
-    pub(crate) fn syncs(&self) -> Vec<PluginFuture<'static, ()>> {
-        std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).syncs)
+    pub(crate) fn take_syncs(&self) -> Vec<PluginFuture<'static, ()>> {
+        std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner).syncs)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Handles of the registered metrics. Clones share the metrics.
 #[derive(Clone)]
-pub(crate) struct Claims {
+pub(crate) struct ClaimMetrics {
     pub(super) creations: IntCounterVec,
     pub(super) conditional_waits: IntCounterVec,
     pub(super) wait_seconds: HistogramVec,
@@ -35,7 +35,7 @@ impl DeviceWaitResult {
 
 /// Value of the label `operation`: the stage of volume scheduling that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum VolumeStage {
     /// Filter and PreFilter.
     Predicate,
     /// Reserve, when the claims are assumed.
@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     Bind,
 }
 
-impl Stage {
+impl VolumeStage {
     fn as_str(self) -> &'static str {
         match self {
             Self::Predicate => "predicate",
@@ -54,7 +54,7 @@ impl Stage {
     }
 }
 
-impl Claims {
+impl ClaimMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
         let driver_labels = &["profile", "driver", "status"];
         Self {
@@ -87,29 +87,29 @@ impl Claims {
     }
 
     /// Counts the creation of a claim for extended resources.
-    pub(crate) fn record_creation(&self, succeeded: bool) {
+    pub(crate) fn count_creation(&self, succeeded: bool) {
         let status = if succeeded { "success" } else { "failure" };
         self.creations.with_label_values(&[status, "false", "", "Pod"]).inc();
     }
 
-    /// Records a device whose wait has ended. A `conditional` device has binding conditions, and is also counted.
-    pub(crate) fn record_wait(
+    /// Records the end of the wait for a device. A device with binding conditions is also counted.
+    pub(crate) fn observe_device_wait(
         &self,
         profile: &str,
         driver: &str,
-        conditional: bool,
+        has_binding_conditions: bool,
         result: DeviceWaitResult,
         took: Duration,
     ) {
         let labels = &[profile, driver, result.as_str()];
         self.wait_seconds.with_label_values(labels).observe(took.as_secs_f64());
-        if conditional {
+        if has_binding_conditions {
             self.conditional_waits.with_label_values(labels).inc();
         }
     }
 
     /// Counts a failed stage of volume scheduling.
-    pub(crate) fn volumes_failed(&self, stage: Stage) {
+    pub(crate) fn count_volume_error(&self, stage: VolumeStage) {
         self.volume_errors.with_label_values(&[stage.as_str()]).inc();
     }
 }

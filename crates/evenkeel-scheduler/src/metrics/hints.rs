@@ -13,12 +13,12 @@ use crate::{framework::QueueingHint, queue::HintKey};
 /// Durations of queueing hints. One event may call a hint for every unschedulable pod, so series are looked up by
 /// numeric key instead of label values.
 #[derive(Debug, Clone)]
-pub(crate) struct Hints {
+pub(crate) struct HintMetrics {
     seconds: HistogramVec,
     series: Arc<Mutex<HashMap<HintKey, Histogram>>>,
 }
 
-impl Hints {
+impl HintMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
         let seconds = histograms(
             registry,
@@ -31,7 +31,7 @@ impl Hints {
     }
 
     /// Records the duration of a hint of the plugin `name`.
-    pub(crate) fn took(&self, key: HintKey, name: &str, took: Duration) {
+    pub(crate) fn observe(&self, key: HintKey, name: &str, took: Duration) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = series.entry(key).or_insert_with(|| {
             let event = key.event.to_string();

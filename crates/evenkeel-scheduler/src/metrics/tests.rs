@@ -1,6 +1,6 @@
 //! Compares names, types, labels and buckets of the metrics with the table of upstream's metrics.
 
-use super::{DeviceWaitResult, Metrics, NONE, Stage};
+use super::{DeviceWaitResult, Metrics, NO_LABELS, VolumeStage};
 use crate::{
     framework::QueueingHint,
     queue::{EventLabel, HintKey},
@@ -30,39 +30,45 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
     for (histogram, label_count) in [
         (&metrics.attempt_seconds, 2),
         (&metrics.sli_seconds, 1),
-        (&metrics.point_seconds, 3),
+        (&metrics.extension_point_seconds, 3),
         (&metrics.plugin_seconds, 3),
-        (&metrics.permit_seconds, 1),
-        (&metrics.queues.event_seconds, 1),
-        (&metrics.preemption.seconds, 1),
+        (&metrics.permit_wait_seconds, 1),
+        (&metrics.queue.event_seconds, 1),
+        (&metrics.preemption.task_seconds, 1),
     ] {
         observe(histogram, label_count);
     }
     for (counters, label_count) in [
-        (&metrics.evaluations, 3),
-        (&metrics.queues.incoming, 2),
-        (&metrics.queues.incoming_entities, 3),
-        (&metrics.preemption.total, 1),
+        (&metrics.plugin_evaluations, 3),
+        (&metrics.queue.incoming_pods, 2),
+        (&metrics.queue.incoming_entities, 3),
+        (&metrics.preemption.tasks, 1),
     ] {
         counters.with_label_values(&["x", "y", "z"][..label_count]).inc();
     }
-    let queues = &metrics.queues;
+    let queue = &metrics.queue;
     for (gauges, label_count) in [
-        (&queues.entities, 2),
-        (&queues.unschedulable, 2),
-        (&queues.in_flight, 1),
-        (&queues.cache_size, 1),
-        (&queues.running, 1),
+        (&queue.queued_entities, 2),
+        (&queue.unschedulable_pods, 2),
+        (&queue.in_flight_events, 1),
+        (&queue.cache_size, 1),
+        (&queue.goroutines, 1),
     ] {
         gauges.with_label_values(&["x", "y"][..label_count]).set(1);
     }
     let key =
         HintKey { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
-    metrics.hints.took(key, "x", Duration::from_secs(1));
-    metrics.claims.record_creation(true);
-    metrics.claims.record_wait("p", "d", true, DeviceWaitResult::Ready, Duration::from_secs(1));
-    metrics.claims.volumes_failed(Stage::Bind);
-    metrics.attempts_per_pod.with_label_values(NONE).observe(1.0);
+    metrics.hints.observe(key, "x", Duration::from_secs(1));
+    metrics.claims.count_creation(true);
+    metrics.claims.observe_device_wait(
+        "p",
+        "d",
+        true,
+        DeviceWaitResult::Ready,
+        Duration::from_secs(1),
+    );
+    metrics.claims.count_volume_error(VolumeStage::Bind);
+    metrics.attempts_per_pod.with_label_values(NO_LABELS).observe(1.0);
     families(&registry)
 }
 
@@ -81,7 +87,7 @@ fn bounds(metric: &Metric) -> Vec<f64> {
 
 #[test]
 fn all_metrics_equal_those_of_upstream() {
-    let mut ours = all_in_use();
+    let mut families = all_in_use();
     for row in TABLE.lines().skip(1) {
         let cells: Vec<&str> = row.split('\t').collect();
         let [name, kind, _, _, expected, buckets] = cells[..] else { panic!("{row}") };
@@ -89,7 +95,7 @@ fn all_metrics_equal_those_of_upstream() {
         if !of_scheduler {
             continue;
         }
-        let family = ours.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let family = families.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
         let found = match family.get_field_type() {
             MetricType::COUNTER => "counter",
             MetricType::GAUGE => "gauge",
@@ -102,23 +108,23 @@ fn all_metrics_equal_those_of_upstream() {
         let expected: Vec<f64> = expected.map(|bound| bound.parse().unwrap()).collect();
         assert_eq!(bounds(metric), expected, "{name}");
     }
-    assert_eq!(ours.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
+    assert_eq!(families.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
 }
 
 #[test]
 fn waits_for_devices_are_recorded_by_driver() {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
-    let took = Duration::from_millis(300);
-    metrics.claims().record_wait("p", "one", true, DeviceWaitResult::Failed, took);
-    metrics.claims().record_wait("p", "other", false, DeviceWaitResult::Failed, took);
+    let duration = Duration::from_millis(300);
+    metrics.claims().observe_device_wait("p", "one", true, DeviceWaitResult::Failed, duration);
+    metrics.claims().observe_device_wait("p", "other", false, DeviceWaitResult::Failed, duration);
     let families = families(&registry);
-    let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
-    assert_eq!(counted.len(), 1, "only devices with binding conditions are counted");
-    let values: Vec<&str> = counted[0].get_label().iter().map(LabelPair::value).collect();
+    let allocations = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
+    assert_eq!(allocations.len(), 1, "only devices with binding conditions are counted");
+    let values: Vec<&str> = allocations[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
-    let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
+    let waits = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
     let sums: Vec<f64> =
-        waited.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
+        waits.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
     assert_eq!(sums, [0.3, 0.3]);
 }

@@ -17,7 +17,7 @@ pub struct Image {
     /// Number of nodes that have the image.
     n_nodes: u32,
     /// Bit set of the slots of nodes that have the image.
-    nodes: Vec<u64>,
+    slot_bits: Vec<u64>,
 }
 
 impl Image {
@@ -33,21 +33,21 @@ impl Image {
 
     /// Reports whether a node has the image.
     pub fn is_on(&self, slot: Slot) -> bool {
-        self.nodes.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
+        self.slot_bits.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
     }
 
     fn add(&mut self, slot: Slot) {
         if !self.is_on(slot) {
             let word = slot as usize / 64;
-            self.nodes.resize(self.nodes.len().max(word + 1), 0);
-            self.nodes[word] |= bit(slot);
+            self.slot_bits.resize(self.slot_bits.len().max(word + 1), 0);
+            self.slot_bits[word] |= bit(slot);
             self.n_nodes += 1;
         }
     }
 
     fn remove(&mut self, slot: Slot) {
         if self.is_on(slot) {
-            self.nodes[slot as usize / 64] &= !bit(slot);
+            self.slot_bits[slot as usize / 64] &= !bit(slot);
             self.n_nodes -= 1;
         }
     }
@@ -64,25 +64,25 @@ impl Images {
     }
 
     /// Replaces the images of a node.
-    pub(super) fn set(&mut self, slot: Slot, before: Option<&Node>, after: Option<&Node>) {
-        if let (Some(before), Some(after)) = (before, after)
-            && before.status.images == after.status.images
+    pub(super) fn set(&mut self, slot: Slot, old: Option<&Node>, new: Option<&Node>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && old.status.images == new.status.images
         {
             return;
         }
-        for name in
-            before.iter().flat_map(|node| &*node.status.images).flat_map(|image| &*image.names)
-        {
+        let old_images = old.iter().flat_map(|node| &*node.status.images);
+        for name in old_images.flat_map(|image| &*image.names) {
             let Some(image) = self.0.get_mut(&**name) else { continue };
             image.remove(slot);
             if image.n_nodes == 0 {
                 self.0.remove(&**name);
             }
         }
-        for image in after.iter().flat_map(|node| &*node.status.images) {
+        for image in new.iter().flat_map(|node| &*node.status.images) {
             for name in &*image.names {
-                let new = || Image { size: image.size_bytes, n_nodes: 0, nodes: Vec::new() };
-                self.0.entry(name.clone()).or_insert_with(new).add(slot);
+                let new_image =
+                    || Image { size: image.size_bytes, n_nodes: 0, slot_bits: Vec::new() };
+                self.0.entry(name.clone()).or_insert_with(new_image).add(slot);
             }
         }
     }

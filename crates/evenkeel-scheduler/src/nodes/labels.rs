@@ -1,5 +1,5 @@
-//! Columns of node labels. The column of a label key, built when a plugin first reads the key, numbers the distinct
-//! values. It stores the number of each node's value.
+//! Columns of node labels. The column of a label key is built when a plugin first reads the key. It gives each distinct
+//! value an id, and stores the id of each node's value.
 
 use evenkeel_api::StrMap;
 use hashbrown::HashMap;
@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Slot;
 
-/// Value number of a node without the label.
-const NONE: u32 = u32::MAX;
+/// Value id of a node without the label.
+const NO_VALUE: u32 = u32::MAX;
 
 /// Maximum number of columns. When it is reached, all columns are dropped and built anew on demand.
 const MAX_COLUMNS: usize = 256;
 
-/// Values of one label key on all nodes, numbered from 0. A numbered value may no longer be on any node.
+/// Values of one label key on all nodes, with ids from 0. A value keeps its id when the last node loses it.
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumn {
     key: Box<str>,
-    /// Number of the value on each node, by slot.
-    values: Vec<u32>,
+    /// Id of the value on each node, by slot.
+    value_ids: Vec<u32>,
     ids: HashMap<Arc<str>, u32>,
-    /// Values by number.
-    texts: Vec<Arc<str>>,
-    /// Number of nodes with each value.
-    nodes: Vec<u32>,
+    /// Values by id.
+    values: Vec<Arc<str>>,
+    /// Number of nodes with each value, by the value's id.
+    node_counts: Vec<u32>,
     /// Number of nodes that have the label.
-    labelled: usize,
+    n_labelled: usize,
 }
 
 impl LabelColumn {
@@ -34,68 +34,68 @@ impl LabelColumn {
         &self.key
     }
 
-    /// Returns the number of the node's value, or `None` if the node lacks the label.
-    pub fn value_of(&self, slot: Slot) -> Option<u32> {
-        self.values.get(slot as usize).copied().filter(|value| *value != NONE)
+    /// Returns the id of the node's value, or `None` if the node lacks the label.
+    pub fn value_id_of(&self, slot: Slot) -> Option<u32> {
+        self.value_ids.get(slot as usize).copied().filter(|value| *value != NO_VALUE)
     }
 
-    /// Returns the number of a value, or `None` if no node ever had the value.
-    pub fn id(&self, value: &str) -> Option<u32> {
+    /// Returns the id of a value, or `None` if no node ever had the value.
+    pub fn value_id(&self, value: &str) -> Option<u32> {
         self.ids.get(value).copied()
     }
 
-    /// Returns the value with this number.
-    pub fn text(&self, id: u32) -> &str {
-        &self.texts[id as usize]
+    /// Returns the value with this id.
+    pub fn value(&self, id: u32) -> &str {
+        &self.values[id as usize]
     }
 
     /// Returns the number of distinct values, including those no longer in use.
     pub fn n_values(&self) -> usize {
-        self.texts.len()
+        self.values.len()
     }
 
-    /// Returns the number of nodes with each value, indexed by the value's number.
-    pub fn nodes_by_value(&self) -> &[u32] {
-        &self.nodes
+    /// Returns the number of nodes with each value, by the value's id.
+    pub fn node_counts(&self) -> &[u32] {
+        &self.node_counts
     }
 
     /// Returns the number of nodes that have the label.
     pub fn n_labelled(&self) -> usize {
-        self.labelled
+        self.n_labelled
     }
 
     fn set(&mut self, slot: Slot, value: Option<&str>) {
         let index = slot as usize;
-        if index >= self.values.len() {
-            self.values.resize(index + 1, NONE);
+        if index >= self.value_ids.len() {
+            self.value_ids.resize(index + 1, NO_VALUE);
         }
-        if let Some(before) = self.value_of(slot) {
-            self.nodes[before as usize] -= 1;
-            self.labelled -= 1;
+        if let Some(old_id) = self.value_id_of(slot) {
+            self.node_counts[old_id as usize] -= 1;
+            self.n_labelled -= 1;
         }
-        self.values[index] = value.map_or(NONE, |value| {
-            let id = self.number(value);
-            self.nodes[id as usize] += 1;
-            self.labelled += 1;
+        self.value_ids[index] = value.map_or(NO_VALUE, |value| {
+            let id = self.find_or_add_id(value);
+            self.node_counts[id as usize] += 1;
+            self.n_labelled += 1;
             id
         });
     }
 
-    /// Returns the number of a value, and assigns the next number to a new value.
-    fn number(&mut self, value: &str) -> u32 {
-        if let Some(id) = self.id(value) {
+    /// Returns the id of a value. A new value gets the next id.
+    fn find_or_add_id(&mut self, value: &str) -> u32 {
+        if let Some(id) = self.value_id(value) {
             return id;
         }
-        let (id, text): (u32, Arc<str>) = (self.texts.len() as u32, value.into());
-        self.ids.insert(Arc::clone(&text), id);
-        self.texts.push(text);
-        self.nodes.push(0);
+        let (id, value): (u32, Arc<str>) = (self.values.len() as u32, value.into());
+        self.ids.insert(Arc::clone(&value), id);
+        self.values.push(value);
+        self.node_counts.push(0);
         id
     }
 
-    /// Reports whether so many numbers are unused that the column should be built anew.
+    /// Reports whether so many values may be on no node that the column should be built anew.
     fn is_stale(&self) -> bool {
-        self.texts.len() > 2 * self.values.len() + 64
+        self.values.len() > 2 * self.value_ids.len() + 64
     }
 }
 
@@ -133,7 +133,7 @@ impl Labels {
         let columns = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         columns.retain(|key, column| {
             let value = labels.and_then(|labels| labels.get(key));
-            if column.value_of(slot).map(|id| column.text(id)) != value {
+            if column.value_id_of(slot).map(|id| column.value(id)) != value {
                 Arc::make_mut(column).set(slot, value);
             }
             !column.is_stale()

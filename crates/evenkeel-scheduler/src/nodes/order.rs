@@ -25,7 +25,7 @@ type Zone = (Box<str>, Box<str>);
 impl Order {
     /// Adds a node, unless its zone has it already.
     pub(super) fn insert(&mut self, node: &Node, name: &Arc<str>, slot: Slot) {
-        let zone = self.zones.entry(zone(node)).or_default();
+        let zone = self.zones.entry(zone_of(node)).or_default();
         if let Err(index) = zone.binary_search_by(|(node, _)| node.cmp(name)) {
             zone.insert(index, (Arc::clone(name), slot));
             self.node_count += 1;
@@ -34,9 +34,9 @@ impl Order {
     }
 
     pub(super) fn remove(&mut self, node: &Node) {
-        let key = zone(node);
+        let key = zone_of(node);
         let Some(zone) = self.zones.get_mut(&key) else { return };
-        let Ok(index) = zone.binary_search_by(|(own, _)| (**own).cmp(&*node.meta.name)) else {
+        let Ok(index) = zone.binary_search_by(|(name, _)| (**name).cmp(&*node.meta.name)) else {
             return;
         };
         zone.remove(index);
@@ -62,14 +62,15 @@ impl Order {
 }
 
 /// Reports whether two versions of a node have the same position in the order.
-pub(super) fn same_place(before: &Node, after: &Node) -> bool {
-    before.meta.labels == after.meta.labels || zone(before) == zone(after)
+pub(super) fn have_same_position(old: &Node, new: &Node) -> bool {
+    old.meta.labels == new.meta.labels || zone_of(old) == zone_of(new)
 }
 
-/// Returns region and zone of a node from its labels, or from their beta names.
-fn zone(node: &Node) -> Zone {
-    let label = |key: &str, old: &str| {
-        node.meta.labels.get(key).or_else(|| node.meta.labels.get(old)).unwrap_or_default().into()
+/// Returns region and zone of a node from its labels. A beta label counts if the other label is absent.
+fn zone_of(node: &Node) -> Zone {
+    let labels = &node.meta.labels;
+    let label = |key: &str, beta_key: &str| {
+        labels.get(key).or_else(|| labels.get(beta_key)).unwrap_or_default().into()
     };
     (
         label("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),

@@ -15,7 +15,7 @@ use super::{
     taints::TaintSets,
 };
 use crate::{
-    pod::{HostPort, PodInfo},
+    pod::{HostPort, NonzeroRequests, PodInfo, PodRequirements},
     resources::{Resources, Scalars, scalar, scalar_mut},
 };
 
@@ -26,7 +26,7 @@ pub type Slot = u32;
 #[derive(Debug, Default)]
 pub struct NodeTable {
     by_name: HashMap<Arc<str>, Slot>,
-    free: Vec<Slot>,
+    free_slots: Vec<Slot>,
     order: Order,
     /// Slot and equivalence class of each pod, by uid.
     pod_locations: HashMap<Text, PodLocation>,
@@ -39,20 +39,18 @@ pub struct NodeTable {
     /// Images by node.
     images: Images,
     /// Number of cordoned nodes.
-    unschedulable: usize,
+    n_unschedulable: usize,
     /// Number of pods on nodes that refer to each PersistentVolumeClaim, by `namespace/name`.
-    claims: HashMap<Text, u32>,
+    claim_users: HashMap<Text, u32>,
     // The fields below have one entry for each slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
-    allocatable: Columns,
-    requested: Columns,
-    /// Requested CPU (millicores) and memory (bytes), with defaults for containers without requests.
-    ///
-    /// Upstream: `NonZeroRequested`.
-    scored: Vec<(i64, i64)>,
+    allocatable: ResourceColumns,
+    requested: ResourceColumns,
+    nonzero_requested: Vec<NonzeroRequests>,
     pods_allowed: Vec<u32>,
-    taints: Vec<u32>,
+    /// Index of the node's taint list in `taint_sets`.
+    taint_set_indexes: Vec<u32>,
     ports: Vec<Vec<HostPort>>,
     pods: Vec<Vec<PodInfo>>,
 }
@@ -64,35 +62,37 @@ struct PodLocation {
     class: EquivalenceClassId,
 }
 
+/// Amounts of resources, by slot.
 #[derive(Debug, Default)]
-struct Columns {
+struct ResourceColumns {
     cpu: Vec<i64>,
     memory: Vec<i64>,
     ephemeral_storage: Vec<i64>,
     scalars: Vec<Scalars>,
 }
 
-impl Columns {
-    fn push(&mut self) {
+impl ResourceColumns {
+    fn push_zero(&mut self) {
         self.cpu.push(0);
         self.memory.push(0);
         self.ephemeral_storage.push(0);
         self.scalars.push(Scalars::new());
     }
 
-    fn set(&mut self, slot: usize, to: Resources) {
-        let Resources { cpu, memory, ephemeral_storage, scalars } = to;
+    fn set(&mut self, slot: usize, amounts: Resources) {
+        let Resources { cpu, memory, ephemeral_storage, scalars } = amounts;
         self.cpu[slot] = cpu;
         self.memory[slot] = memory;
         self.ephemeral_storage[slot] = ephemeral_storage;
         self.scalars[slot] = scalars;
     }
 
-    fn add(&mut self, slot: usize, by: &Resources, sign: i64) {
-        self.cpu[slot] += sign * by.cpu;
-        self.memory[slot] += sign * by.memory;
-        self.ephemeral_storage[slot] += sign * by.ephemeral_storage;
-        for (name, amount) in &by.scalars {
+    /// Adds the amounts, or subtracts them if `sign` is -1.
+    fn add(&mut self, slot: usize, amounts: &Resources, sign: i64) {
+        self.cpu[slot] += sign * amounts.cpu;
+        self.memory[slot] += sign * amounts.memory;
+        self.ephemeral_storage[slot] += sign * amounts.ephemeral_storage;
+        for (name, amount) in &amounts.scalars {
             *scalar_mut(&mut self.scalars[slot], name) += sign * amount;
         }
     }
@@ -103,7 +103,7 @@ impl NodeTable {
     pub fn set_node(&mut self, node: Arc<Node>) -> Slot {
         let slot = self.slot_for(&node.meta.name);
         let index = slot as usize;
-        let before = self.nodes[index].take();
+        let old = self.nodes[index].take();
         let mut allocatable = Resources::default();
         for (name, amount) in node.status.allocatable.iter() {
             allocatable.set(name, *amount);
@@ -112,19 +112,19 @@ impl NodeTable {
         let pods = node.status.allocatable.get("pods").map_or(0, |amount| amount.value());
         self.pods_allowed[index] =
             u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
-        if before.is_some() {
-            self.taint_sets.release(self.taints[index]);
+        if old.is_some() {
+            self.taint_sets.release(self.taint_set_indexes[index]);
         }
-        self.taints[index] = self.taint_sets.acquire(&node.spec.taints);
-        let cordoned = before.as_ref().is_some_and(|before| before.spec.unschedulable);
-        self.unschedulable -= usize::from(cordoned);
-        self.unschedulable += usize::from(node.spec.unschedulable);
-        self.images.set(slot, before.as_deref(), Some(&node));
-        if before.as_ref().is_none_or(|before| before.meta.labels != node.meta.labels) {
+        self.taint_set_indexes[index] = self.taint_sets.acquire(&node.spec.taints);
+        let was_unschedulable = old.as_ref().is_some_and(|old| old.spec.unschedulable);
+        self.n_unschedulable -= usize::from(was_unschedulable);
+        self.n_unschedulable += usize::from(node.spec.unschedulable);
+        self.images.set(slot, old.as_deref(), Some(&node));
+        if old.as_ref().is_none_or(|old| old.meta.labels != node.meta.labels) {
             self.labels.set(slot, Some(&node.meta.labels));
         }
-        if before.as_ref().is_none_or(|before| !order::same_place(before, &node)) {
-            before.iter().for_each(|before| self.order.remove(before));
+        if old.as_ref().is_none_or(|old| !order::have_same_position(old, &node)) {
+            old.iter().for_each(|old| self.order.remove(old));
             self.order.insert(&node, &self.names[index], slot);
         }
         self.nodes[index] = Some(node);
@@ -134,12 +134,12 @@ impl NodeTable {
     /// Removes a node. Its pods still count until they are removed as well.
     pub fn remove_node(&mut self, name: &str) {
         let Some(slot) = self.by_name.get(name).copied() else { return };
-        let Some(before) = self.nodes[slot as usize].take() else { return };
-        self.taint_sets.release(self.taints[slot as usize]);
-        self.unschedulable -= usize::from(before.spec.unschedulable);
-        self.images.set(slot, Some(&before), None);
+        let Some(old) = self.nodes[slot as usize].take() else { return };
+        self.taint_sets.release(self.taint_set_indexes[slot as usize]);
+        self.n_unschedulable -= usize::from(old.spec.unschedulable);
+        self.images.set(slot, Some(&old), None);
         self.labels.set(slot, None);
-        self.order.remove(&before);
+        self.order.remove(&old);
         self.release_if_empty(slot);
     }
 
@@ -148,28 +148,30 @@ impl NodeTable {
         self.pod_index_mut().set_namespace(name, labels);
     }
 
-    /// Adds a pod to a node, and removes it from its former node.
+    /// Removes a pod from its former node, if any, and adds it to this node.
     pub fn place(&mut self, pod: PodInfo, node: &str) {
         self.remove(pod.uid());
         let slot = self.slot_for(node);
-        self.count(slot as usize, &pod, 1);
+        self.add_usage(slot as usize, &pod, 1);
         let class = self.pod_index_mut().add_pod(&pod.pod, slot);
         self.pod_locations.insert(pod.uid().into(), PodLocation { slot, class });
         self.pods[slot as usize].push(pod);
     }
 
-    /// Replaces a pod by a newer version. Returns `false`, and changes nothing, if the version has other requests or
-    /// another node.
-    pub(crate) fn refresh(&mut self, pod: &PodInfo, node: &str) -> bool {
+    /// Replaces a pod by a newer version on the same node. Returns `false`, and changes nothing, if the version has other
+    /// requirements or another node.
+    pub(crate) fn try_update(&mut self, pod: &PodInfo, node: &str) -> bool {
         let Some(PodLocation { slot, class }) = self.pod_locations.get(pod.uid()).copied() else {
             return false;
         };
         if &*self.names[slot as usize] != node {
             return false;
         }
-        let known = self.pods[slot as usize].iter_mut().find(|known| known.uid() == pod.uid());
-        let Some(known) = known.filter(|known| known.asks == pod.asks) else { return false };
-        known.pod = Arc::clone(&pod.pod);
+        let old = self.pods[slot as usize].iter_mut().find(|old| old.uid() == pod.uid());
+        let Some(old) = old.filter(|old| old.requirements == pod.requirements) else {
+            return false;
+        };
+        old.pod = Arc::clone(&pod.pod);
         let pod_index = self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !pod_index.is_in_class(class, &pod.pod) {
             pod_index.remove_pod(class, slot);
@@ -186,7 +188,7 @@ impl NodeTable {
         let pods = &mut self.pods[slot as usize];
         let index = pods.iter().position(|pod| pod.uid() == uid)?;
         let pod = pods.swap_remove(index);
-        self.count(slot as usize, &pod, -1);
+        self.add_usage(slot as usize, &pod, -1);
         let name = Arc::clone(&self.names[slot as usize]);
         self.release_if_empty(slot);
         Some((pod, name))
@@ -283,35 +285,36 @@ impl NodeTable {
 
     /// Returns the number of cordoned nodes.
     pub fn n_unschedulable(&self) -> usize {
-        self.unschedulable
+        self.n_unschedulable
     }
 
     /// Reports whether a bound or assumed pod refers to the PersistentVolumeClaim.
     pub fn uses_claim(&self, namespace: &str, name: &str) -> bool {
-        !self.claims.is_empty() && self.claims.contains_key(&*format!("{namespace}/{name}"))
+        !self.claim_users.is_empty()
+            && self.claim_users.contains_key(&*format!("{namespace}/{name}"))
     }
 
-    /// Returns the slot of a node name, and assigns a free slot to a new name.
+    /// Returns the slot of a node name. A new name gets a free slot.
     fn slot_for(&mut self, name: &str) -> Slot {
         if let Some(slot) = self.by_name.get(name) {
             return *slot;
         }
         let name: Arc<str> = name.into();
-        let slot = self.free.pop().unwrap_or_else(|| self.push());
+        let slot = self.free_slots.pop().unwrap_or_else(|| self.push_slot());
         self.names[slot as usize] = Arc::clone(&name);
         self.by_name.insert(name, slot);
         slot
     }
 
-    fn push(&mut self) -> Slot {
+    fn push_slot(&mut self) -> Slot {
         let slot = Slot::try_from(self.names.len()).unwrap_or(Slot::MAX);
         self.names.push(Arc::from(""));
         self.nodes.push(None);
-        self.allocatable.push();
-        self.requested.push();
-        self.scored.push((0, 0));
+        self.allocatable.push_zero();
+        self.requested.push_zero();
+        self.nonzero_requested.push(NonzeroRequests::default());
         self.pods_allowed.push(0);
-        self.taints.push(0);
+        self.taint_set_indexes.push(0);
         self.ports.push(Vec::new());
         self.pods.push(Vec::new());
         slot
@@ -324,41 +327,42 @@ impl NodeTable {
             self.by_name.remove(&self.names[index]);
             self.allocatable.set(index, Resources::default());
             self.requested.set(index, Resources::default());
-            self.free.push(slot);
+            self.free_slots.push(slot);
         }
     }
 
     /// Adds the pod's requests, ports and claims to the slot, or subtracts them if `sign` is -1.
-    fn count(&mut self, slot: usize, pod: &PodInfo, sign: i64) {
-        let asks = &pod.asks;
-        for claim in &asks.claims {
-            self.count_claim(claim, sign);
+    fn add_usage(&mut self, slot: usize, pod: &PodInfo, sign: i64) {
+        let PodRequirements { requests, nonzero_requests, ports, claims } = &*pod.requirements;
+        for claim in claims {
+            self.count_claim_user(claim, sign);
         }
-        self.requested.add(slot, &asks.requests, sign);
-        self.scored[slot].0 += sign * asks.scored.0;
-        self.scored[slot].1 += sign * asks.scored.1;
-        if asks.ports.is_empty() {
+        self.requested.add(slot, requests, sign);
+        let nonzero_requested = &mut self.nonzero_requested[slot];
+        nonzero_requested.cpu += sign * nonzero_requests.cpu;
+        nonzero_requested.memory += sign * nonzero_requests.memory;
+        if ports.is_empty() {
             return;
         }
         let ports_in_use = &mut self.ports[slot];
         if sign > 0 {
-            ports_in_use.extend(asks.ports.iter().cloned());
+            ports_in_use.extend(ports.iter().cloned());
             return;
         }
-        for port in &asks.ports {
-            if let Some(index) = ports_in_use.iter().position(|own| own == port) {
+        for port in ports {
+            if let Some(index) = ports_in_use.iter().position(|in_use| in_use == port) {
                 ports_in_use.swap_remove(index);
             }
         }
     }
 
-    fn count_claim(&mut self, claim: &str, sign: i64) {
+    fn count_claim_user(&mut self, claim: &str, sign: i64) {
         if sign > 0 {
-            *self.claims.entry_ref(claim).or_insert(0) += 1;
-        } else if let Some(count) = self.claims.get_mut(claim) {
+            *self.claim_users.entry_ref(claim).or_insert(0) += 1;
+        } else if let Some(count) = self.claim_users.get_mut(claim) {
             *count -= 1;
             if *count == 0 {
-                self.claims.remove(claim);
+                self.claim_users.remove(claim);
             }
         }
     }
@@ -400,30 +404,30 @@ impl<'a> NodeRef<'a> {
             .expect("references are only made to slots with a node")
     }
 
-    /// Returns the Node object as a shared reference.
-    pub fn object(self) -> &'a Arc<Node> {
+    /// Returns the Node object as an `Arc`, to be cloned.
+    pub fn shared_node(self) -> &'a Arc<Node> {
         self.table.nodes[self.index()]
             .as_ref()
             .expect("references are only made to slots with a node")
     }
 
     /// Returns the allocatable CPU in millicores.
-    pub fn cpu(self) -> i64 {
+    pub fn allocatable_cpu(self) -> i64 {
         self.table.allocatable.cpu[self.index()]
     }
 
     /// Returns the allocatable memory in bytes.
-    pub fn memory(self) -> i64 {
+    pub fn allocatable_memory(self) -> i64 {
         self.table.allocatable.memory[self.index()]
     }
 
     /// Returns the allocatable ephemeral storage in bytes.
-    pub fn ephemeral_storage(self) -> i64 {
+    pub fn allocatable_ephemeral_storage(self) -> i64 {
         self.table.allocatable.ephemeral_storage[self.index()]
     }
 
     /// Returns the allocatable amount of an extended resource.
-    pub fn scalar(self, name: &str) -> i64 {
+    pub fn allocatable_scalar(self, name: &str) -> i64 {
         scalar(&self.table.allocatable.scalars[self.index()], name)
     }
 
@@ -447,11 +451,11 @@ impl<'a> NodeRef<'a> {
         scalar(&self.table.requested.scalars[self.index()], name)
     }
 
-    /// Returns the requested CPU (millicores) and memory (bytes), with defaults for containers without requests.
+    /// Returns the requested CPU and memory, with defaults for containers without requests.
     ///
     /// Upstream: `NonZeroRequested`.
-    pub fn scored(self) -> (i64, i64) {
-        self.table.scored[self.index()]
+    pub fn nonzero_requested(self) -> NonzeroRequests {
+        self.table.nonzero_requested[self.index()]
     }
 
     /// Returns the allocatable number of pods.
@@ -471,7 +475,7 @@ impl<'a> NodeRef<'a> {
 
     /// Returns the index of the node's taints in [`NodeTable::taint_sets`].
     pub fn taint_set(self) -> usize {
-        self.table.taints[self.index()] as usize
+        self.table.taint_set_indexes[self.index()] as usize
     }
 
     /// Returns the taints of the node.

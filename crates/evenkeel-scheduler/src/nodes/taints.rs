@@ -7,8 +7,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct TaintSets {
     sets: Vec<Arc<[Taint]>>,
-    /// Number of nodes of each list, by its index.
-    users: Vec<u32>,
+    /// Number of nodes that share each list, by its index.
+    node_counts: Vec<u32>,
 }
 
 impl TaintSets {
@@ -17,39 +17,38 @@ impl TaintSets {
         &self.sets
     }
 
-    /// Returns the index of an equal list and adds one node to its count.
+    /// Returns the index of an equal list, which is added if there is none. Adds one node to its count.
     pub(super) fn acquire(&mut self, taints: &[Taint]) -> u32 {
-        let used = |index: &usize| self.users[*index] > 0;
-        let known = (0..self.sets.len())
-            .filter(used)
-            .find(|index| have_same_effect(&self.sets[*index], taints));
-        let index = known.unwrap_or_else(|| {
-            let free = self.users.iter().position(|users| *users == 0).unwrap_or_else(|| {
+        let is_equal = |index: &usize| {
+            self.node_counts[*index] > 0 && have_same_effect(&self.sets[*index], taints)
+        };
+        let index = (0..self.sets.len()).find(is_equal).unwrap_or_else(|| {
+            let unused = self.node_counts.iter().position(|nodes| *nodes == 0);
+            let unused = unused.unwrap_or_else(|| {
                 self.sets.push(Arc::from([]));
-                self.users.push(0);
+                self.node_counts.push(0);
                 self.sets.len() - 1
             });
-            self.sets[free] = taints.to_vec().into();
-            free
+            self.sets[unused] = taints.to_vec().into();
+            unused
         });
-        self.users[index] += 1;
+        self.node_counts[index] += 1;
         u32::try_from(index).unwrap_or(u32::MAX)
     }
 
     /// Subtracts one node from the list's count.
     pub(super) fn release(&mut self, index: u32) {
         let index = index as usize;
-        self.users[index] -= 1;
-        if self.users[index] == 0 {
+        self.node_counts[index] -= 1;
+        if self.node_counts[index] == 0 {
             self.sets[index] = Arc::from([]);
         }
     }
 }
 
 /// Reports whether two lists have the same effect on pods: they differ at most in `timeAdded`.
-fn have_same_effect(known: &[Taint], new: &[Taint]) -> bool {
-    let same = |(known, new): (&Taint, &Taint)| {
-        known.key == new.key && known.value == new.value && known.effect == new.effect
-    };
-    known.len() == new.len() && known.iter().zip(new).all(same)
+fn have_same_effect(a: &[Taint], b: &[Taint]) -> bool {
+    let is_same =
+        |(a, b): (&Taint, &Taint)| a.key == b.key && a.value == b.value && a.effect == b.effect;
+    a.len() == b.len() && a.iter().zip(b).all(is_same)
 }

@@ -4,14 +4,19 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::NodeTable;
-use crate::fixtures::{asking, info, node, table};
+use crate::fixtures::{info, node, table, with_requests};
 
 #[test]
 fn nodes_are_ordered_round_robin_over_zones() {
-    let zoned = |name: &str, zone: &str| {
+    let node_in_zone = |name: &str, zone: &str| {
         node(name, &json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } }))
     };
-    let table = table(&[zoned("a1", "a"), zoned("a2", "a"), zoned("a3", "a"), zoned("b1", "b")]);
+    let table = table(&[
+        node_in_zone("a1", "a"),
+        node_in_zone("a2", "a"),
+        node_in_zone("a3", "a"),
+        node_in_zone("b1", "b"),
+    ]);
     let order: Vec<&str> = table.iter().map(|node| &**node.name()).collect();
     assert_eq!(order, ["a1", "b1", "a2", "a3"]);
 }
@@ -19,7 +24,7 @@ fn nodes_are_ordered_round_robin_over_zones() {
 #[test]
 fn pods_of_a_deleted_node_count_until_they_are_removed() {
     let mut table = table(&[node("a", &json!({}))]);
-    table.place(info("p", &asking("1", "1Gi")), "a");
+    table.place(info("p", &with_requests("1", "1Gi")), "a");
     table.remove_node("a");
     assert_eq!((table.len(), table.n_pods()), (0, 1));
     table.set_node(node("a", &json!({})));
@@ -33,18 +38,19 @@ fn pods_of_a_deleted_node_count_until_they_are_removed() {
 
 #[test]
 fn an_image_is_indexed_by_the_nodes_that_have_it() {
-    let with = |name: &str, images: &[(&str, i64)]| {
+    let node_with_images = |name: &str, images: &[(&str, i64)]| {
         let image = |(name, size): &(&str, i64)| json!({ "names": [name], "sizeBytes": size });
         let images: Vec<_> = images.iter().map(image).collect();
         node(name, &json!({ "status": { "images": images } }))
     };
-    let mut table = table(&[with("a", &[("x", 5)]), with("b", &[("x", 7), ("y", 1)])]);
+    let mut table =
+        table(&[node_with_images("a", &[("x", 5)]), node_with_images("b", &[("x", 7), ("y", 1)])]);
     let slot = |table: &NodeTable, name: &str| table.get(name).unwrap().slot();
     let x = table.image("x").unwrap();
     assert_eq!((x.size(), x.n_nodes()), (5, 2), "the first node determines the size");
     let (a, b) = (slot(&table, "a"), slot(&table, "b"));
     assert!(x.is_on(a) && x.is_on(b) && !table.image("y").unwrap().is_on(a));
-    table.set_node(with("a", &[]));
+    table.set_node(node_with_images("a", &[]));
     assert!(!table.image("x").unwrap().is_on(a));
     table.remove_node("b");
     assert!(table.image("x").is_none() && table.image("y").is_none());
@@ -80,21 +86,21 @@ proptest! {
         let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();
         let mut table = table(&nodes);
         let mut model: std::collections::BTreeMap<usize, (usize, i64)> = std::collections::BTreeMap::new();
-        for (pod, to, cpu) in steps {
+        for (pod, node, cpu) in steps {
             let name = format!("p{pod}");
-            if to == 3 {
+            if node == 3 {
                 table.remove(&name);
                 model.remove(&pod);
             } else {
-                table.place(info(&name, &asking(&cpu.to_string(), "1Gi")), &format!("n{to}"));
-                model.insert(pod, (to, cpu));
+                table.place(info(&name, &with_requests(&cpu.to_string(), "1Gi")), &format!("n{node}"));
+                model.insert(pod, (node, cpu));
             }
         }
         for n in 0..3 {
-            let here = model.values().filter(|(to, _)| *to == n);
-            let cpu: i64 = here.clone().map(|(_, cpu)| cpu * 1000).sum();
+            let pods_on_node = model.values().filter(|(node, _)| *node == n);
+            let cpu: i64 = pods_on_node.clone().map(|(_, cpu)| cpu * 1000).sum();
             let node = table.get(&format!("n{n}")).unwrap();
-            prop_assert_eq!((node.requested_cpu(), node.pods().len()), (cpu, here.count()));
+            prop_assert_eq!((node.requested_cpu(), node.pods().len()), (cpu, pods_on_node.count()));
         }
         prop_assert_eq!(NodeTable::n_pods(&table), model.len());
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{
     nodes::NodeRef,
-    pod::PodInfo,
+    pod::{NonzeroRequests, PodInfo},
     resources::{Resources, is_scalar},
 };
 
@@ -31,10 +31,10 @@ impl ResourceWeight {
 
 /// Resources that a score takes into account, with their weights.
 #[derive(Debug, Clone)]
-pub(super) struct Counted(Vec<(Kind, i64)>);
+pub(super) struct ScoredResources(Vec<(ResourceKind, i64)>);
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum ResourceKind {
     Cpu,
     Memory,
     EphemeralStorage,
@@ -43,7 +43,7 @@ enum Kind {
     Other,
 }
 
-/// The pod's requests for the counted resources.
+/// The pod's request for each of the [`ScoredResources`].
 pub(super) type Requests = SmallVec<[i64; 2]>;
 
 /// Amounts of one resource on a node where its allocatable amount is not 0.
@@ -51,93 +51,109 @@ pub(super) type Requests = SmallVec<[i64; 2]>;
 pub(super) struct Amount {
     pub(super) weight: i64,
     /// Sum of the requests of the pods on the node.
-    pub(super) before: i64,
+    pub(super) requested: i64,
     /// Sum of the requests including the new pod.
-    pub(super) after: i64,
+    pub(super) requested_with_pod: i64,
     pub(super) allocatable: i64,
 }
 
-impl Counted {
+/// Requests that count for containers that state none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AbsentRequests {
+    /// No requests.
+    Zero,
+    /// The default requests, as in [`NonzeroRequests`].
+    Default,
+}
+
+impl ScoredResources {
     pub(super) fn new(resources: &[ResourceWeight]) -> Self {
         let kind = |name: &str| match name {
-            "cpu" => Kind::Cpu,
-            "memory" => Kind::Memory,
-            "ephemeral-storage" => Kind::EphemeralStorage,
-            name if is_scalar(name) => Kind::Scalar(name.into()),
-            _ => Kind::Other,
+            "cpu" => ResourceKind::Cpu,
+            "memory" => ResourceKind::Memory,
+            "ephemeral-storage" => ResourceKind::EphemeralStorage,
+            name if is_scalar(name) => ResourceKind::Scalar(name.into()),
+            _ => ResourceKind::Other,
         };
         Self(resources.iter().map(|resource| (kind(&resource.name), resource.weight)).collect())
     }
 
     /// Returns the pod's requests.
     pub(super) fn requests(&self, pod: &PodInfo) -> Requests {
-        self.amounts_of(&pod.asks.requests)
+        self.amounts_of(&pod.requirements.requests)
     }
 
-    /// Returns the requests of the pod's containers, with defaults. As upstream, it ignores pod-level requests here.
+    /// Returns the requests of the pod's containers, with defaults. Like upstream, it ignores pod-level requests.
     pub(super) fn requests_with_defaults(&self, pod: &PodInfo) -> Requests {
         if resource::has_pod_level_requests(&pod.pod) {
-            let floor: [(&'static str, Quantity); 2] = crate::pod::default_requests();
-            return self
-                .amounts_of(&Resources::from_amounts(&resource::spec_requests(&pod.pod, &floor)));
+            let defaults: [(&'static str, Quantity); 2] = crate::pod::default_requests();
+            let requests = resource::spec_requests(&pod.pod, &defaults);
+            return self.amounts_of(&Resources::from_amounts(&requests));
         }
-        let (cpu, memory) = pod.asks.scored;
-        let pod_requests = &pod.asks.requests;
-        self.each(|kind| match kind {
-            Kind::Cpu => cpu,
-            Kind::Memory => memory,
-            other => of_kind(pod_requests, other),
+        let NonzeroRequests { cpu, memory } = pod.requirements.nonzero_requests;
+        let pod_requests = &pod.requirements.requests;
+        self.map(|kind| match kind {
+            ResourceKind::Cpu => cpu,
+            ResourceKind::Memory => memory,
+            kind => amount_of(pod_requests, kind),
         })
     }
 
     fn amounts_of(&self, pod_requests: &Resources) -> Requests {
-        self.each(|kind| of_kind(pod_requests, kind))
+        self.map(|kind| amount_of(pod_requests, kind))
     }
 
-    fn each(&self, amount: impl Fn(&Kind) -> i64) -> Requests {
+    fn map(&self, amount: impl Fn(&ResourceKind) -> i64) -> Requests {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
 
-    /// Returns the number of counted resources.
+    /// Returns the number of resources.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the amounts of the resource with this index, or `None` if the node has none of it.
-    /// `with_defaults` includes default requests. Extended resources only count for pods that request them.
+    /// Returns the amounts of the resource with this index, or `None` if the node has none of it. Extended resources only
+    /// count for pods that request them.
     #[inline]
-    pub(super) fn on(
+    pub(super) fn amount_on(
         &self,
         index: usize,
         node: NodeRef<'_>,
         requests: &[i64],
-        with_defaults: bool,
+        absent_requests: AbsentRequests,
     ) -> Option<Amount> {
-        let ((kind, weight), requested) = (&self.0[index], requests[index]);
-        let (allocatable, before) = match kind {
-            Kind::Cpu if with_defaults => (node.cpu(), node.scored().0),
-            Kind::Memory if with_defaults => (node.memory(), node.scored().1),
-            Kind::Cpu => (node.cpu(), node.requested_cpu()),
-            Kind::Memory => (node.memory(), node.requested_memory()),
-            Kind::EphemeralStorage => {
-                (node.ephemeral_storage(), node.requested_ephemeral_storage())
+        let ((kind, weight), pod_request) = (&self.0[index], requests[index]);
+        let with_defaults = absent_requests == AbsentRequests::Default;
+        let (allocatable, requested) = match kind {
+            ResourceKind::Cpu if with_defaults => {
+                (node.allocatable_cpu(), node.nonzero_requested().cpu)
             }
-            Kind::Scalar(name) if requested != 0 => {
-                (node.scalar(name), node.requested_scalar(name))
+            ResourceKind::Memory if with_defaults => {
+                (node.allocatable_memory(), node.nonzero_requested().memory)
             }
-            Kind::Scalar(_) | Kind::Other => (0, 0),
+            ResourceKind::Cpu => (node.allocatable_cpu(), node.requested_cpu()),
+            ResourceKind::Memory => (node.allocatable_memory(), node.requested_memory()),
+            ResourceKind::EphemeralStorage => {
+                (node.allocatable_ephemeral_storage(), node.requested_ephemeral_storage())
+            }
+            ResourceKind::Scalar(name) if pod_request != 0 => {
+                (node.allocatable_scalar(name), node.requested_scalar(name))
+            }
+            ResourceKind::Scalar(_) | ResourceKind::Other => (0, 0),
         };
-        let amount = Amount { weight: *weight, before, after: before + requested, allocatable };
+        let requested_with_pod = requested + pod_request;
+        let amount = Amount { weight: *weight, requested, requested_with_pod, allocatable };
         (allocatable != 0).then_some(amount)
     }
 }
 
-fn of_kind(pod_requests: &Resources, kind: &Kind) -> i64 {
+/// Returns the amount of this resource.
+fn amount_of(pod_requests: &Resources, kind: &ResourceKind) -> i64 {
     match kind {
-        Kind::Cpu => pod_requests.cpu,
-        Kind::Memory => pod_requests.memory,
-        Kind::EphemeralStorage => pod_requests.ephemeral_storage,
-        Kind::Scalar(name) => pod_requests.scalar(name),
-        Kind::Other => 0,
+        ResourceKind::Cpu => pod_requests.cpu,
+        ResourceKind::Memory => pod_requests.memory,
+        ResourceKind::EphemeralStorage => pod_requests.ephemeral_storage,
+        ResourceKind::Scalar(name) => pod_requests.scalar(name),
+        ResourceKind::Other => 0,
     }
 }

@@ -12,7 +12,7 @@
 use smallvec::SmallVec;
 
 pub use super::amounts::ResourceWeight;
-use super::amounts::{Counted, Requests};
+use super::amounts::{AbsentRequests, Requests, ScoredResources};
 use crate::{
     framework::{
         ClusterEvent, CycleState, MAX_NODE_SCORE, Plugin, PreScore, PreScoreResult, Score,
@@ -24,7 +24,7 @@ use crate::{
 /// The NodeResourcesBalancedAllocation plugin.
 #[derive(Debug, Clone)]
 pub struct BalancedAllocation {
-    counted: Counted,
+    resources: ScoredResources,
 }
 
 /// Arguments of [`BalancedAllocation`].
@@ -49,25 +49,26 @@ impl Default for BalancedAllocation {
 impl BalancedAllocation {
     /// Returns the plugin with these arguments.
     pub fn new(args: &Args) -> Self {
-        Self { counted: Counted::new(&args.resources) }
+        Self { resources: ScoredResources::new(&args.resources) }
     }
 
     /// Returns a score from 50 to 100: 75 if the pod does not change the node's balance, and more if it improves it.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
-        let (mut with, mut without) = (Utilizations::new(), Utilizations::new());
-        for index in 0..self.counted.len() {
-            let Some(amount) = self.counted.on(index, node, requests, false) else { continue };
+        let (mut with_pod, mut without_pod) = (Utilizations::new(), Utilizations::new());
+        for index in 0..self.resources.len() {
+            let amount = self.resources.amount_on(index, node, requests, AbsentRequests::Zero);
+            let Some(amount) = amount else { continue };
             let allocatable = amount.allocatable as f64;
-            with.push((amount.after as f64 / allocatable).min(1.0));
-            without.push((amount.before as f64 / allocatable).min(1.0));
+            with_pod.push((amount.requested_with_pod as f64 / allocatable).min(1.0));
+            without_pod.push((amount.requested as f64 / allocatable).min(1.0));
         }
-        let (with, without) = (balance(&with), balance(&without));
+        let improvement = balance(&with_pod) - balance(&without_pod);
         let half = MAX_NODE_SCORE / 2;
-        half + (half + with - without) / 2
+        half + (half + improvement) / 2
     }
 }
 
-/// The pod's request for each counted resource.
+/// The pod's request for each resource of the plugin.
 struct PodRequests(Requests);
 
 impl Plugin for BalancedAllocation {
@@ -96,8 +97,8 @@ impl PreScore for BalancedAllocation {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let requests = self.counted.requests(pod);
-        if requests.iter().all(|requests| *requests == 0) {
+        let requests = self.resources.requests(pod);
+        if requests.iter().all(|request| *request == 0) {
             return PreScoreResult::Skip;
         }
         state.put(PodRequests(requests));
@@ -134,10 +135,11 @@ fn balance(utilizations: &[f64]) -> i64 {
     let deviation = match utilizations {
         [] | [_] => 0.0,
         [first, second] => ((first - second) / 2.0).abs(),
-        all => {
-            let count = all.len() as f64;
-            let mean = all.iter().fold(0.0, |sum, utilization| sum + utilization) / count;
-            let squares = all.iter().map(|utilization| (utilization - mean) * (utilization - mean));
+        _ => {
+            let count = utilizations.len() as f64;
+            let mean = utilizations.iter().fold(0.0, |sum, utilization| sum + utilization) / count;
+            let squares =
+                utilizations.iter().map(|utilization| (utilization - mean) * (utilization - mean));
             (squares.fold(0.0, |sum, square| sum + square) / count).sqrt()
         }
     };
@@ -148,7 +150,7 @@ fn balance(utilizations: &[f64]) -> i64 {
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{asking, info, node, table},
+        fixtures::{info, node, table, with_requests},
         plugins::random_cluster::scores,
     };
     use serde_json::json;
@@ -156,21 +158,21 @@ mod tests {
     #[test]
     fn nodes_with_balanced_utilization_score_highest() {
         let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
-        nodes.place(info("first", &asking("1m", "4Gi")), "b");
-        let check = |resources: &[&str], pod, want: Option<[i64; 2]>| {
+        nodes.place(info("first", &with_requests("1m", "4Gi")), "b");
+        let check = |resources: &[&str], pod, expected: Option<[i64; 2]>| {
             let weighted = |name: &&str| ResourceWeight { name: (*name).into(), weight: 1 };
             let args = Args { resources: resources.iter().map(weighted).collect() };
             let scores = scores(&BalancedAllocation::new(&args), &nodes, &info("p", &pod));
             assert_eq!(
                 scores.map(|scores| scores.into_values().collect::<Vec<_>>()),
-                want.map(Vec::from)
+                expected.map(Vec::from)
             );
         };
         let cpu_and_memory = &["cpu", "memory"];
         // The pod changes the balance of a from 100 to 75, and that of b from 75 to 99.
-        check(cpu_and_memory, asking("2", "1Mi"), Some([62, 87]));
+        check(cpu_and_memory, with_requests("2", "1Mi"), Some([62, 87]));
         check(cpu_and_memory, json!({}), None);
-        check(&["cpu"], asking("2", "1Mi"), Some([75, 75]));
-        check(&["cpu", "memory", "ephemeral-storage"], asking("2", "1Mi"), Some([63, 75]));
+        check(&["cpu"], with_requests("2", "1Mi"), Some([75, 75]));
+        check(&["cpu", "memory", "ephemeral-storage"], with_requests("2", "1Mi"), Some([63, 75]));
     }
 }

@@ -5,7 +5,7 @@
 //! | documented | where |
 //! |---|---|
 //! | images of containers, init containers and image volumes (KEP-4639) | `images` |
-//! | an image without a tag is `:latest` | `full_name` |
+//! | an image without a tag is `:latest` | `normalized_image_name` |
 //! | an image scores by its size and by the fraction of nodes that have it (`scaledImageScore`) | `pre_score` |
 //! | sizes count from a sum of 23 MiB up to 1000 MiB for each image (`calculatePriority`) | `score` |
 
@@ -22,7 +22,7 @@ use crate::{
 const MIB: i64 = 1024 * 1024;
 /// Sum of image sizes up to which a node scores 0.
 const MIN_THRESHOLD: i64 = 23 * MIB;
-/// Sum of image sizes from which on a node scores 100, for each image of the pod.
+/// Sum of image sizes at which a node scores 100, divided by the number of images of the pod.
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MIB;
 
 /// The ImageLocality plugin.
@@ -61,22 +61,22 @@ impl PreScore for ImageLocality {
             let fraction = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
             (image.size() as f64 * fraction) as i64
         };
-        let known: Vec<(Image, i64)> = images(&pod.pod)
-            .filter_map(|name| nodes.image(&full_name(name)))
+        let image_scores: Vec<(Image, i64)> = images(&pod.pod)
+            .filter_map(|name| nodes.image(&normalized_image_name(name)))
             .map(|image| (image.clone(), scaled_score(image)))
             .collect();
-        if known.is_empty() {
+        if image_scores.is_empty() {
             return PreScoreResult::Skip;
         }
-        state.put(ImageScores(known));
+        state.put(ImageScores(image_scores));
         PreScoreResult::All
     }
 }
 
 impl Score for ImageLocality {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let Some(ImageScores(known)) = state.get::<ImageScores>() else { return 0 };
-        let with_image = known.iter().filter(|(image, _)| image.is_on(node.slot()));
+        let Some(ImageScores(image_scores)) = state.get::<ImageScores>() else { return 0 };
+        let with_image = image_scores.iter().filter(|(image, _)| image.is_on(node.slot()));
         let sum: i64 = with_image.map(|(_, scaled_score)| scaled_score).sum();
         let max_threshold = MAX_CONTAINER_THRESHOLD * images(&pod.pod).count() as i64;
         MAX_NODE_SCORE
@@ -97,6 +97,6 @@ fn images(pod: &Pod) -> impl Iterator<Item = &str> {
 /// Appends `:latest` to an image name without a tag.
 ///
 /// Upstream: `normalizedImageName`.
-fn full_name(image: &str) -> String {
+fn normalized_image_name(image: &str) -> String {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
 }

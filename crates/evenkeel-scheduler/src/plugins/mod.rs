@@ -47,7 +47,7 @@ pub use node_unschedulable::NodeUnschedulable;
 pub use node_volume_limits::NodeVolumeLimits;
 pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
-pub(crate) use priority_sort::by_priority;
+pub(crate) use priority_sort::priority_sort_key;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use volume_binding::VolumeBinding;
@@ -86,13 +86,22 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     ]
 }
 
-/// Scales scores from `0..=max` to `0..=100`, and reverses them with `reverse`.
+/// Scales scores from `0..=max` to `0..=100`.
 ///
 /// Upstream: `DefaultNormalizeScore`.
-fn default_normalize_score(scores: &mut [i64], reverse: bool) {
+fn default_normalize_score(scores: &mut [i64]) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
-        let share = if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max };
-        *score = if reverse { MAX_NODE_SCORE - share } else { share };
+        *score = if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max };
+    }
+}
+
+/// Scales scores from `0..=max` to `100..=0`: the highest becomes 0.
+///
+/// Upstream: `DefaultNormalizeScore`, with `reverse`.
+fn default_normalize_score_reversed(scores: &mut [i64]) {
+    default_normalize_score(scores);
+    for score in scores {
+        *score = MAX_NODE_SCORE - *score;
     }
 }

@@ -4,19 +4,21 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `spec.nodeSelector` | `node_selector::labels`, `filter` |
-//! | `requiredDuringSchedulingIgnoredDuringExecution` | `node_selector::Required`, `filter` |
-//! | `preferredDuringSchedulingIgnoredDuringExecution`, its `weight` | `node_selector::Preferred`, `pre_score`, `score` |
-//! | `nodeSelectorTerms` are ORed, an empty one matches nothing | `node_selector::any`, `node_selector::is_empty` |
-//! | `matchExpressions` are ANDed; operators `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt` | `node_selector::term_tests`, `node_selector::by_label` |
-//! | `matchFields`: `metadata.name` | `node_selector::by_field`, `node_selector::named_nodes` |
-//! | node affinity per scheduling profile (`addedAffinity`) | `Args`, `added`, `added_preferences` |
+//! | `spec.nodeSelector` | `node_selector::compile_labels`, `filter` |
+//! | `requiredDuringSchedulingIgnoredDuringExecution` | `node_selector::RequiredNodeAffinity`, `filter` |
+//! | `preferredDuringSchedulingIgnoredDuringExecution`, its `weight` | `node_selector::PreferredTerms`, `pre_score`, `score` |
+//! | `nodeSelectorTerms` are ORed, an empty one matches nothing | `node_selector::compile_terms`, `node_selector::is_empty_term` |
+//! | `matchExpressions` are ANDed; operators `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt` | `node_selector::compile_term`, `node_selector::compile_expression` |
+//! | `matchFields`: `metadata.name` | `node_selector::compile_field`, `node_selector::named_nodes` |
+//! | node affinity per scheduling profile (`addedAffinity`) | `Args`, `added_selector`, `added_preferences` |
 
 use std::sync::Arc;
 
 use super::{
     default_normalize_score,
-    node_selector::{Preferred, Required, named_nodes, preferences_of, selector_of},
+    node_selector::{
+        PreferredTerms, RequiredNodeAffinity, named_nodes, preferred_terms, required_selector,
+    },
 };
 use crate::{
     framework::{
@@ -50,7 +52,7 @@ impl NodeAffinity {
         Self { args }
     }
 
-    fn added(&self) -> Option<&views::NodeSelector> {
+    fn added_selector(&self) -> Option<&views::NodeSelector> {
         let added = self.args.added_affinity.as_ref()?;
         added.required_during_scheduling_ignored_during_execution.as_deref()
     }
@@ -60,20 +62,21 @@ impl NodeAffinity {
         added.map_or(&[], |added| &added.preferred_during_scheduling_ignored_during_execution)
     }
 
-    fn preferences(&self, pod: &PodInfo, nodes: &NodeTable) -> [Preferred; 2] {
-        let of_pod = Preferred::compile(preferences_of(&pod.pod.spec), nodes);
-        [Preferred::compile(self.added_preferences(), nodes), of_pod]
+    /// Compiles the added terms and those of the pod.
+    fn compile_preferences(&self, pod: &PodInfo, nodes: &NodeTable) -> [PreferredTerms; 2] {
+        let of_pod = PreferredTerms::compile(preferred_terms(&pod.pod.spec), nodes);
+        [PreferredTerms::compile(self.added_preferences(), nodes), of_pod]
     }
 }
 
-/// Required selectors: the added one and the pod's own.
+/// RequiredNodeAffinity selectors: the added one and the pod's own.
 struct FilterState {
-    added: Option<Required>,
-    of_pod: Required,
+    added: Option<RequiredNodeAffinity>,
+    of_pod: RequiredNodeAffinity,
 }
 
-/// Preferred terms: the added ones and the pod's own.
-struct ScoreState([Preferred; 2]);
+/// PreferredTerms terms: the added ones and the pod's own.
+struct ScoreState([PreferredTerms; 2]);
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
@@ -88,14 +91,17 @@ impl Plugin for NodeAffinity {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        let added = |node: &Node| {
-            let mut terms = self.added().map(|added| added.node_selector_terms.iter());
-            terms.as_mut().is_none_or(|terms| terms.any(|term| nodeaffinity::matches(term, node)))
+        let matches_added_affinity = |node: &Node| {
+            self.added_selector().is_none_or(|added| {
+                added.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
+            })
         };
-        let matches = |node: &Node| nodeaffinity::required(&pod.pod.spec, node);
+        let matches_pod = |node: &Node| nodeaffinity::required(&pod.pod.spec, node);
         match change {
-            Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
-                added(new) && matches(new) && !edit.before().is_some_and(|old| matches(old))
+            Change::Node(edit) => QueueingHint::when(edit.after().is_some_and(|new| {
+                matches_added_affinity(new)
+                    && matches_pod(new)
+                    && !edit.before().is_some_and(|old| matches_pod(old))
             })),
             _ => QueueingHint::Queue,
         }
@@ -123,12 +129,12 @@ impl PreFilter for NodeAffinity {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let spec = &pod.pod.spec;
-        let added = self.added();
-        if selector_of(spec).is_none() && spec.node_selector.is_empty() && added.is_none() {
+        let added = self.added_selector();
+        if required_selector(spec).is_none() && spec.node_selector.is_empty() && added.is_none() {
             return Ok(PreFilterResult::Skip);
         }
-        let added = added.map(|added| Required::compile_selector(added, nodes));
-        state.put(FilterState { added, of_pod: Required::compile(spec, nodes) });
+        let added = added.map(|added| RequiredNodeAffinity::compile_selector(added, nodes));
+        state.put(FilterState { added, of_pod: RequiredNodeAffinity::compile(spec, nodes) });
         match named_nodes(&pod.pod) {
             None => Ok(PreFilterResult::All),
             Some(names) if names.is_empty() => {
@@ -142,12 +148,12 @@ impl PreFilter for NodeAffinity {
 impl Filter for NodeAffinity {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let Some(required) = state.get::<FilterState>() else { return Ok(()) };
-        if required.added.as_ref().is_some_and(|added| !added.holds(node.slot())) {
+        if required.added.as_ref().is_some_and(|added| !added.matches(node.slot())) {
             return Err(Status::unresolvable(
                 "node(s) didn't match scheduler-enforced node affinity",
             ));
         }
-        if !required.of_pod.holds(node.slot()) {
+        if !required.of_pod.matches(node.slot()) {
             return Err(Status::unresolvable("node(s) didn't match Pod's node affinity/selector"));
         }
         Ok(())
@@ -162,10 +168,10 @@ impl PreScore for NodeAffinity {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        if preferences_of(&pod.pod.spec).is_empty() && self.added_preferences().is_empty() {
+        if preferred_terms(&pod.pod.spec).is_empty() && self.added_preferences().is_empty() {
             return PreScoreResult::Skip;
         }
-        state.put(ScoreState(self.preferences(pod, nodes)));
+        state.put(ScoreState(self.compile_preferences(pod, nodes)));
         PreScoreResult::All
     }
 }
@@ -173,10 +179,10 @@ impl PreScore for NodeAffinity {
 impl Score for NodeAffinity {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
         let Some(ScoreState(preferred)) = state.get::<ScoreState>() else { return 0 };
-        preferred.iter().map(|terms| terms.weight(node.slot())).sum()
+        preferred.iter().map(|terms| terms.score(node.slot())).sum()
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        default_normalize_score(scores, false);
+        default_normalize_score(scores);
     }
 }

@@ -29,7 +29,7 @@ impl Plugin for NodeName {
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let node = match change {
-            Change::Node(edit) => edit.now(),
+            Change::Node(edit) => edit.after(),
             _ => None,
         };
         QueueingHint::when(node.is_some_and(|node| node.meta.name == pod.pod.spec.node_name))

@@ -35,8 +35,9 @@ impl Plugin for NodePorts {
         let Change::AssignedPod(Edit::Deleted(deleted)) = change else {
             return QueueingHint::Queue;
         };
-        let freed = |port: &HostPort| deleted.asks.ports.iter().any(|freed| port.clashes(freed));
-        QueueingHint::when(pod.asks.ports.iter().any(freed))
+        let was_freed =
+            |port: &HostPort| deleted.requirements.ports.iter().any(|freed| port.clashes(freed));
+        QueueingHint::when(pod.requirements.ports.iter().any(was_freed))
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
@@ -54,14 +55,18 @@ impl PreFilter for NodePorts {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        Ok(if pod.asks.ports.is_empty() { PreFilterResult::Skip } else { PreFilterResult::All })
+        Ok(if pod.requirements.ports.is_empty() {
+            PreFilterResult::Skip
+        } else {
+            PreFilterResult::All
+        })
     }
 }
 
 impl Filter for NodePorts {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let taken = |port| node.ports().iter().any(|taken| taken.clashes(port));
-        if pod.asks.ports.iter().any(taken) {
+        let is_in_use = |port| node.ports().iter().any(|in_use| in_use.clashes(port));
+        if pod.requirements.ports.iter().any(is_in_use) {
             return Err(Status::unschedulable(
                 "node(s) didn't have free ports for the requested pod ports",
             ));

@@ -15,22 +15,25 @@ use std::sync::Arc;
 use crate::nodes::{LabelColumn, NodeRef, NodeTable, Slot};
 
 /// Compiled `spec.nodeSelector` and required node affinity.
-pub(super) struct Required {
+pub(super) struct RequiredNodeAffinity {
     selector: Vec<CompiledRequirement>,
     /// Compiled terms, one of which must match. An empty list matches no node.
     terms: Option<Vec<Vec<CompiledRequirement>>>,
 }
 
-impl Required {
+impl RequiredNodeAffinity {
     /// Compiles the selector and affinity of a pod.
     pub(super) fn compile(spec: &PodSpec, nodes: &NodeTable) -> Self {
-        let selector = labels(&spec.node_selector, nodes);
-        Self { selector, terms: selector_of(spec).map(|selector| any(selector, nodes)) }
+        let selector = compile_labels(&spec.node_selector, nodes);
+        Self {
+            selector,
+            terms: required_selector(spec).map(|selector| compile_terms(selector, nodes)),
+        }
     }
 
     /// Compiles a node selector.
     pub(super) fn compile_selector(selector: &NodeSelector, nodes: &NodeTable) -> Self {
-        Self { selector: Vec::new(), terms: Some(any(selector, nodes)) }
+        Self { selector: Vec::new(), terms: Some(compile_terms(selector, nodes)) }
     }
 
     /// Reports whether there are no requirements, so that every node matches.
@@ -39,44 +42,53 @@ impl Required {
     }
 
     /// Reports whether the node matches.
-    pub(super) fn holds(&self, slot: Slot) -> bool {
-        self.selector.iter().all(|test| test.holds(slot))
-            && self.terms.as_ref().is_none_or(|terms| {
-                terms.iter().any(|term| term.iter().all(|test| test.holds(slot)))
-            })
+    pub(super) fn matches(&self, slot: Slot) -> bool {
+        let match_all = |requirements: &Vec<CompiledRequirement>| {
+            requirements.iter().all(|requirement| requirement.matches(slot))
+        };
+        match_all(&self.selector)
+            && self.terms.as_ref().is_none_or(|terms| terms.iter().any(match_all))
     }
 }
 
-/// Compiled terms of preferred node affinity with their weights.
-pub(super) struct Preferred(Vec<(i64, Vec<CompiledRequirement>)>);
+/// Compiled terms of preferred node affinity.
+pub(super) struct PreferredTerms(Vec<WeightedTerm>);
 
-impl Preferred {
+/// A compiled term with its weight.
+struct WeightedTerm {
+    weight: i64,
+    requirements: Vec<CompiledRequirement>,
+}
+
+impl PreferredTerms {
     /// Compiles the terms that have a weight and requirements.
     pub(super) fn compile(terms: &[PreferredSchedulingTerm], nodes: &NodeTable) -> Self {
-        let counted = terms.iter().filter(|term| term.weight != 0 && !is_empty(&term.preference));
-        Self(
-            counted
-                .map(|term| (i64::from(term.weight), term_tests(&term.preference, nodes)))
-                .collect(),
-        )
+        let counted =
+            terms.iter().filter(|term| term.weight != 0 && !is_empty_term(&term.preference));
+        let compile = |term: &PreferredSchedulingTerm| WeightedTerm {
+            weight: i64::from(term.weight),
+            requirements: compile_term(&term.preference, nodes),
+        };
+        Self(counted.map(compile).collect())
     }
 
     /// Returns the sum of the weights of the terms that match the node.
-    pub(super) fn weight(&self, slot: Slot) -> i64 {
-        let matching_terms =
-            self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
-        matching_terms.map(|(weight, _)| weight).sum()
+    pub(super) fn score(&self, slot: Slot) -> i64 {
+        let matches = |term: &&WeightedTerm| {
+            term.requirements.iter().all(|requirement| requirement.matches(slot))
+        };
+        self.0.iter().filter(matches).map(|term| term.weight).sum()
     }
 }
 
 /// Returns the node selector of the pod's required node affinity.
-pub(super) fn selector_of(spec: &PodSpec) -> Option<&NodeSelector> {
+pub(super) fn required_selector(spec: &PodSpec) -> Option<&NodeSelector> {
     let affinity = spec.affinity.as_deref()?.node_affinity.as_deref()?;
     affinity.required_during_scheduling_ignored_during_execution.as_deref()
 }
 
 /// Returns the terms of the pod's preferred node affinity.
-pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
+pub(super) fn preferred_terms(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
     let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
     affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
 }
@@ -84,15 +96,15 @@ pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
 /// A requirement of a term or selector, compiled for the nodes of a table.
 enum CompiledRequirement {
     /// The node's value in the column must pass the check.
-    Label(Arc<LabelColumn>, Check),
+    Label { column: Arc<LabelColumn>, check: LabelCheck },
     /// Matches the node in this slot, or every other node if `negated`.
     Name { slot: Option<Slot>, negated: bool },
     /// An invalid requirement, which no node satisfies.
     Never,
 }
 
-/// Requirement on a label, by value numbers of its column.
-enum Check {
+/// Requirement on the value of a label. Values are ids in the label's column.
+enum LabelCheck {
     OneOf(SmallVec<[u32; 4]>),
     NoneOf(SmallVec<[u32; 4]>),
     Any,
@@ -102,23 +114,23 @@ enum Check {
 }
 
 impl CompiledRequirement {
-    fn holds(&self, slot: Slot) -> bool {
+    fn matches(&self, slot: Slot) -> bool {
         match self {
-            Self::Label(column, check) => check.holds(column, column.value_of(slot)),
+            Self::Label { column, check } => check.matches(column, column.value_id_of(slot)),
             Self::Name { slot: named, negated } => (*named == Some(slot)) != *negated,
             Self::Never => false,
         }
     }
 }
 
-impl Check {
-    fn holds(&self, column: &LabelColumn, value: Option<u32>) -> bool {
-        let number = || column.text(value?).parse::<i64>().ok();
+impl LabelCheck {
+    fn matches(&self, column: &LabelColumn, value_id: Option<u32>) -> bool {
+        let number = || column.value(value_id?).parse::<i64>().ok();
         match self {
-            Self::OneOf(values) => value.is_some_and(|value| values.contains(&value)),
-            Self::NoneOf(values) => value.is_none_or(|value| !values.contains(&value)),
-            Self::Any => value.is_some(),
-            Self::Absent => value.is_none(),
+            Self::OneOf(ids) => value_id.is_some_and(|id| ids.contains(&id)),
+            Self::NoneOf(ids) => value_id.is_none_or(|id| !ids.contains(&id)),
+            Self::Any => value_id.is_some(),
+            Self::Absent => value_id.is_none(),
             Self::Above(bound) => number().is_some_and(|number| number > *bound),
             Self::Below(bound) => number().is_some_and(|number| number < *bound),
         }
@@ -126,51 +138,55 @@ impl Check {
 }
 
 /// Compiles the requirements of `spec.nodeSelector`.
-fn labels(required: &StrMap, nodes: &NodeTable) -> Vec<CompiledRequirement> {
-    let test = |(key, value): (&str, &str)| {
+fn compile_labels(required: &StrMap, nodes: &NodeTable) -> Vec<CompiledRequirement> {
+    let compile = |(key, value): (&str, &str)| {
         let column = nodes.label(key);
-        let values = column.id(value).into_iter().collect();
-        CompiledRequirement::Label(column, Check::OneOf(values))
+        let values = column.value_id(value).into_iter().collect();
+        CompiledRequirement::Label { column, check: LabelCheck::OneOf(values) }
     };
-    required.iter().map(test).collect()
+    required.iter().map(compile).collect()
 }
 
-/// Compiles the terms of a node selector, without empty ones. One of them must match.
-fn any(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<CompiledRequirement>> {
-    let terms = selector.node_selector_terms.iter().filter(|term| !is_empty(term));
-    terms.map(|term| term_tests(term, nodes)).collect()
+/// Compiles the terms of a node selector, except empty ones, which match nothing.
+fn compile_terms(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<CompiledRequirement>> {
+    let terms = selector.node_selector_terms.iter().filter(|term| !is_empty_term(term));
+    terms.map(|term| compile_term(term, nodes)).collect()
 }
 
-fn is_empty(term: &NodeSelectorTerm) -> bool {
+fn is_empty_term(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-fn term_tests(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<CompiledRequirement> {
-    let labels = term.match_expressions.iter().map(|expression| by_label(expression, nodes));
-    labels.chain(term.match_fields.iter().map(|field| by_field(field, nodes))).collect()
+fn compile_term(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<CompiledRequirement> {
+    let expressions =
+        term.match_expressions.iter().map(|expression| compile_expression(expression, nodes));
+    expressions.chain(term.match_fields.iter().map(|field| compile_field(field, nodes))).collect()
 }
 
-fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> CompiledRequirement {
+fn compile_expression(
+    requirement: &NodeSelectorRequirement,
+    nodes: &NodeTable,
+) -> CompiledRequirement {
     let column = nodes.label(&requirement.key);
-    let values = || requirement.values.iter().filter_map(|value| column.id(value)).collect();
+    let values = || requirement.values.iter().filter_map(|value| column.value_id(value)).collect();
     let bound = || match &*requirement.values {
         [value] => value.parse().ok(),
         _ => None,
     };
     let check = match (&*requirement.operator, requirement.values.len()) {
-        ("In", 1..) => Some(Check::OneOf(values())),
-        ("NotIn", 1..) => Some(Check::NoneOf(values())),
-        ("Exists", 0) => Some(Check::Any),
-        ("DoesNotExist", 0) => Some(Check::Absent),
-        ("Gt", _) => bound().map(Check::Above),
-        ("Lt", _) => bound().map(Check::Below),
+        ("In", 1..) => Some(LabelCheck::OneOf(values())),
+        ("NotIn", 1..) => Some(LabelCheck::NoneOf(values())),
+        ("Exists", 0) => Some(LabelCheck::Any),
+        ("DoesNotExist", 0) => Some(LabelCheck::Absent),
+        ("Gt", _) => bound().map(LabelCheck::Above),
+        ("Lt", _) => bound().map(LabelCheck::Below),
         _ => None,
     };
-    check.map_or(CompiledRequirement::Never, |check| CompiledRequirement::Label(column, check))
+    check.map_or(CompiledRequirement::Never, |check| CompiledRequirement::Label { column, check })
 }
 
 /// Compiles a field requirement. The only valid field is `metadata.name`, with one value.
-fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> CompiledRequirement {
+fn compile_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> CompiledRequirement {
     let negated = &*requirement.operator == "NotIn";
     match &*requirement.values {
         [name]
@@ -185,7 +201,7 @@ fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Compile
 
 /// Returns the only node names that can match, if every term restricts `metadata.name` with `In`.
 pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
-    let terms = &selector_of(&pod.spec)?.node_selector_terms;
+    let terms = &required_selector(&pod.spec)?.node_selector_terms;
     if terms.is_empty() {
         return None;
     }
@@ -193,13 +209,14 @@ pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     for term in terms {
         // The field requirements of one term must all match.
         let mut names_of_term: Option<Vec<&str>> = None;
-        for field in
-            term.match_fields.iter().filter(|f| &*f.key == "metadata.name" && &*f.operator == "In")
-        {
+        for field in &term.match_fields {
+            if &*field.key != "metadata.name" || &*field.operator != "In" {
+                continue;
+            }
             let values = field.values.iter().map(|name| &**name);
             names_of_term = Some(match names_of_term {
                 None => values.collect(),
-                Some(before) => values.filter(|name| before.contains(name)).collect(),
+                Some(names) => values.filter(|name| names.contains(name)).collect(),
             });
         }
         names.extend(names_of_term?);
@@ -272,15 +289,15 @@ mod tests {
             let pod = info("p", &json!({ "spec": spec }));
             let mut cluster = RandomCluster::after(&earlier, |_| json!({}));
             for _ in 0..2 {
-                let requirement = Required::compile(&pod.pod.spec, &cluster.table);
-                let preferred = Preferred::compile(preferences_of(&pod.pod.spec), &cluster.table);
+                let requirement = RequiredNodeAffinity::compile(&pod.pod.spec, &cluster.table);
+                let preferred = PreferredTerms::compile(preferred_terms(&pod.pod.spec), &cluster.table);
                 for node in cluster.table.iter() {
                     let object = node.node();
-                    prop_assert_eq!(requirement.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
-                    let matching = preferences_of(&pod.pod.spec).iter();
+                    prop_assert_eq!(requirement.matches(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
+                    let matching = preferred_terms(&pod.pod.spec).iter();
                     let matching = matching.filter(|term| nodeaffinity::matches(&term.preference, object));
                     let weight: i64 = matching.map(|term| i64::from(term.weight)).sum();
-                    prop_assert_eq!(preferred.weight(node.slot()), weight);
+                    prop_assert_eq!(preferred.score(node.slot()), weight);
                 }
                 cluster.apply(&later, |_| json!({}));
             }

@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `spec.unschedulable`, set by `kubectl cordon` and `kubectl drain` | `accepts`, `filter` |
-//! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerated` |
+//! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerates_unschedulable` |
 //! | `kubectl uncordon` | `queueing_hint` |
 
 use evenkeel_api::views::{Node, Taint};
@@ -40,7 +40,7 @@ impl Plugin for NodeUnschedulable {
                 QueueingHint::when(!accepts(pod, old) && accepts(pod, new))
             }
             Change::Node(Edit::Added(node)) => QueueingHint::when(accepts(pod, node)),
-            Change::OwnUpdate { .. } => QueueingHint::when(tolerated(pod)),
+            Change::OwnUpdate { .. } => QueueingHint::when(tolerates_unschedulable(pod)),
             _ => QueueingHint::Queue,
         }
     }
@@ -60,8 +60,8 @@ impl PreFilter for NodeUnschedulable {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let idle = nodes.n_unschedulable() == 0 || tolerated(pod);
-        Ok(if idle { PreFilterResult::Skip } else { PreFilterResult::All })
+        let rejects_no_node = nodes.n_unschedulable() == 0 || tolerates_unschedulable(pod);
+        Ok(if rejects_no_node { PreFilterResult::Skip } else { PreFilterResult::All })
     }
 }
 
@@ -76,11 +76,11 @@ impl Filter for NodeUnschedulable {
 
 /// Reports whether the node is not cordoned, or the pod tolerates cordoned nodes.
 fn accepts(pod: &PodInfo, node: &Node) -> bool {
-    !node.spec.unschedulable || tolerated(pod)
+    !node.spec.unschedulable || tolerates_unschedulable(pod)
 }
 
 /// Reports whether the pod tolerates cordoned nodes.
-fn tolerated(pod: &PodInfo) -> bool {
+fn tolerates_unschedulable(pod: &PodInfo) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         effect: "NoSchedule".into(),

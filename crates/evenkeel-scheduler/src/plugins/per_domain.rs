@@ -12,9 +12,9 @@ pub(super) struct PerDomain {
 }
 
 impl PerDomain {
-    /// Creates a value for each domain, all equal to `start`.
-    pub(super) fn new(column: Arc<LabelColumn>, start: i64) -> Self {
-        let values = vec![start; column.n_values()];
+    /// Creates a value for each domain, all equal to `initial`.
+    pub(super) fn new(column: Arc<LabelColumn>, initial: i64) -> Self {
+        let values = vec![initial; column.n_values()];
         Self { column, values }
     }
 
@@ -24,20 +24,21 @@ impl PerDomain {
 
     /// Returns the value of a node's domain, or `None` if the node lacks the label.
     pub(super) fn at(&self, slot: Slot) -> Option<i64> {
-        Some(self.values[self.column.value_of(slot)? as usize])
+        Some(self.values[self.column.value_id_of(slot)? as usize])
     }
 
     /// Returns a mutable reference to the value of a node's domain.
     pub(super) fn at_mut(&mut self, slot: Slot) -> Option<&mut i64> {
-        Some(&mut self.values[self.column.value_of(slot)? as usize])
+        Some(&mut self.values[self.column.value_id_of(slot)? as usize])
     }
 
-    /// Adds `times` the count of each node to its domain. Returns the sum of the counts on nodes that have the label.
-    pub(super) fn add(&mut self, nodes: &PerNode, times: i64) -> i64 {
+    /// Adds the count of each node, multiplied by `factor`, to the value of its domain. Returns the sum of the counts on
+    /// nodes that have the label.
+    pub(super) fn add(&mut self, counts: &PerNode, factor: i64) -> i64 {
         let mut total = 0;
-        for (slot, count) in nodes.iter() {
+        for (slot, count) in counts.iter() {
             if let Some(value) = self.at_mut(slot) {
-                *value += i64::from(count) * times;
+                *value += i64::from(count) * factor;
                 total += i64::from(count);
             }
         }

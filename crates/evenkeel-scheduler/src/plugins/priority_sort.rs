@@ -4,7 +4,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | pending pods are ordered by priority, then by the time they were queued | `by_priority`, `key` |
+//! | pending pods are ordered by priority, then by the time they were queued | `priority_sort_key`, `sort_key` |
 //! | `spec.priority`, 0 without one | `pod::priority` |
 
 use evenkeel_api::time::Timestamp;
@@ -33,13 +33,13 @@ impl Plugin for PrioritySort {
 }
 
 impl QueueSort for PrioritySort {
-    fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
-        by_priority(pod, queued)
+    fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
+        priority_sort_key(pod, queued)
     }
 }
 
 /// Returns the sort key of the default order, also used by profiles without a QueueSort plugin.
-pub(crate) fn by_priority(pod: &PodInfo, queued: Timestamp) -> SortKey {
-    let since = i64::try_from(queued.as_nanosecond()).unwrap_or(i64::MAX);
-    [-i64::from(pod.priority()), since]
+pub(crate) fn priority_sort_key(pod: &PodInfo, queued: Timestamp) -> SortKey {
+    let queued_at = i64::try_from(queued.as_nanosecond()).unwrap_or(i64::MAX);
+    [-i64::from(pod.priority()), queued_at]
 }

@@ -28,36 +28,46 @@ pub(super) struct RandomCluster {
     pub(super) namespaces: BTreeMap<String, StrMap>,
 }
 
-/// A step. The first number selects the operation, and the others its arguments: pod, node, and variant.
-pub(super) type Step = (u8, u8, u8, u8);
+/// A change of the cluster.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Number that selects the operation.
+    operation: u8,
+    pod: u8,
+    node: u8,
+    /// Number that selects fields of the pod, node or namespace.
+    variant: u8,
+}
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
-    proptest::collection::vec((0_u8..10, 0_u8..8, 0_u8..5, any::<u8>()), 0..60)
+    let step = (0_u8..10, 0_u8..8, 0_u8..5, any::<u8>());
+    let step =
+        step.prop_map(|(operation, pod, node, variant)| Step { operation, pod, node, variant });
+    proptest::collection::vec(step, 0..60)
 }
 
 impl RandomCluster {
-    /// Creates four nodes and applies steps. `kind` returns the fields of a pod by number.
-    pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
+    /// Creates four nodes and applies steps. `numbered_pod` returns the fields of a pod by number.
+    pub(super) fn after(steps: &[Step], numbered_pod: impl Fn(u8) -> Value) -> Self {
         let mut cluster = Self::default();
         (0..4).for_each(|n| cluster.set_node(n, n));
-        cluster.apply(steps, kind);
+        cluster.apply(steps, numbered_pod);
         cluster
     }
 
     /// Applies more steps.
-    pub(super) fn apply(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
-        let cluster = self;
-        for (operation, a, b, c) in steps {
+    pub(super) fn apply(&mut self, steps: &[Step], numbered_pod: impl Fn(u8) -> Value) {
+        for Step { operation, pod, node, variant } in steps {
             match operation {
-                0..=4 => cluster.place(*a, *b, &kind(*c)),
-                5 => cluster.remove(*a),
-                6 => cluster.set_node(*b, *c),
+                0..=4 => self.place(*pod, *node, &numbered_pod(*variant)),
+                5 => self.remove(*pod),
+                6 => self.set_node(*node, *variant),
                 7 => {
-                    cluster.table.remove_node(&format!("n{b}"));
-                    cluster.nodes.remove(&format!("n{b}"));
+                    self.table.remove_node(&format!("n{node}"));
+                    self.nodes.remove(&format!("n{node}"));
                 }
-                8 => cluster.set_namespace(["shop", "bank"][usize::from(*a) % 2], *c),
-                _ => cluster.delete(*a),
+                8 => self.set_namespace(["shop", "bank"][usize::from(*pod) % 2], *variant),
+                _ => self.delete(*pod),
             }
         }
     }
@@ -76,7 +86,7 @@ impl RandomCluster {
         if variant % 8 == 7 {
             spec = json!({ "taints": [{ "key": "k", "effect": "NoSchedule" }] });
         }
-        // The labels replace those of `node`, instead of being merged into them.
+        // The labels replace those that `fixtures::node` sets.
         let mut object = node(&name, &json!({ "spec": spec }));
         let labelled = node(&name, &json!({ "metadata": { "labels": labels } }));
         Arc::make_mut(&mut object).meta.labels = labelled.meta.labels.clone();
@@ -104,7 +114,7 @@ impl RandomCluster {
         let mut deleted = (*pod.pod).clone();
         deleted.meta.deletion = Some(crate::fixtures::at(0));
         *pod = pod.updated(Arc::new(deleted));
-        assert!(self.table.refresh(pod, node_name));
+        assert!(self.table.try_update(pod, node_name));
     }
 
     fn set_namespace(&mut self, name: &str, variant: u8) {
@@ -125,8 +135,8 @@ impl RandomCluster {
 
     /// Reports whether a term of `owner` matches a pod, computed from the objects.
     pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
-        let none = StrMap::default();
-        let namespace_labels = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
+        let no_labels = StrMap::default();
+        let namespace_labels = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&no_labels);
         let namespace_matches =
             if term.namespaces.is_empty() && term.namespace_selector.is_nothing() {
                 pod.meta.namespace == owner.meta.namespace
@@ -146,8 +156,10 @@ pub(super) fn filter_results(
 ) -> BTreeMap<String, String> {
     let mut state = CycleState::default();
     let result = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
-    let skipped = matches!(result, Some(Ok(PreFilterResult::Skip)));
-    filter_results_of_state(plugin, &state, pod, table, skipped)
+    if matches!(result, Some(Ok(PreFilterResult::Skip))) {
+        return table.iter().map(|node| (node.name().to_string(), String::new())).collect();
+    }
+    filter_results_of_state(plugin, &state, pod, table)
 }
 
 /// Returns the results of [`filter_results`] for a prepared state.
@@ -156,12 +168,11 @@ pub(super) fn filter_results_of_state(
     state: &CycleState,
     pod: &PodInfo,
     table: &NodeTable,
-    skipped: bool,
 ) -> BTreeMap<String, String> {
     let filter = plugin.as_filter().unwrap();
     let rejection = |node: NodeRef<'_>| match filter.filter(state, pod, node) {
-        Err(why) if !skipped => why.reasons.join(", "),
-        _ => String::new(),
+        Err(status) => status.reasons.join(", "),
+        Ok(()) => String::new(),
     };
     table.iter().map(|node| (node.name().to_string(), rejection(node))).collect()
 }
@@ -187,8 +198,8 @@ pub(super) fn scores(
     let plugin = plugin.as_score()?;
     let mut scores = Vec::new();
     plugin.score_all(&state, pod, &nodes, &mut scores);
-    let each = nodes.iter().map(|node| plugin.score(&state, pod, *node));
-    assert_eq!(scores, each.collect::<Vec<i64>>(), "score_all equals score");
+    let single_scores = nodes.iter().map(|node| plugin.score(&state, pod, *node));
+    assert_eq!(scores, single_scores.collect::<Vec<i64>>(), "score_all equals score");
     plugin.normalize_score(&state, &nodes, &mut scores);
     Some(names().zip(scores).collect())
 }

@@ -15,7 +15,7 @@ const MAX_UTILIZATION: i64 = 100;
 pub struct Shape(Vec<(i64, i64)>);
 
 impl Shape {
-    /// Builds the shape from configured points, with scores of 0 to 10, in order of utilization.
+    /// Builds the shape from configured points (utilization in percent, score from 0 to 10) in order of utilization.
     pub fn new(points: &[(i64, i64)]) -> Self {
         let scaled = |(utilization, score): &(i64, i64)| {
             (*utilization, score * (MAX_NODE_SCORE / MAX_CUSTOM_PRIORITY_SCORE))
@@ -26,8 +26,9 @@ impl Shape {
     /// Returns the score of a utilization in percent.
     pub fn at(&self, utilization: i64) -> i64 {
         let points = &self.0;
-        let after = points.partition_point(|(point, _)| *point < utilization);
-        match (after.checked_sub(1).and_then(|n| points.get(n)), points.get(after)) {
+        let next = points.partition_point(|(point, _)| *point < utilization);
+        let previous_point = next.checked_sub(1).and_then(|previous| points.get(previous));
+        match (previous_point, points.get(next)) {
             (None, None) => 0,
             (None, Some((_, score))) | (Some((_, score)), None) => *score,
             (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (utilization - x0) / (x1 - x0),
@@ -51,10 +52,10 @@ mod tests {
     #[test]
     fn scores_are_interpolated_between_points_and_constant_outside() {
         let shape = Shape::new(&[(10, 0), (50, 10), (90, 5)]);
-        for (utilization, want) in
+        for (utilization, expected) in
             [(0, 0), (10, 0), (30, 50), (50, 100), (70, 75), (90, 50), (100, 50)]
         {
-            assert_eq!(shape.at(utilization), want, "{utilization}");
+            assert_eq!(shape.at(utilization), expected, "{utilization}");
         }
     }
 

@@ -13,7 +13,7 @@ use evenkeel_api::views::{Node, Taint, Toleration};
 use evenkeel_component_helpers::scheduling::corev1::{find_untolerated_taint, tolerates};
 use std::sync::Arc;
 
-use super::default_normalize_score;
+use super::default_normalize_score_reversed;
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, MAX_NODE_SCORE,
@@ -81,9 +81,9 @@ impl PreFilter for TaintToleration {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let tolerations = &pod.pod.spec.tolerations;
-        let tolerated =
+        let is_tolerated =
             |taints: &Arc<[Taint]>| find_untolerated_taint(tolerations, taints).is_none();
-        let tolerated: Vec<bool> = nodes.taint_sets().iter().map(tolerated).collect();
+        let tolerated: Vec<bool> = nodes.taint_sets().iter().map(is_tolerated).collect();
         if tolerated.iter().all(|tolerated| *tolerated) {
             return Ok(PreFilterResult::Skip);
         }
@@ -94,11 +94,11 @@ impl PreFilter for TaintToleration {
 
 impl Filter for TaintToleration {
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let tolerated = match state.get::<ToleratedTaintSets>() {
+        let is_tolerated = match state.get::<ToleratedTaintSets>() {
             Some(ToleratedTaintSets(tolerated)) => tolerated[node.taint_set()],
             None => find_untolerated_taint(&pod.pod.spec.tolerations, node.taints()).is_none(),
         };
-        if tolerated {
+        if is_tolerated {
             Ok(())
         } else {
             Err(Status::unresolvable("node(s) had untolerated taint(s)"))
@@ -114,14 +114,16 @@ impl PreScore for TaintToleration {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let soft =
-            |toleration: &&Toleration| matches!(&*toleration.effect, "" | "PreferNoSchedule");
-        let tolerations: Vec<&Toleration> = pod.pod.spec.tolerations.iter().filter(soft).collect();
-        let count_intolerable = |taints: &Arc<[Taint]>| {
-            let soft = taints.iter().filter(|taint| &*taint.effect == "PreferNoSchedule");
-            soft.filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
-                .count() as i64
+        let tolerations = pod.pod.spec.tolerations.iter();
+        let soft_tolerations: Vec<&Toleration> = tolerations
+            .filter(|toleration| matches!(&*toleration.effect, "" | "PreferNoSchedule"))
+            .collect();
+        let is_intolerable = |taint: &&Taint| {
+            &*taint.effect == "PreferNoSchedule"
+                && !soft_tolerations.iter().any(|toleration| tolerates(toleration, taint))
         };
+        let count_intolerable =
+            |taints: &Arc<[Taint]>| taints.iter().filter(is_intolerable).count() as i64;
         let counts: Vec<i64> = nodes.taint_sets().iter().map(count_intolerable).collect();
         if counts.iter().all(|count| *count == 0) {
             return PreScoreResult::Same(MAX_NODE_SCORE);
@@ -139,6 +141,6 @@ impl Score for TaintToleration {
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        default_normalize_score(scores, true);
+        default_normalize_score_reversed(scores);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    fixtures::{asking, info, node, table},
+    fixtures::{info, node, table, with_requests},
     framework::{CycleState, Profile},
     nodes::NodeTable,
     pod::PodInfo,
@@ -14,7 +14,7 @@ use crate::{
 fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
     let nominator = Nominator::default();
-    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
+    let view = View { profile: &profile, nodes, nominator: &nominator, start_node_index: 0 };
     match schedule(view, pod, 7, &mut CycleState::default()).result {
         Ok(choice) => choice.suggested_host.to_string(),
         Err(fit_error) => fit_error.to_string(),
@@ -22,8 +22,8 @@ fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
 }
 
 #[track_caller]
-fn check(nodes: &mut NodeTable, pod: &Value, want: &str) {
-    assert_eq!(place(nodes, &info("p", pod)), want);
+fn check(nodes: &mut NodeTable, pod: &Value, expected: &str) {
+    assert_eq!(place(nodes, &info("p", pod)), expected);
 }
 
 #[test]
@@ -33,12 +33,12 @@ fn the_message_counts_the_nodes_with_each_reason() {
     let mut nodes = table(&[node("a", &tainted), node("b", &tainted), node("c", &json!({}))]);
     check(
         &mut nodes,
-        &asking("5", "1Gi"),
+        &with_requests("5", "1Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).",
     );
     check(
         &mut nodes,
-        &asking("5", "9Gi"),
+        &with_requests("5", "9Gi"),
         "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 2 node(s) had untolerated taint(s).",
     );
 }
@@ -47,7 +47,7 @@ fn the_message_counts_the_nodes_with_each_reason() {
 fn a_toleration_matches_by_key_operator_value_and_effect() {
     let taint = |effect: &str| json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": effect }] } });
     let rejected = "0/1 nodes are available: 1 node(s) had untolerated taint(s).";
-    for (effect, toleration, want) in [
+    for (effect, toleration, expected) in [
         ("NoSchedule", json!({}), rejected),
         ("NoExecute", json!({}), rejected),
         ("PreferNoSchedule", json!({}), "a"),
@@ -64,7 +64,7 @@ fn a_toleration_matches_by_key_operator_value_and_effect() {
     ] {
         let tolerations = if toleration == json!({}) { json!([]) } else { json!([toleration]) };
         let mut nodes = table(&[node("a", &taint(effect))]);
-        check(&mut nodes, &json!({ "spec": { "tolerations": tolerations } }), want);
+        check(&mut nodes, &json!({ "spec": { "tolerations": tolerations } }), expected);
     }
 }
 
@@ -89,7 +89,7 @@ fn each_operator_of_node_affinity_selects_its_nodes() {
         table(&[node("a", &json!({ "metadata": { "labels": { "disk": "ssd", "cores": "8" } } }))]);
     check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "ssd" } } }), "a");
     check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "hdd" } } }), rejected);
-    for (key, operator, values, want) in [
+    for (key, operator, values, expected) in [
         ("disk", "In", json!(["hdd", "ssd"]), true),
         ("disk", "In", json!(["hdd"]), false),
         ("disk", "NotIn", json!(["hdd"]), true),
@@ -104,7 +104,7 @@ fn each_operator_of_node_affinity_selects_its_nodes() {
     ] {
         let term =
             json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
-        check(&mut nodes, &required(&json!([term])), if want { "a" } else { rejected });
+        check(&mut nodes, &required(&json!([term])), if expected { "a" } else { rejected });
     }
     check(&mut nodes, &required(&json!([{}])), rejected);
 }
@@ -120,13 +120,13 @@ fn an_affinity_with_node_names_evaluates_only_these_nodes() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     let names = |names: &Value| json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": names }] });
     check(&mut nodes, &required(&json!([names(&json!(["b"]))])), "b");
-    let contradiction = json!([{ "matchFields": [
+    let conflicting_terms = json!([{ "matchFields": [
         { "key": "metadata.name", "operator": "In", "values": ["a"] },
         { "key": "metadata.name", "operator": "In", "values": ["b"] },
     ] }]);
     check(
         &mut nodes,
-        &required(&contradiction),
+        &required(&conflicting_terms),
         "0/2 nodes are available: pod affinity terms conflict.",
     );
 }
@@ -138,11 +138,11 @@ fn preferred_terms_score_by_weight() {
         node("b", &json!({ "metadata": { "labels": { "zone": "near" } } })),
     ]);
     let prefer = |weight: i64, key: &str| json!({ "weight": weight, "preference": { "matchExpressions": [{ "key": key, "operator": "Exists" }] } });
-    for (disk, zone, want) in [(10, 1, "a"), (1, 10, "b")] {
+    for (disk, zone, expected) in [(10, 1, "a"), (1, 10, "b")] {
         let terms = json!([prefer(disk, "disk"), prefer(zone, "zone")]);
         let affinity =
             json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": terms } });
-        check(&mut nodes, &json!({ "spec": { "affinity": affinity } }), want);
+        check(&mut nodes, &json!({ "spec": { "affinity": affinity } }), expected);
     }
 }
 
@@ -157,7 +157,7 @@ fn a_host_port_is_used_once_for_each_address_and_protocol() {
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
     let mut nodes = table(&[node("a", &json!({}))]);
     nodes.place(info("first", &port(80, "TCP", "127.0.0.1")), "a");
-    for (pod, want) in [
+    for (pod, expected) in [
         (port(80, "TCP", "127.0.0.1"), rejected),
         (port(80, "TCP", "0.0.0.0"), rejected),
         (port(80, "TCP", ""), rejected),
@@ -165,7 +165,7 @@ fn a_host_port_is_used_once_for_each_address_and_protocol() {
         (port(80, "TCP", "127.0.0.2"), "a"),
         (port(81, "TCP", ""), "a"),
     ] {
-        check(&mut nodes, &pod, want);
+        check(&mut nodes, &pod, expected);
     }
     nodes.remove("first");
     check(&mut nodes, &port(80, "TCP", ""), "a");
@@ -177,9 +177,13 @@ fn pods_on_the_node_reduce_its_free_resources() {
         "a",
         &json!({ "status": { "allocatable": { "pods": "2", "example.com/gpu": "1" } } }),
     )]);
-    nodes.place(info("first", &asking("3", "1Gi")), "a");
-    check(&mut nodes, &asking("1", "7Gi"), "a");
-    check(&mut nodes, &asking("1001m", "1Gi"), "0/1 nodes are available: 1 Insufficient cpu.");
+    nodes.place(info("first", &with_requests("3", "1Gi")), "a");
+    check(&mut nodes, &with_requests("1", "7Gi"), "a");
+    check(
+        &mut nodes,
+        &with_requests("1001m", "1Gi"),
+        "0/1 nodes are available: 1 Insufficient cpu.",
+    );
     let gpus = |n: &str| {
         let resources = json!({ "requests": { "example.com/gpu": n } });
         json!({ "spec": { "containers": [{ "name": "c", "image": "i", "resources": resources }] } })
@@ -193,11 +197,11 @@ fn pods_on_the_node_reduce_its_free_resources() {
 #[test]
 fn the_less_allocated_and_better_balanced_node_is_selected() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
-    nodes.place(info("first", &asking("2", "1Gi")), "a");
-    check(&mut nodes, &asking("1", "2Gi"), "b");
+    nodes.place(info("first", &with_requests("2", "1Gi")), "a");
+    check(&mut nodes, &with_requests("1", "2Gi"), "b");
     // b is now as full as a, but only of memory, so a pod that requests CPU balances it.
-    nodes.place(info("second", &asking("1m", "4Gi")), "b");
-    check(&mut nodes, &asking("2", "1Mi"), "b");
+    nodes.place(info("second", &with_requests("1m", "4Gi")), "b");
+    check(&mut nodes, &with_requests("2", "1Mi"), "b");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::framework::Handle;
 
 /// Source of the objects that determine volumes and their topology.
-pub(super) trait Lookup: Send + Sync {
+pub(super) trait VolumeListers: Send + Sync {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
@@ -22,8 +22,8 @@ pub(super) trait Lookup: Send + Sync {
     fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
 }
 
-/// Lookups in the plugin's caches.
-pub(super) struct Cached {
+/// The plugin's caches of these objects.
+pub(super) struct VolumeCaches {
     pub(super) claims: Cache<PersistentVolumeClaim>,
     pub(super) volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
@@ -33,7 +33,7 @@ pub(super) struct Cached {
     capacities: Index<CsiStorageCapacity>,
 }
 
-impl Cached {
+impl VolumeCaches {
     /// Requests the caches. Changes of their objects requeue pods.
     pub(super) fn new(handle: &Handle) -> Self {
         let attachments = handle.watch::<VolumeAttachment>();
@@ -52,7 +52,7 @@ impl Cached {
     }
 }
 
-impl Lookup for Cached {
+impl VolumeListers for VolumeCaches {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
         self.claims.get(namespace, name)
     }
@@ -98,11 +98,11 @@ pub(super) fn not_found(resource: &str, name: &str) -> String {
 }
 
 /// Name of PersistentVolumeClaims in upstream's messages.
-pub(super) const CLAIM: &str = "persistentvolumeclaim";
+pub(super) const CLAIM_RESOURCE: &str = "persistentvolumeclaim";
 /// Name of PersistentVolumes in upstream's messages.
-pub(super) const VOLUME: &str = "persistentvolume";
+pub(super) const VOLUME_RESOURCE: &str = "persistentvolume";
 /// Name of StorageClasses in upstream's messages.
-pub(super) const CLASS: &str = "storageclass.storage.k8s.io";
+pub(super) const CLASS_RESOURCE: &str = "storageclass.storage.k8s.io";
 
 #[cfg(test)]
 pub(super) mod test_objects {
@@ -133,7 +133,7 @@ pub(super) mod test_objects {
             .cloned()
     }
 
-    impl Lookup for VolumeObjects {
+    impl VolumeListers for VolumeObjects {
         fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
             named(&self.claims, namespace, name)
         }

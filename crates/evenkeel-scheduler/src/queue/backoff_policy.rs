@@ -22,8 +22,8 @@ pub(crate) struct BackoffPolicy {
 }
 
 impl BackoffPolicy {
-    /// Returns the window in which the backoff of a pod ends, or `None` if the pod does not back off. `queued` is when
-    /// the pod entered the queue. `unschedulable` and `errors` count its failed attempts.
+    /// Returns the start of the window in which the backoff of a pod ends, or `None` if the pod does not back off.
+    /// `queued` is when the pod entered the queue. `unschedulable` and `errors` count its failed attempts.
     ///
     /// Upstream: `getBackoffTime`, `calculateBackoffDuration`.
     pub(super) fn backoff_expiration(
@@ -32,22 +32,23 @@ impl BackoffPolicy {
         unschedulable: u32,
         errors: u32,
     ) -> Option<Timestamp> {
-        let count = if errors > 0 { errors } else { unschedulable };
-        if count == 0 || self.max_backoff.is_zero() {
+        let failures = if errors > 0 { errors } else { unschedulable };
+        if failures == 0 || self.max_backoff.is_zero() {
             return None;
         }
-        let doubled = self.initial_backoff.saturating_mul(1_u32 << (count - 1).min(30));
+        let doubled = self.initial_backoff.saturating_mul(1_u32 << (failures - 1).min(30));
         Some(align_to_window(saturating_add(queued, doubled.min(self.max_backoff))))
     }
 }
 
-/// Reports whether a backoff that ends in the window `until` is still running.
+/// Reports whether a backoff that ends in the window that starts at `until` is still running.
 ///
 /// Upstream: `isEntityBackingoff`.
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
     until >= align_to_window(now)
 }
 
+/// Rounds down to the start of a window, which is a whole second.
 fn align_to_window(time: Timestamp) -> Timestamp {
     let second = time.as_nanosecond().div_euclid(1_000_000_000);
     i64::try_from(second)

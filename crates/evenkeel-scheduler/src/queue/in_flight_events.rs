@@ -14,71 +14,77 @@ use super::Event;
 #[derive(Debug, Default)]
 pub(super) struct InFlightEvents {
     /// Sequence number of the first event after a pod's pop, by pod uid.
-    started: HashMap<Arc<str>, u64>,
-    /// Number of pods that were popped at a sequence number.
-    starts: BTreeMap<u64, usize>,
+    first_event_of_pod: HashMap<Arc<str>, u64>,
+    /// Number of pods in flight whose first event has this sequence number.
+    pods_by_first_event: BTreeMap<u64, usize>,
     events: VecDeque<Event>,
     /// Sequence number of the first of `events`.
-    first: u64,
+    first_sequence: u64,
 }
 
 impl InFlightEvents {
     /// Starts to record events for a pod that was popped.
     pub(super) fn start(&mut self, uid: Arc<str>) {
-        let sequence = self.first + self.events.len() as u64;
-        if let Some(before) = self.started.insert(uid, sequence) {
-            self.drop_unneeded_events(before);
+        let sequence = self.next_sequence();
+        if let Some(old_sequence) = self.first_event_of_pod.insert(uid, sequence) {
+            self.release_events_from(old_sequence);
         }
-        *self.starts.entry(sequence).or_default() += 1;
+        *self.pods_by_first_event.entry(sequence).or_default() += 1;
     }
 
     /// Reports whether the pod is in flight.
     pub(super) fn contains(&self, uid: &str) -> bool {
-        self.started.contains_key(uid)
+        self.first_event_of_pod.contains_key(uid)
     }
 
     /// Records the event if a pod is in flight.
     pub(super) fn record(&mut self, event: &Event) {
-        if !self.started.is_empty() {
+        if !self.first_event_of_pod.is_empty() {
             self.events.push_back(event.clone());
         }
     }
 
     /// Returns the events since the pod was popped, in order.
-    pub(super) fn since(&self, uid: &str) -> impl Iterator<Item = &Event> {
-        let end = self.first + self.events.len() as u64;
-        let start = self.started.get(uid).copied().unwrap_or(end);
-        self.events.iter().skip((start - self.first) as usize)
+    pub(super) fn since_pop_of(&self, uid: &str) -> impl Iterator<Item = &Event> {
+        let start =
+            self.first_event_of_pod.get(uid).copied().unwrap_or_else(|| self.next_sequence());
+        self.events.iter().skip((start - self.first_sequence) as usize)
     }
 
     /// Stops recording events for the pod, because its attempt failed or because it can no longer be rejected.
     pub(super) fn done(&mut self, uid: &str) {
-        if let Some(start) = self.started.remove(uid) {
-            self.drop_unneeded_events(start);
+        if let Some(start) = self.first_event_of_pod.remove(uid) {
+            self.release_events_from(start);
         }
     }
 
+    /// Returns all recorded events.
     pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter()
     }
 
     /// Returns the number of pods in flight.
-    pub(super) fn len(&self) -> usize {
-        self.started.len()
+    pub(super) fn n_pods(&self) -> usize {
+        self.first_event_of_pod.len()
     }
 
-    /// Drops the events that no pod in flight needs any longer.
-    fn drop_unneeded_events(&mut self, start: u64) {
-        if let Some(count) = self.starts.get_mut(&start) {
+    /// Returns the sequence number of the next event.
+    fn next_sequence(&self) -> u64 {
+        self.first_sequence + self.events.len() as u64
+    }
+
+    /// Releases the events from `start` on for one pod. Drops those that no other pod in flight needs.
+    fn release_events_from(&mut self, start: u64) {
+        if let Some(count) = self.pods_by_first_event.get_mut(&start) {
             *count -= 1;
             if *count == 0 {
-                self.starts.remove(&start);
+                self.pods_by_first_event.remove(&start);
             }
         }
-        let end = self.first + self.events.len() as u64;
-        let oldest = self.starts.first_key_value().map_or(end, |(start, _)| *start);
-        self.events.drain(..(oldest - self.first) as usize);
-        self.first = oldest;
+        let oldest = self.pods_by_first_event.first_key_value();
+        let first_needed = oldest.map_or_else(|| self.next_sequence(), |(sequence, _)| *sequence);
+        self.events.drain(..(first_needed - self.first_sequence) as usize);
+        self.first_sequence = first_needed;
     }
 }
 
@@ -96,7 +102,7 @@ mod tests {
             Event::Activate(n) => n.to_string(),
             Event::Change { .. } => unreachable!("not recorded here"),
         };
-        in_flight_events.since(uid).map(name).collect()
+        in_flight_events.since_pop_of(uid).map(name).collect()
     }
 
     #[test]
@@ -115,6 +121,6 @@ mod tests {
             (1, vec!["2".to_owned()])
         );
         in_flight_events.done("q");
-        assert_eq!((in_flight_events.events().count(), in_flight_events.len()), (0, 0));
+        assert_eq!((in_flight_events.events().count(), in_flight_events.n_pods()), (0, 0));
     }
 }

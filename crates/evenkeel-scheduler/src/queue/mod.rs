@@ -34,7 +34,8 @@ use std::{
 
 use crate::{
     framework::{
-        ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey, guarded,
+        ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey,
+        catch_plugin_panic,
     },
     pod::PodInfo,
     stopwatch::Stopwatch,
@@ -45,6 +46,9 @@ use queueing_hint_map::QueueingHintMap;
 
 /// Interval between checks for pods that have been unschedulable for too long.
 const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// One run of the PreEnqueue plugins in this many records the duration of each plugin.
+const PRE_ENQUEUE_SAMPLING_INTERVAL: u64 = 10;
 
 /// Queue of the pods to schedule.
 ///
@@ -58,10 +62,10 @@ pub(crate) struct SchedulingQueue {
     active: BTreeSet<(SortKey, u64, Arc<str>)>,
     /// backoffQ, sorted by the second in which the backoff ends, then like activeQ.
     backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
-    /// Pods whose attempt ended with an error. They are never popped before their backoff ends.
+    /// Like `backoff`, but for pods whose attempt ended with an error. They are never popped before their backoff ends.
     ///
     /// Upstream: `entityErrorBackoffQ`.
-    failed: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
+    error_backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
     /// unschedulablePods, grouped by the plugins that rejected them.
     unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
     /// Number of pods in unschedulablePods that no plugin gates.
@@ -74,11 +78,14 @@ pub(crate) struct SchedulingQueue {
     sequence: u64,
     /// When unschedulablePods was last checked for pods that have been unschedulable for too long.
     unschedulable_flushed_at: Option<Timestamp>,
-    counters: QueueMetrics,
+    metrics: QueueMetrics,
     plugin_calls: PluginCalls,
     /// Number of runs of the PreEnqueue plugins.
     pre_enqueue_runs: u64,
 }
+
+/// A PreEnqueue plugin gates the pod, which is now in unschedulablePods.
+struct Gated;
 
 /// Key of unschedulable pods that the same events may requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,13 +111,15 @@ struct QueuedPodInfo {
     /// Upstream: `InitialAttemptTimestamp`.
     initial_attempt: Option<Timestamp>,
     attempts: u32,
+    /// Number of attempts in which plugins rejected the pod.
     unschedulable_count: u32,
     consecutive_errors: u32,
-    /// Plugins that rejected the pod in its last attempt.
+    /// Plugins that rejected the pod in its last attempt, and the plugin that gates it.
     unschedulable_plugins: PluginSet,
     /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When one of them hints
     /// Queue, the pod skips its backoff.
     pending_plugins: PluginSet,
+    /// Index of the PreEnqueue plugin that gates the pod.
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.
     flushed_at: Option<Timestamp>,
@@ -122,27 +131,44 @@ struct QueuedPodInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QueueState {
     Active { key: SortKey, sequence: u64 },
-    Backoff { until: Timestamp, key: SortKey, sequence: u64, failed: bool },
+    Backoff { until: Timestamp, key: SortKey, sequence: u64, after_error: bool },
     Unschedulable(UnschedulableGroup),
     InFlight,
 }
 
 /// A pod popped for a scheduling attempt.
 #[derive(Debug, Clone)]
-pub(crate) struct Popped {
+pub(crate) struct PoppedPod {
     pub(crate) uid: Arc<str>,
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) attempts: u32,
-    /// When the pod first entered activeQ (upstream's `InitialAttemptTimestamp`).
-    pub(crate) first: Timestamp,
+    /// When the pod first entered activeQ.
+    ///
+    /// Upstream: `InitialAttemptTimestamp`.
+    pub(crate) initial_attempt: Timestamp,
     /// Whether the pod left unschedulablePods because of its age, not because of an event.
     pub(crate) flushed: bool,
 }
 
+/// Plugins that rejected a pod in an attempt. Empty if the attempt ended with an error.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rejectors {
+    /// Plugins that rejected the pod, whatever their code.
+    pub(crate) unschedulable: PluginSet,
+    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending).
+    pub(crate) pending: PluginSet,
+}
+
+impl Rejectors {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.unschedulable.is_empty() && self.pending.is_empty()
+    }
+}
+
 /// Number of pods in each queue, by the `queue` label of `scheduler_pending_pods`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct QueueLengths {
     pub(crate) active: usize,
     pub(crate) backoff: usize,
     pub(crate) unschedulable: usize,
@@ -151,12 +177,17 @@ pub(crate) struct Counts {
 
 /// Counts from which the metrics are updated.
 #[derive(Debug, Default)]
-pub(crate) struct QueueMetrics {
-    /// Number of pods that entered a queue since the last `take_incoming`, by queue and event.
-    pub(crate) incoming: BTreeMap<(&'static str, EventLabel), u64>,
-    /// Number of queued pods that a plugin rejected, by profile and plugin index.
-    pub(crate) rejected: BTreeMap<(usize, usize), i64>,
+struct QueueMetrics {
+    /// Since the last [`SchedulingQueue::take_incoming_pods`].
+    incoming: IncomingPods,
+    rejected: RejectedPods,
 }
+
+/// Number of pods that entered a queue, by the labels `queue` and `event`.
+pub(crate) type IncomingPods = BTreeMap<(&'static str, EventLabel), u64>;
+
+/// Number of queued pods that a plugin rejected, by profile and plugin index.
+pub(crate) type RejectedPods = BTreeMap<(usize, usize), i64>;
 
 /// Queue to which an event moves a pod. If several apply, the greatest wins.
 ///
@@ -168,6 +199,13 @@ enum QueueingStrategy {
     Immediately,
 }
 
+impl QueuedPodInfo {
+    /// Returns the plugins that rejected the pod in its last attempt, with whatever code. Empty after an error.
+    fn rejector_plugins(&self) -> PluginSet {
+        self.unschedulable_plugins.union(self.pending_plugins)
+    }
+}
+
 impl SchedulingQueue {
     pub(crate) fn new(backoff_policy: BackoffPolicy, profiles: Arc<[Profile]>) -> Self {
         Self {
@@ -177,7 +215,7 @@ impl SchedulingQueue {
             pods: HashMap::new(),
             active: BTreeSet::new(),
             backoff: BTreeSet::new(),
-            failed: BTreeSet::new(),
+            error_backoff: BTreeSet::new(),
             unschedulable_pods: HashMap::new(),
             unschedulable_total: 0,
             gated_total: 0,
@@ -185,20 +223,20 @@ impl SchedulingQueue {
             nominator: Nominator::default(),
             sequence: 0,
             unschedulable_flushed_at: None,
-            counters: QueueMetrics::default(),
+            metrics: QueueMetrics::default(),
             plugin_calls: PluginCalls::default(),
             pre_enqueue_runs: 0,
         }
     }
 
-    /// Starts to record the duration of plugin calls ([`Self::take_plugin_calls`]).
-    pub(crate) fn measure(&mut self, stopwatch: Stopwatch) {
-        self.plugin_calls.measure(stopwatch);
+    /// Measures plugin calls with this stopwatch from now on ([`Self::take_plugin_calls`]).
+    pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.plugin_calls.set_stopwatch(stopwatch);
     }
 
     /// Takes the plugin calls recorded since the last call.
     pub(crate) fn take_plugin_calls(&mut self) -> Vec<PluginCall> {
-        self.plugin_calls.take()
+        self.plugin_calls.take_calls()
     }
 
     /// Takes the panics of plugins recorded since the last call.
@@ -229,7 +267,7 @@ impl SchedulingQueue {
             flushed: false,
         };
         self.pods.insert(Arc::clone(&uid), entry);
-        self.move_to_active_q(&uid, EventLabel::NEW_POD, true, now);
+        self.move_to_active_q(&uid, EventLabel::NEW_POD, now);
     }
 
     /// Updates a queued pod. `actions` are the action types of the change. An unschedulable pod is requeued if a plugin
@@ -289,11 +327,7 @@ impl SchedulingQueue {
         if let Some((uid, entry)) = self.pods.remove_entry(uid) {
             self.delete_from_queue(&uid, entry.state);
             if entry.state != QueueState::InFlight {
-                self.count_rejectors(
-                    entry.profile,
-                    entry.unschedulable_plugins.union(entry.pending_plugins),
-                    -1,
-                );
+                self.count_rejectors(entry.profile, entry.rejector_plugins(), -1);
             }
         }
     }
@@ -302,15 +336,17 @@ impl SchedulingQueue {
     /// `SchedulerPopFromBackoffQ`).
     ///
     /// Upstream: `PriorityQueue.Pop`.
-    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<PoppedPod> {
         self.flush_backoff_q_completed(now);
         self.flush_unschedulable_pods_leftover(now);
         let uid = match self.active.first() {
             Some((.., uid)) => Arc::clone(uid),
             None => {
-                let early =
-                    self.backoff.first().filter(|_| self.backoff_policy.pop_from_backoff_q)?;
-                let uid = Arc::clone(&early.3);
+                if !self.backoff_policy.pop_from_backoff_q {
+                    return None;
+                }
+                let (.., uid) = self.backoff.first()?;
+                let uid = Arc::clone(uid);
                 self.count_incoming("active", EventLabel::PopFromBackoffQ);
                 uid
             }
@@ -319,16 +355,15 @@ impl SchedulingQueue {
         self.in_flight_events.start(Arc::clone(&uid));
         let entry = self.pods.get_mut(&uid)?;
         entry.attempts += 1;
-        let popped = Popped {
+        let popped = PoppedPod {
             uid,
             info: entry.info.clone(),
             profile: entry.profile,
             attempts: entry.attempts,
-            first: *entry.initial_attempt.get_or_insert(now),
+            initial_attempt: *entry.initial_attempt.get_or_insert(now),
             flushed: entry.flushed,
         };
-        let (profile, rejectors) =
-            (entry.profile, entry.unschedulable_plugins.union(entry.pending_plugins));
+        let (profile, rejectors) = (entry.profile, entry.rejector_plugins());
         self.count_rejectors(profile, rejectors, -1);
         Some(popped)
     }
@@ -340,8 +375,7 @@ impl SchedulingQueue {
     pub(crate) fn add_unschedulable_pod(
         &mut self,
         uid: &str,
-        rejectors: PluginSet,
-        pending: PluginSet,
+        rejectors: Rejectors,
         now: Timestamp,
     ) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
@@ -349,21 +383,20 @@ impl SchedulingQueue {
             return;
         }
         let uid = Arc::clone(uid);
-        let rejected = rejectors.union(pending);
         let Some(entry) = self.pods.get_mut(&uid) else { return };
         entry.timestamp = now;
         entry.flushed = false;
         entry.flushed_at = None;
-        entry.unschedulable_plugins = rejectors;
-        entry.pending_plugins = pending;
-        if rejected.is_empty() {
+        entry.unschedulable_plugins = rejectors.unschedulable;
+        entry.pending_plugins = rejectors.pending;
+        if rejectors.is_empty() {
             entry.consecutive_errors += 1;
         } else {
             entry.unschedulable_count += 1;
             entry.consecutive_errors = 0;
         }
-        let profile = entry.profile;
-        self.count_rejectors(profile, rejected, 1);
+        let (profile, rejector_plugins) = (entry.profile, entry.rejector_plugins());
+        self.count_rejectors(profile, rejector_plugins, 1);
         let mut calls = std::mem::take(&mut self.plugin_calls);
         let strategy = self.hint_for_in_flight_pod(&uid, &mut calls);
         self.plugin_calls = calls;
@@ -411,12 +444,10 @@ impl SchedulingQueue {
                 continue;
             }
             for uid in uids {
-                let passes = self.pods.get(uid).is_some_and(|entry| pre_check(&entry.info));
-                let strategy = if passes {
-                    self.is_pod_worth_requeuing(uid, event, &mut calls)
-                } else {
-                    QueueingStrategy::Skip
-                };
+                if !self.pods.get(uid).is_some_and(|entry| pre_check(&entry.info)) {
+                    continue;
+                }
+                let strategy = self.is_pod_worth_requeuing(uid, event, &mut calls);
                 if strategy > QueueingStrategy::Skip {
                     moved.push((Arc::clone(uid), strategy));
                 }
@@ -441,10 +472,10 @@ impl SchedulingQueue {
         let uid = Arc::clone(uid);
         match entry.state {
             QueueState::Unschedulable(_) => {
-                self.move_to_active_q(&uid, EventLabel::ForceActivate, true, now);
+                self.move_to_active_q(&uid, EventLabel::ForceActivate, now);
             }
             QueueState::Backoff { .. } => {
-                self.move_to_active_q(&uid, EventLabel::ForceActivate, false, now);
+                self.move_from_backoff_q_to_active_q(&uid, EventLabel::ForceActivate, now);
             }
             QueueState::InFlight if self.in_flight_events.contains(&uid) => {
                 self.in_flight_events.record(&Event::Activate(uid));
@@ -455,22 +486,22 @@ impl SchedulingQueue {
 
     /// Returns when [`Self::pop`] may next return a pod even without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let waiting = self.unschedulable_total + self.gated_total > 0;
+        let has_unschedulable_pods = self.unschedulable_total + self.gated_total > 0;
         let unschedulable_flush = self
             .unschedulable_flushed_at
-            .filter(|_| waiting)
+            .filter(|_| has_unschedulable_pods)
             .map(|flushed_at| saturating_add(flushed_at, FLUSH_UNSCHEDULABLE_INTERVAL));
-        let backoff = self.backoff.first().into_iter().chain(self.failed.first());
-        backoff
+        let first_in_backoff = self.backoff.first().into_iter().chain(self.error_backoff.first());
+        first_in_backoff
             .map(|(until, ..)| saturating_add(*until, backoff_policy::BACKOFF_ORDERING_WINDOW))
             .chain(unschedulable_flush)
             .min()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn lengths(&self) -> QueueLengths {
+        QueueLengths {
             active: self.active.len(),
-            backoff: self.backoff.len() + self.failed.len(),
+            backoff: self.backoff.len() + self.error_backoff.len(),
             unschedulable: self.unschedulable_total,
             gated: self.gated_total,
         }
@@ -487,32 +518,36 @@ impl SchedulingQueue {
     }
 
     /// Takes the counts of pods that entered each queue since the last call.
-    pub(crate) fn take_incoming(&mut self) -> BTreeMap<(&'static str, EventLabel), u64> {
-        std::mem::take(&mut self.counters.incoming)
+    pub(crate) fn take_incoming_pods(&mut self) -> IncomingPods {
+        std::mem::take(&mut self.metrics.incoming)
     }
 
-    /// Returns the number of queued pods that each plugin rejected, by profile and plugin index.
-    pub(crate) fn rejected(&self) -> &BTreeMap<(usize, usize), i64> {
-        &self.counters.rejected
+    pub(crate) fn rejected_pods(&self) -> &RejectedPods {
+        &self.metrics.rejected
     }
 
-    /// Returns the labels of the recorded in-flight events, and the number of pods in flight.
-    pub(crate) fn in_flight(&self) -> (impl Iterator<Item = EventLabel> + '_, usize) {
-        (self.in_flight_events.events().map(Event::label), self.in_flight_events.len())
+    /// Returns the labels of the recorded in-flight events.
+    pub(crate) fn in_flight_events(&self) -> impl Iterator<Item = EventLabel> + '_ {
+        self.in_flight_events.events().map(Event::label)
+    }
+
+    /// Returns the number of pods in flight.
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.in_flight_events.n_pods()
     }
 
     /// Moves pods whose backoff has ended to activeQ.
     ///
     /// Upstream: `flushBackoffQCompleted`.
     fn flush_backoff_q_completed(&mut self, now: Timestamp) {
-        let expired = |first: Option<&(Timestamp, SortKey, u64, Arc<str>)>| {
-            first
-                .filter(|(until, ..)| !backoff_policy::is_backing_off(*until, now))
-                .map(|(.., uid)| Arc::clone(uid))
+        let first_completed = |queue: &BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>| {
+            let (until, .., uid) = queue.first()?;
+            (!backoff_policy::is_backing_off(*until, now)).then(|| Arc::clone(uid))
         };
-        while let Some(uid) = expired(self.backoff.first()).or_else(|| expired(self.failed.first()))
+        while let Some(uid) =
+            first_completed(&self.backoff).or_else(|| first_completed(&self.error_backoff))
         {
-            self.move_to_active_q(&uid, EventLabel::BackoffComplete, false, now);
+            self.move_from_backoff_q_to_active_q(&uid, EventLabel::BackoffComplete, now);
         }
     }
 
@@ -520,21 +555,19 @@ impl SchedulingQueue {
     ///
     /// Upstream: `flushUnschedulableEntitiesLeftover`.
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
-        let checked = *self.unschedulable_flushed_at.get_or_insert(now);
-        if now < saturating_add(checked, FLUSH_UNSCHEDULABLE_INTERVAL) {
+        let flushed_at = *self.unschedulable_flushed_at.get_or_insert(now);
+        if now < saturating_add(flushed_at, FLUSH_UNSCHEDULABLE_INTERVAL) {
             return;
         }
         self.unschedulable_flushed_at = Some(now);
-        let limit = self.backoff_policy.pod_max_in_unschedulable_pods;
-        let old = |uid: &&Arc<str>| {
-            let entry = self.pods.get(*uid);
-            entry.is_some_and(|entry| {
-                let since = entry.timestamp.max(entry.flushed_at.unwrap_or(entry.timestamp));
-                saturating_add(since, limit) < now
-            })
+        let max_stay = self.backoff_policy.pod_max_in_unschedulable_pods;
+        let is_overdue = |uid: &&Arc<str>| {
+            let Some(entry) = self.pods.get(*uid) else { return false };
+            let since = entry.timestamp.max(entry.flushed_at.unwrap_or(entry.timestamp));
+            saturating_add(since, max_stay) < now
         };
         let mut uids: Vec<Arc<str>> =
-            self.unschedulable_pods.values().flatten().filter(old).cloned().collect();
+            self.unschedulable_pods.values().flatten().filter(is_overdue).cloned().collect();
         uids.sort_unstable();
         for uid in uids {
             if let Some(entry) = self.pods.get_mut(&uid) {
@@ -555,11 +588,11 @@ impl SchedulingQueue {
     /// Upstream: `determineSchedulingHintForInFlightPod`.
     fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
-        if entry.unschedulable_plugins.union(entry.pending_plugins).is_empty() {
+        if entry.rejector_plugins().is_empty() {
             return QueueingStrategy::AfterBackoff;
         }
         let mut best = QueueingStrategy::Skip;
-        for event in self.in_flight_events.since(uid) {
+        for event in self.in_flight_events.since_pop_of(uid) {
             best = best.max(self.is_pod_worth_requeuing(uid, event, calls));
             if best == QueueingStrategy::Immediately
                 || (best == QueueingStrategy::AfterBackoff && entry.pending_plugins.is_empty())
@@ -581,7 +614,7 @@ impl SchedulingQueue {
         calls: &mut PluginCalls,
     ) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
-        let rejectors = entry.unschedulable_plugins.union(entry.pending_plugins);
+        let rejectors = entry.rejector_plugins();
         let (resource, action, change) = match event {
             _ if rejectors.is_empty() => return QueueingStrategy::AfterBackoff,
             Event::Activate(target) if **target == *uid => return QueueingStrategy::AfterBackoff,
@@ -626,17 +659,16 @@ impl SchedulingQueue {
         calls: &mut PluginCalls,
     ) -> QueueingHint {
         let profile = entry.profile;
-        let began = calls.begin();
+        let began = calls.now();
         let plugin_impl = self.profiles[profile].plugin(plugin);
+        let hint = catch_plugin_panic(|| plugin_impl.queueing_hint(&entry.info, change));
         // A panic counts as an error, which upstream treats as Queue.
-        let hint =
-            guarded(|| plugin_impl.queueing_hint(&entry.info, change)).unwrap_or_else(|why| {
-                let (profile, call) =
-                    ((profile, &self.profiles[profile]), "running QueueingHint of plugin");
-                calls.panicked(profile, &entry.info, call, plugin, &why);
-                QueueingHint::Queue
-            });
-        calls.hinted(HintKey { profile, plugin, event, hint }, began);
+        let hint = hint.unwrap_or_else(|panic| {
+            let call = "running QueueingHint of plugin";
+            calls.record_panic(profile, &entry.info, call, plugin_impl.name(), &panic);
+            QueueingHint::Queue
+        });
+        calls.record_hint(HintKey { profile, plugin, event, hint }, began);
         hint
     }
 
@@ -660,12 +692,14 @@ impl SchedulingQueue {
             entry.unschedulable_count,
             entry.consecutive_errors,
         );
-        match until.filter(|until| {
-            strategy == QueueingStrategy::AfterBackoff
-                && backoff_policy::is_backing_off(*until, now)
-        }) {
-            Some(until) => self.move_to_backoff_q(uid, until, label),
-            None => self.move_to_active_q(uid, label, true, now),
+        match until {
+            Some(until)
+                if strategy == QueueingStrategy::AfterBackoff
+                    && backoff_policy::is_backing_off(until, now) =>
+            {
+                self.move_to_backoff_q(uid, until, label)
+            }
+            _ => self.move_to_active_q(uid, label, now),
         }
     }
 
@@ -673,83 +707,102 @@ impl SchedulingQueue {
     ///
     /// Upstream: `moveToBackoffQ`.
     fn move_to_backoff_q(&mut self, uid: &str, until: Timestamp, label: EventLabel) -> bool {
-        if self.run_pre_enqueue_plugins(uid, label) {
+        if self.run_pre_enqueue_plugins(uid, label).is_err() {
             return false;
         }
-        let Some(key) = self.key(uid) else { return false };
+        let Some(key) = self.sort_key(uid) else { return false };
         let Some(entry) = self.pods.get(uid) else { return false };
-        let failed = entry.unschedulable_plugins.union(entry.pending_plugins).is_empty();
+        let after_error = entry.rejector_plugins().is_empty();
         self.sequence += 1;
         self.count_incoming("backoff", label);
-        self.set_state(uid, QueueState::Backoff { until, key, sequence: self.sequence, failed });
+        self.set_state(
+            uid,
+            QueueState::Backoff { until, key, sequence: self.sequence, after_error },
+        );
         true
     }
 
-    /// Moves a pod to activeQ, unless a PreEnqueue plugin gates it. Returns whether it moved. Pods from backoffQ skip
-    /// the PreEnqueue plugins (`run_pre_enqueue` is false).
+    /// Moves a pod to activeQ, unless a PreEnqueue plugin gates it. Returns whether it moved.
     ///
     /// Upstream: `moveToActiveQ`.
-    fn move_to_active_q(
+    fn move_to_active_q(&mut self, uid: &str, label: EventLabel, now: Timestamp) -> bool {
+        self.run_pre_enqueue_plugins(uid, label).is_ok()
+            && self.move_from_backoff_q_to_active_q(uid, label, now)
+    }
+
+    /// Moves a pod to activeQ without a call of the PreEnqueue plugins, which ran when it entered backoffQ. Returns
+    /// whether it moved.
+    ///
+    /// Upstream: `moveToActiveQ`.
+    fn move_from_backoff_q_to_active_q(
         &mut self,
         uid: &str,
         label: EventLabel,
-        run_pre_enqueue: bool,
         now: Timestamp,
     ) -> bool {
-        if run_pre_enqueue && self.run_pre_enqueue_plugins(uid, label) {
-            return false;
-        }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.initial_attempt.get_or_insert(now);
-        let Some(key) = self.key(uid) else { return false };
+        let Some(key) = self.sort_key(uid) else { return false };
         self.sequence += 1;
         self.count_incoming("active", label);
         self.set_state(uid, QueueState::Active { key, sequence: self.sequence });
         true
     }
 
-    /// Runs the PreEnqueue plugins, beginning with the one that gated the pod last. Returns whether the pod is gated.
+    /// Runs the PreEnqueue plugins. Moves the pod to unschedulablePods if one of them gates it.
     ///
     /// Upstream: `runPreEnqueuePlugins`.
-    fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> bool {
-        let Some(entry) = self.pods.get(uid) else { return false };
-        let (profile, last) = (entry.profile, entry.gating_plugin);
-        // One run in ten records the duration of each plugin.
-        let timed = self.pre_enqueue_runs.is_multiple_of(10);
-        self.pre_enqueue_runs += 1;
-        let mut calls = std::mem::take(&mut self.plugin_calls);
-        let began = calls.begin();
-        let is_gated_by = |index: &usize| {
-            let plugin = self.profiles[profile].plugin(*index);
-            let Some(plugin) = plugin.as_pre_enqueue() else { return false };
-            let began = calls.begin().filter(|_| timed);
-            // A panic counts as an error, which gates the pod, as in upstream.
-            let status = guarded(|| plugin.pre_enqueue(&entry.info)).unwrap_or_else(|why| {
-                let (profile, call) =
-                    ((profile, &self.profiles[profile]), "running PreEnqueue plugin");
-                calls.panicked(profile, &entry.info, call, *index, &why);
-                Err(why)
-            });
-            calls.pre_enqueued(profile, *index, status.as_ref().err(), began);
-            status.is_err()
-        };
-        let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(index, _)| index);
-        let gate =
-            last.into_iter().chain(others.filter(|index| Some(*index) != last)).find(is_gated_by);
-        calls.ran_pre_enqueue(profile, began);
-        self.plugin_calls = calls;
-        let Some(entry) = self.pods.get_mut(uid) else { return false };
-        entry.gating_plugin = gate;
-        let Some(gate) = gate else { return false };
+    fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> Result<(), Gated> {
+        let gating_plugin = self.find_gating_plugin(uid);
+        let Some(entry) = self.pods.get_mut(uid) else { return Ok(()) };
+        entry.gating_plugin = gating_plugin;
+        let Some(gating_plugin) = gating_plugin else { return Ok(()) };
         // The pod did not get an attempt, so its next attempt does not count as caused by the flush.
         entry.flushed = false;
-        let new = !entry.unschedulable_plugins.union(entry.pending_plugins).contains(gate);
-        entry.unschedulable_plugins.insert(gate);
-        if new {
-            self.count_rejectors(profile, [gate].into_iter().collect(), 1);
+        let is_new_rejector = !entry.rejector_plugins().contains(gating_plugin);
+        entry.unschedulable_plugins.insert(gating_plugin);
+        let profile = entry.profile;
+        if is_new_rejector {
+            self.count_rejectors(profile, [gating_plugin].into_iter().collect(), 1);
         }
         self.add_to_unschedulable_pods(uid, label);
-        true
+        Err(Gated)
+    }
+
+    /// Calls the PreEnqueue plugins until one gates the pod, and returns that plugin. The first call is to the plugin that
+    /// gated the pod last.
+    fn find_gating_plugin(&mut self, uid: &str) -> Option<usize> {
+        let entry = self.pods.get(uid)?;
+        let (profile, last_gating_plugin) = (entry.profile, entry.gating_plugin);
+        let is_sampled = self.pre_enqueue_runs.is_multiple_of(PRE_ENQUEUE_SAMPLING_INTERVAL);
+        self.pre_enqueue_runs += 1;
+        let mut calls = std::mem::take(&mut self.plugin_calls);
+        let run_began = calls.now();
+        let mut gates = |index: usize| {
+            let plugin = self.profiles[profile].plugin(index);
+            let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_enqueue()) else {
+                return false;
+            };
+            let began = calls.now().filter(|_| is_sampled);
+            let status = catch_plugin_panic(|| plugin.pre_enqueue(&entry.info));
+            // A panic counts as an error, which gates the pod, as in upstream.
+            let status = status.unwrap_or_else(|panic| {
+                let call = "running PreEnqueue plugin";
+                calls.record_panic(profile, &entry.info, call, name, &panic);
+                Err(panic)
+            });
+            calls.record_pre_enqueue(profile, index, status.as_ref().err(), began);
+            status.is_err()
+        };
+        let others = self.profiles[profile]
+            .at(ExtensionPoint::PreEnqueue)
+            .map(|(index, _)| index)
+            .filter(|index| Some(*index) != last_gating_plugin);
+        let gating_plugin =
+            last_gating_plugin.into_iter().chain(others).find(|index| gates(*index));
+        calls.record_all_pre_enqueue(profile, run_began);
+        self.plugin_calls = calls;
+        gating_plugin
     }
 
     /// Moves a pod to unschedulablePods.
@@ -757,7 +810,7 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get(uid) else { return };
         let group = UnschedulableGroup {
             profile: entry.profile,
-            rejectors: entry.unschedulable_plugins.union(entry.pending_plugins),
+            rejectors: entry.rejector_plugins(),
             gating_plugin: entry.gating_plugin,
         };
         if !matches!(entry.state, QueueState::Unschedulable(_)) {
@@ -768,14 +821,14 @@ impl SchedulingQueue {
 
     /// Moves a pod to its new position in its queue if its sort key changed.
     fn resort(&mut self, uid: &str) {
-        let Some(new) = self.key(uid) else { return };
+        let Some(new_key) = self.sort_key(uid) else { return };
         let Some(entry) = self.pods.get(uid) else { return };
         let state = match entry.state {
-            QueueState::Active { key, sequence } if key != new => {
-                QueueState::Active { key: new, sequence }
+            QueueState::Active { key, sequence } if key != new_key => {
+                QueueState::Active { key: new_key, sequence }
             }
-            QueueState::Backoff { until, key, sequence, failed } if key != new => {
-                QueueState::Backoff { until, key: new, sequence, failed }
+            QueueState::Backoff { until, key, sequence, after_error } if key != new_key => {
+                QueueState::Backoff { until, key: new_key, sequence, after_error }
             }
             _ => return,
         };
@@ -783,45 +836,45 @@ impl SchedulingQueue {
     }
 
     /// Returns the pod's sort key. If its QueueSort plugin panics, the key is that of the default plugin.
-    fn key(&mut self, uid: &str) -> Option<SortKey> {
+    fn sort_key(&mut self, uid: &str) -> Option<SortKey> {
         let entry = self.pods.get(uid)?;
         let profile = &self.profiles[entry.profile];
         let key = profile.sort_key(&entry.info, entry.timestamp);
-        Some(key.unwrap_or_else(|(plugin, why, default)| {
-            let (profile, call) = ((entry.profile, profile), "running QueueSort plugin");
-            self.plugin_calls.panicked(profile, &entry.info, call, plugin, &why);
-            default
+        Some(key.unwrap_or_else(|panic| {
+            let (plugin, call) = (profile.plugin(panic.plugin).name(), "running QueueSort plugin");
+            self.plugin_calls.record_panic(entry.profile, &entry.info, call, plugin, &panic.status);
+            panic.default_key
         }))
     }
 
     /// Counts a pod that the event moved to this queue.
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
-        *self.counters.incoming.entry((queue, label)).or_default() += 1;
+        *self.metrics.incoming.entry((queue, label)).or_default() += 1;
     }
 
-    /// Adds `by` to the number of queued pods that each of these plugins rejected.
-    fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, by: i64) {
+    /// Adds `delta` to the number of queued pods that each of these plugins rejected.
+    fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, delta: i64) {
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
-            *self.counters.rejected.entry((profile, plugin)).or_default() += by;
+            *self.metrics.rejected.entry((profile, plugin)).or_default() += delta;
         }
     }
 
     /// Moves a pod from its current queue to `state`.
     fn set_state(&mut self, uid: &str, state: QueueState) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
-        let (uid, before) = (Arc::clone(uid), entry.state);
-        self.delete_from_queue(&uid, before);
+        let (uid, old_state) = (Arc::clone(uid), entry.state);
+        self.delete_from_queue(&uid, old_state);
         match state {
             QueueState::Active { key, sequence } => {
                 self.active.insert((key, sequence, Arc::clone(&uid)));
             }
-            QueueState::Backoff { until, key, sequence, failed } => {
-                let queue = if failed { &mut self.failed } else { &mut self.backoff };
+            QueueState::Backoff { until, key, sequence, after_error } => {
+                let queue = self.backoff_queue_mut(after_error);
                 queue.insert((until, key, sequence, Arc::clone(&uid)));
             }
             QueueState::Unschedulable(group) => {
                 self.unschedulable_pods.entry(group).or_default().insert(Arc::clone(&uid));
-                *self.unschedulable_gauge(group) += 1;
+                *self.total_of_group_mut(group) += 1;
             }
             QueueState::InFlight => {}
         }
@@ -836,8 +889,8 @@ impl SchedulingQueue {
             QueueState::Active { key, sequence } => {
                 self.active.remove(&(key, sequence, Arc::clone(uid)));
             }
-            QueueState::Backoff { until, key, sequence, failed } => {
-                let queue = if failed { &mut self.failed } else { &mut self.backoff };
+            QueueState::Backoff { until, key, sequence, after_error } => {
+                let queue = self.backoff_queue_mut(after_error);
                 queue.remove(&(until, key, sequence, Arc::clone(uid)));
             }
             QueueState::Unschedulable(group) => {
@@ -847,14 +900,22 @@ impl SchedulingQueue {
                         self.unschedulable_pods.remove(&group);
                     }
                 }
-                *self.unschedulable_gauge(group) -= 1;
+                *self.total_of_group_mut(group) -= 1;
             }
             QueueState::InFlight => {}
         }
     }
 
-    /// Returns the number of gated or unschedulable pods, to which this group belongs.
-    fn unschedulable_gauge(&mut self, group: UnschedulableGroup) -> &mut usize {
+    /// Returns the part of backoffQ for pods whose attempt ended with an error, or that for the other pods.
+    fn backoff_queue_mut(
+        &mut self,
+        after_error: bool,
+    ) -> &mut BTreeSet<(Timestamp, SortKey, u64, Arc<str>)> {
+        if after_error { &mut self.error_backoff } else { &mut self.backoff }
+    }
+
+    /// Returns the count of gated or of unschedulable pods that includes the pods of this group.
+    fn total_of_group_mut(&mut self, group: UnschedulableGroup) -> &mut usize {
         if group.gating_plugin.is_some() {
             &mut self.gated_total
         } else {

@@ -12,9 +12,9 @@ use crate::pod::PodInfo;
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Nominated pods by node.
-    on_node: HashMap<Arc<str>, Vec<PodInfo>>,
+    pods_by_node: HashMap<Arc<str>, Vec<PodInfo>>,
     /// Node of each nominated pod, by uid.
-    nodes: HashMap<Box<str>, Arc<str>>,
+    node_by_uid: HashMap<Box<str>, Arc<str>>,
 }
 
 impl Nominator {
@@ -25,15 +25,15 @@ impl Nominator {
             return;
         }
         let node: Arc<str> = node.into();
-        self.nodes.insert(pod.uid().into(), Arc::clone(&node));
-        self.on_node.entry(node).or_default().push(pod.clone());
+        self.node_by_uid.insert(pod.uid().into(), Arc::clone(&node));
+        self.pods_by_node.entry(node).or_default().push(pod.clone());
     }
 
     /// Replaces the pod by a newer version. Keeps a nomination that the pod's status does not show yet.
     pub fn update_nominated_pod(&mut self, old: &Pod, new: &PodInfo) {
         let not_in_status = old.status.nominated_node_name.is_empty()
             && new.pod.status.nominated_node_name.is_empty();
-        let node = match self.nodes.get(new.uid()) {
+        let node = match self.node_by_uid.get(new.uid()) {
             Some(node) if not_in_status => Arc::clone(node),
             _ => Arc::from(&*new.pod.status.nominated_node_name),
         };
@@ -42,32 +42,32 @@ impl Nominator {
 
     /// Clears the pod's nomination.
     pub fn delete_nominated_pod(&mut self, uid: &str) {
-        let Some(node) = self.nodes.remove(uid) else { return };
-        let Some(pods) = self.on_node.get_mut(&node) else { return };
+        let Some(node) = self.node_by_uid.remove(uid) else { return };
+        let Some(pods) = self.pods_by_node.get_mut(&node) else { return };
         pods.retain(|pod| pod.uid() != uid);
         if pods.is_empty() {
-            self.on_node.remove(&node);
+            self.pods_by_node.remove(&node);
         }
     }
 
     /// Returns the pods for which the node is nominated.
     pub fn nominated_pods_for_node(&self, node: &str) -> &[PodInfo] {
-        self.on_node.get(node).map_or(&[], Vec::as_slice)
+        self.pods_by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the nodes that have nominated pods.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.on_node.keys()
+        self.pods_by_node.keys()
     }
 
     /// Returns the node that is nominated for the pod.
     pub fn nominated_node(&self, uid: &str) -> Option<&Arc<str>> {
-        self.nodes.get(uid)
+        self.node_by_uid.get(uid)
     }
 
     /// Reports whether no pod is nominated.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.node_by_uid.is_empty()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::EventLabel;
 use crate::{
-    framework::{Profile, QueueingHint, Status},
+    framework::{QueueingHint, Status},
     pod::PodInfo,
     stopwatch::Stopwatch,
 };
@@ -47,11 +47,11 @@ pub(super) struct PluginCalls {
 }
 
 impl PluginCalls {
-    pub(super) fn measure(&mut self, stopwatch: Stopwatch) {
+    pub(super) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.stopwatch = Some(stopwatch);
     }
 
-    pub(super) fn take(&mut self) -> Vec<PluginCall> {
+    pub(super) fn take_calls(&mut self) -> Vec<PluginCall> {
         std::mem::take(&mut self.calls)
     }
 
@@ -60,47 +60,51 @@ impl PluginCalls {
     }
 
     /// Records a panic of a plugin. `call` describes the call, for example `running PreEnqueue plugin`.
-    pub(super) fn panicked(
+    pub(super) fn record_panic(
         &mut self,
-        profile: (usize, &Profile),
+        profile: usize,
         pod: &PodInfo,
         call: &str,
-        plugin: usize,
-        why: &Status,
+        plugin: &str,
+        status: &Status,
     ) {
-        let (profile, plugin) = (profile.0, profile.1.plugin(plugin).name());
-        let message = format!("{call} \"{plugin}\": {}", why.reasons.join(", "));
+        let message = format!("{call} \"{plugin}\": {}", status.reasons.join(", "));
         self.panics.push(PluginPanic { profile, pod: pod.clone(), message });
     }
 
     /// Returns the stopwatch's reading, or `None` without a stopwatch.
-    pub(super) fn begin(&self) -> Option<Duration> {
+    pub(super) fn now(&self) -> Option<Duration> {
         self.stopwatch.map(Stopwatch::read)
     }
 
     /// Records a call of a queueing hint that began at this reading.
-    pub(super) fn hinted(&mut self, key: HintKey, began: Option<Duration>) {
+    pub(super) fn record_hint(&mut self, key: HintKey, began: Option<Duration>) {
         self.record(began, |took| PluginCall::Hint { key, took });
     }
 
-    /// Records a call of a PreEnqueue plugin. `why` is the status with which it gated the pod.
-    pub(super) fn pre_enqueued(
+    /// Records a call of a PreEnqueue plugin. `status` is the status with which it gated the pod.
+    pub(super) fn record_pre_enqueue(
         &mut self,
         profile: usize,
         plugin: usize,
-        why: Option<&Status>,
+        status: Option<&Status>,
         began: Option<Duration>,
     ) {
-        let status = why.map_or("Success", |why| why.code.as_str());
-        self.record(began, |took| PluginCall::PreEnqueue { profile, plugin, status, took });
+        let status_label = status.map_or("Success", |status| status.code.as_str());
+        self.record(began, |took| PluginCall::PreEnqueue {
+            profile,
+            plugin,
+            status: status_label,
+            took,
+        });
     }
 
     /// Records the run of all PreEnqueue plugins.
-    pub(super) fn ran_pre_enqueue(&mut self, profile: usize, began: Option<Duration>) {
+    pub(super) fn record_all_pre_enqueue(&mut self, profile: usize, began: Option<Duration>) {
         self.record(began, |took| PluginCall::AllPreEnqueue { profile, took });
     }
 
-    /// Records a call that began at this time, if calls are measured.
+    /// Records a call that began at this reading, if calls are measured.
     fn record(&mut self, began: Option<Duration>, call: impl FnOnce(Duration) -> PluginCall) {
         if let Some((stopwatch, began)) = self.stopwatch.zip(began) {
             self.calls.push(call(stopwatch.since(began)));

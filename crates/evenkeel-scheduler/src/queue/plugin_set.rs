@@ -7,9 +7,9 @@ pub(crate) struct PluginSet(u128);
 impl PluginSet {
     /// Maximum number of plugins in a profile. The last two bits represent rejections that no plugin made.
     pub(crate) const MAX: usize = 126;
-    /// Represents extenders. They register no events, so any event may help.
+    /// Represents all extenders. They register no events, so any event may help.
     pub(crate) const EXTENDERS: usize = 126;
-    /// Represents a cluster without nodes. Only a new node helps.
+    /// Represents the absence of nodes. Only a new node makes such a pod schedulable.
     pub(crate) const NO_NODES: usize = 127;
 
     pub(crate) fn insert(&mut self, plugin: usize) {

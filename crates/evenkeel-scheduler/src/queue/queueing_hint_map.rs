@@ -6,15 +6,15 @@ use super::PluginSet;
 use crate::framework::{ActionType, EventResource, Profile};
 
 /// Number of combinations of resource and action type.
-const WIDTH: usize = EventResource::ALL.len() * ActionType::COUNT;
+const N_EVENTS: usize = EventResource::ALL.len() * ActionType::COUNT;
 
 /// Plugins that registered for an event, by profile and by resource and action.
 #[derive(Debug)]
-pub(super) struct QueueingHintMap(Vec<[PluginSet; WIDTH]>);
+pub(super) struct QueueingHintMap(Vec<[PluginSet; N_EVENTS]>);
 
 impl QueueingHintMap {
     pub(super) fn new(profiles: &[Profile]) -> Self {
-        Self(profiles.iter().map(of_profile).collect())
+        Self(profiles.iter().map(plugins_by_event).collect())
     }
 
     /// Returns the plugins of a profile that registered for the event.
@@ -39,9 +39,9 @@ fn event_index(resource: EventResource, action: ActionType) -> usize {
     resource as usize * ActionType::COUNT + action as usize
 }
 
-/// Returns the plugins that registered for each event.
-fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
-    let mut sets = [PluginSet::default(); WIDTH];
+/// Returns the plugins of a profile that registered for each event, at its [`event_index`].
+fn plugins_by_event(profile: &Profile) -> [PluginSet; N_EVENTS] {
+    let mut sets = [PluginSet::default(); N_EVENTS];
     for (plugin_index, plugin) in profile.plugins() {
         let cluster_events = plugin.events_to_register();
         for (index, set) in sets.iter_mut().enumerate() {

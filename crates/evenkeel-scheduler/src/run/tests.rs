@@ -16,10 +16,10 @@ use crate::{
     SchedulerOptions,
     fixtures::{at, merge},
     framework::{
-        Bind, Change, CycleState, Filter, Permit, PermitResult, Plugin, PluginFuture, PostBind,
-        PostFilter, PostFilterResult, PreBind, PreBindError, PreBindPreFlight, PreEnqueue,
-        PreFilter, PreFilterResult, PreScore, PreScoreResult, Profile, QueueSort, QueueingHint,
-        Reserve, Score, SortKey, Status, StatusResult,
+        Bind, BindResult, Change, CycleState, Filter, Permit, PermitResult, Plugin, PluginFuture,
+        PostBind, PostFilter, PostFilterResult, PreBind, PreBindError, PreBindPreFlight,
+        PreEnqueue, PreFilter, PreFilterResult, PreScore, PreScoreResult, Profile, QueueSort,
+        QueueingHint, Reserve, Score, SortKey, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     plugins::DefaultBinder,
@@ -58,8 +58,8 @@ impl PanickingPlugin {
     /// Panics on the first call of the plugin's point for the pod `web`.
     fn call(&self, point: &str, pod: &PodInfo) {
         if point == self.point && pod.uid() == "web" {
-            let first = !self.has_panicked.swap(true, Ordering::SeqCst);
-            assert!(!first, "deliberate");
+            let is_first_call = !self.has_panicked.swap(true, Ordering::SeqCst);
+            assert!(!is_first_call, "deliberate");
         }
     }
 
@@ -116,7 +116,7 @@ impl Plugin for PanickingPlugin {
 }
 
 impl QueueSort for PanickingPlugin {
-    fn key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
+    fn sort_key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
         self.call("QueueSort", pod);
         [0; 2]
     }
@@ -230,10 +230,10 @@ impl Bind for PanickingPlugin {
         _: &'a Client,
         pod: &'a PodInfo,
         _: &'a str,
-    ) -> PluginFuture<'a, Result<bool, ApiError>> {
+    ) -> PluginFuture<'a, Result<BindResult, ApiError>> {
         Box::pin(async move {
             self.call("Bind", pod);
-            Ok(false)
+            Ok(BindResult::Skip)
         })
     }
 }
@@ -273,16 +273,16 @@ fn pod(name: &str) -> Value {
 
 /// Returns a server with two nodes and the pod `web`. It sends its watchers an event when a pod is bound.
 fn server() -> Script {
-    let watched: Arc<Mutex<Option<Script>>> = Arc::default();
-    let script_source = Arc::clone(&watched);
-    let rule = move |what: &str, body: &Value| {
-        let bound = what.strip_prefix("POST /api/v1/namespaces/shop/pods/");
-        if let Some(name) = bound.and_then(|rest| rest.strip_suffix("/binding")) {
+    let script_slot: Arc<Mutex<Option<Script>>> = Arc::default();
+    let script_source = Arc::clone(&script_slot);
+    let rule = move |request: &str, body: &Value| {
+        let pod_path = request.strip_prefix("POST /api/v1/namespaces/shop/pods/");
+        if let Some(name) = pod_path.and_then(|path| path.strip_suffix("/binding")) {
             let mut bound = pod(name);
-            let on = &body["target"]["name"];
+            let node_name = &body["target"]["name"];
             merge(
                 &mut bound,
-                &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": on}}),
+                &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": node_name}}),
             );
             let script = script_source.lock().unwrap().clone().unwrap();
             script.send_watch_event(PODS, "MODIFIED", &bound);
@@ -295,7 +295,7 @@ fn server() -> Script {
         (PODS, list(&[pod("web")])),
         ("/api/v1/namespaces", list(&[json!({"metadata": meta("shop", "")})])),
     ]);
-    *watched.lock().unwrap() = Some(script.clone());
+    *script_slot.lock().unwrap() = Some(script.clone());
     script
 }
 
@@ -309,10 +309,10 @@ struct Recorded {
 impl Recorded {
     /// Collects bound pods and scheduling failures from the requests.
     fn collect(&mut self, script: &Script) {
-        for (what, body) in script.requests() {
-            if let Some(rest) = what.strip_prefix("POST /api/v1/namespaces/shop/pods/") {
-                self.bound.extend(rest.strip_suffix("/binding").map(str::to_owned));
-            } else if what.ends_with("/events") && body["reason"] == "FailedScheduling" {
+        for (request, body) in script.take_requests() {
+            if let Some(path) = request.strip_prefix("POST /api/v1/namespaces/shop/pods/") {
+                self.bound.extend(path.strip_suffix("/binding").map(str::to_owned));
+            } else if request.ends_with("/events") && body["reason"] == "FailedScheduling" {
                 self.failed.push(body["note"].as_str().unwrap_or_default().to_owned());
             }
         }
@@ -320,7 +320,7 @@ impl Recorded {
 }
 
 /// Runs a scheduler whose plugin panics at `point`, until `web` and a later pod are bound.
-async fn panics_at(point: &'static str) -> Recorded {
+async fn run_with_panic_at(point: &'static str) -> Recorded {
     let (script, clock, tasks) = (server(), Clock::starting_at(at(0)), Tasks::new());
     let (witness, panicking) =
         (PanickingPlugin::new("Witness", ""), PanickingPlugin::new("Planted", point));
@@ -389,9 +389,9 @@ async fn a_panic_of_a_plugin_is_reported_and_the_pod_retried() {
         // The binding failed for another reason, which the event reports.
         ("Unreserve", "running Permit plugin \"Planted\": refused"),
     ] {
-        let Recorded { failed, .. } = panics_at(point).await;
+        let Recorded { failed, .. } = run_with_panic_at(point).await;
         assert!(failed.iter().any(|note| note == message), "{point}: {failed:?}");
     }
     // PostBind runs after the binding, so its panic fails no attempt.
-    assert_eq!(panics_at("PostBind").await.failed, [""; 0]);
+    assert_eq!(run_with_panic_at("PostBind").await.failed, [""; 0]);
 }

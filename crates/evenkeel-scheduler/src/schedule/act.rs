@@ -26,30 +26,31 @@ pub(crate) async fn schedule_pod(
         step = match step {
             Step::Done(outcome) => return outcome,
             Step::Filter { extender, nodes } => {
-                let answer = filter(cycle, extender, &nodes).await;
-                attempt.filtered(cycle, state, extender, answer)
+                let response = filter(cycle, extender, &nodes).await;
+                attempt.resume_after_filter(cycle, state, extender, response)
             }
             Step::Prioritize { extenders, nodes } => {
-                let answers = prioritize(cycle, &extenders, &nodes, metrics).await;
-                attempt.prioritized(cycle, state, answers)
+                let responses = prioritize(cycle, &extenders, &nodes, metrics).await;
+                attempt.resume_after_prioritize(cycle, state, responses)
             }
         };
     }
 }
 
+/// Calls the filter of an extender, and logs its failure if the attempt ignores it.
 async fn filter(
     cycle: &Cycle<'_>,
     extender: usize,
     nodes: &[Arc<str>],
 ) -> Result<ExtenderFiltered, ExtenderError> {
     let extender = &cycle.extenders[extender];
-    let answer = extender.filter(cycle.pod, nodes).await;
-    if let Err(error) = &answer
+    let response = extender.filter(cycle.pod, nodes).await;
+    if let Err(error) = &response
         && extender.is_ignorable()
     {
         tracing::info!(extender = extender.name(), %error, "Extender left out");
     }
-    answer
+    response
 }
 
 /// Calls the prioritize function of extenders concurrently. Returns their results in the same order.
@@ -59,14 +60,14 @@ async fn prioritize(
     nodes: &[Arc<str>],
     metrics: Option<&Metrics>,
 ) -> Vec<Result<ExtenderScores, ExtenderError>> {
-    let answers = extenders.iter().map(async |extender| {
+    let responses = extenders.iter().map(async |extender| {
         let extender = &cycle.extenders[*extender];
-        let _running = metrics.map(|metrics| metrics.running("prioritizing_extender"));
-        let answer = extender.prioritize(cycle.pod, nodes).await;
-        if let Err(error) = &answer {
+        let _running = metrics.map(|metrics| metrics.count_running("prioritizing_extender"));
+        let response = extender.prioritize(cycle.pod, nodes).await;
+        if let Err(error) = &response {
             tracing::debug!(extender = extender.name(), %error, "Extender gave no scores");
         }
-        answer
+        response
     });
-    join_all(answers).await
+    join_all(responses).await
 }

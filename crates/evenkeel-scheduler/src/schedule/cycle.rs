@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::{FilterOutcome, FitError, NodeStatus, View, num_feasible_nodes_to_find, trace::Trace};
 use crate::{
     framework::{
-        Code, CycleState, Extender, ExtensionPoint, Filter, PreFilter, PreFilterResult, Profile,
-        Status, StatusResult, guarded,
+        Code, CycleState, Extender, ExtensionPoint, Filter, PluginRejection, PreFilter,
+        PreFilterResult, Profile, Status, StatusResult, catch_plugin_panic,
     },
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
@@ -25,18 +25,19 @@ pub struct Cycle<'a> {
     /// Slots of nodes that have nominated pods.
     nodes_with_nominated_pods: HashSet<Slot>,
     pub(super) pod: &'a PodInfo,
-    pub(super) start: usize,
+    pub(super) start_node_index: usize,
     pub(super) seed: u64,
     filters: SmallVec<[(usize, &'a dyn Filter); 16]>,
     /// PreFilter plugins that did not skip the pod. The cycle calls their `add_pod` and `remove_pod`.
-    extensions: SmallVec<[(usize, &'a dyn PreFilter); 8]>,
+    pre_filter_extensions: SmallVec<[(usize, &'a dyn PreFilter); 8]>,
+    /// Names of the nodes to which PreFilter plugins restrict the attempt; `None` means all nodes.
     pre_filter_nodes: Option<Vec<Arc<str>>>,
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) trace: Trace,
     /// The plugin that panicked in `add_pod` or `remove_pod`. The state of the filters is no longer valid then.
-    failed: Option<(usize, Status)>,
-    /// Changes of the nodes by the running PostFilter plugin.
+    panicked_extension: Option<PluginRejection>,
+    /// Changes of the nodes by the running PostFilter plugin; `None` while none runs.
     changes: Option<Vec<NodeChange>>,
 }
 
@@ -44,11 +45,11 @@ pub struct Cycle<'a> {
 #[derive(Debug)]
 enum NodeChange {
     Added(PodInfo),
-    Removed(PodInfo, Slot),
+    Removed { pod: PodInfo, slot: Slot },
 }
 
-/// Result of the filters on a node. The error holds the index of the plugin that rejected it.
-pub(crate) type FilterResult = Result<(), (usize, Status)>;
+/// Result of the filters on a node.
+pub(crate) type FilterResult = Result<(), PluginRejection>;
 
 impl<'a> Cycle<'a> {
     pub(crate) fn new(
@@ -57,7 +58,7 @@ impl<'a> Cycle<'a> {
         seed: u64,
         extenders: &'a [Arc<dyn Extender>],
     ) -> Self {
-        let View { profile, nodes, nominator, start } = view;
+        let View { profile, nodes, nominator, start_node_index } = view;
         let nodes_with_nominated_pods =
             nominator.nodes().filter_map(|node| Some(nodes.get(node)?.slot()));
         Self {
@@ -66,22 +67,22 @@ impl<'a> Cycle<'a> {
             nodes,
             nominator,
             pod,
-            start,
+            start_node_index,
             seed,
             filters: SmallVec::new(),
-            extensions: SmallVec::new(),
+            pre_filter_extensions: SmallVec::new(),
             pre_filter_nodes: None,
             pre_filter_plugins: Vec::new(),
             extenders,
             trace: Trace::new(seed, profile.len()),
-            failed: None,
+            panicked_extension: None,
             changes: None,
         }
     }
 
-    /// Starts to measure durations.
-    pub(crate) fn measure(&mut self, stopwatch: Stopwatch) {
-        self.trace.measure(stopwatch);
+    /// Measures durations with this stopwatch from now on.
+    pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.trace.set_stopwatch(stopwatch);
     }
 
     pub(crate) fn profile(&self) -> &'a Profile {
@@ -123,12 +124,13 @@ impl<'a> Cycle<'a> {
 
     /// Removes a pod from its node, and updates `state` accordingly.
     pub fn remove_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
-        self.record(|| NodeChange::Removed(other.clone(), slot));
+        self.record_change(|| NodeChange::Removed { pod: other.clone(), slot });
         self.nodes.remove(other.uid());
         let node = self.nodes.at(slot);
-        for (plugin_index, plugin) in &self.extensions {
-            if let Err(why) = guarded(|| plugin.remove_pod(state, self.pod, other, node)) {
-                self.failed.get_or_insert((*plugin_index, why));
+        for (index, extension) in &self.pre_filter_extensions {
+            let removed = catch_plugin_panic(|| extension.remove_pod(state, self.pod, other, node));
+            if let Err(status) = removed {
+                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, status });
             }
         }
     }
@@ -137,16 +139,17 @@ impl<'a> Cycle<'a> {
     pub fn add_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         self.restore_pod(other, slot);
         let node = self.nodes.at(slot);
-        for (plugin_index, plugin) in &self.extensions {
-            if let Err(why) = guarded(|| plugin.add_pod(state, self.pod, other, node)) {
-                self.failed.get_or_insert((*plugin_index, why));
+        for (index, extension) in &self.pre_filter_extensions {
+            let added = catch_plugin_panic(|| extension.add_pod(state, self.pod, other, node));
+            if let Err(status) = added {
+                self.panicked_extension.get_or_insert(PluginRejection { plugin: *index, status });
             }
         }
     }
 
     /// Restores a pod that [`Self::remove_pod`] removed, without a change of `state`.
     pub(crate) fn restore_pod(&mut self, other: &PodInfo, slot: Slot) {
-        self.record(|| NodeChange::Added(other.clone()));
+        self.record_change(|| NodeChange::Added(other.clone()));
         let name = Arc::clone(self.nodes.at(slot).name());
         self.nodes.place(other.clone(), &name);
     }
@@ -157,7 +160,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Records a change of a node, if changes are recorded.
-    fn record(&mut self, change: impl FnOnce() -> NodeChange) {
+    fn record_change(&mut self, change: impl FnOnce() -> NodeChange) {
         if let Some(changes) = &mut self.changes {
             changes.push(change());
         }
@@ -168,26 +171,26 @@ impl<'a> Cycle<'a> {
         for change in self.changes.take().unwrap_or_default().into_iter().rev() {
             match change {
                 NodeChange::Added(pod) => drop(self.nodes.remove(pod.uid())),
-                NodeChange::Removed(pod, slot) => self.restore_pod(&pod, slot),
+                NodeChange::Removed { pod, slot } => self.restore_pod(&pod, slot),
             }
         }
     }
 
     /// Returns the message of the plugin that panicked in `add_pod` or `remove_pod`.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let (plugin_index, why) = self.failed.as_ref()?;
-        Some(self.filter_error(*plugin_index, why))
+    pub(crate) fn extension_panic_message(&self) -> Option<String> {
+        self.panicked_extension.as_ref().map(|panic| self.filter_error_message(panic))
     }
 
     /// Returns the message of an error of a Filter plugin.
-    fn filter_error(&self, plugin_index: usize, why: &Status) -> String {
-        let name = self.profile.plugin(plugin_index).name();
-        format!("running \"{name}\" filter plugin: {}", why.reasons.join(", "))
+    fn filter_error_message(&self, PluginRejection { plugin, status }: &PluginRejection) -> String {
+        let name = self.profile.plugin(*plugin).name();
+        format!("running \"{name}\" filter plugin: {}", status.reasons.join(", "))
     }
 
-    /// Runs the filter plugins on a node, with and without its nominated pods.
-    pub fn fits(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
-        self.run_filter_plugins_with_nominated_pods(state, slot).map_err(|(_, why)| why)
+    /// Runs the filter plugins on a node, with and without its nominated pods. Returns an error if a plugin rejects it.
+    pub fn check_fit(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
+        let result = self.run_filter_plugins_with_nominated_pods(state, slot);
+        result.map_err(|rejection| rejection.status)
     }
 
     /// Runs the filter plugins on a node, with and without the pods for which it is nominated.
@@ -210,13 +213,14 @@ impl<'a> Cycle<'a> {
     /// them, because they use resources, and without them, because they may satisfy its affinity.
     fn filter_with_nominated_pods(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let name = Arc::clone(self.nodes.at(slot).name());
-        let counts = |other: &&PodInfo| {
+        let takes_precedence = |other: &&PodInfo| {
             other.priority() >= self.pod.priority()
                 && other.uid() != self.pod.uid()
                 && self.nodes.pod(other.uid()).is_none()
         };
+        let nominated_pods = self.nominator.nominated_pods_for_node(&name).iter();
         let nominated_pods: SmallVec<[PodInfo; 2]> =
-            self.nominator.nominated_pods_for_node(&name).iter().filter(counts).cloned().collect();
+            nominated_pods.filter(takes_precedence).cloned().collect();
         if nominated_pods.is_empty() {
             return Ok(());
         }
@@ -224,42 +228,46 @@ impl<'a> Cycle<'a> {
         for other in &nominated_pods {
             self.add_pod(&mut state, other, slot);
         }
-        let answer = self.run_filter_plugins(&state, slot);
+        let result = self.run_filter_plugins(&state, slot);
         for other in &nominated_pods {
             self.nodes.remove(other.uid());
         }
-        answer
+        result
     }
 
     /// Runs the filter plugins on a node until one rejects it.
     ///
     /// Upstream: `RunFilterPlugins`.
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
-        if let Some((plugin_index, why)) = &self.failed {
-            return Err((*plugin_index, Status::error(self.filter_error(*plugin_index, why))));
+        if let Some(panic) = &self.panicked_extension {
+            let status = Status::error(self.filter_error_message(panic));
+            return Err(PluginRejection { plugin: panic.plugin, status });
         }
         let node = self.nodes.at(slot);
-        let timed = self.trace.times_node(slot);
-        let mut running = 0;
-        // The calls are many and short, so one guard covers all plugins.
-        let answer = guarded(|| {
-            for (plugin_index, plugin) in &self.filters {
-                running = *plugin_index;
-                let began = timed.then(|| self.trace.now());
-                let answer = plugin.filter(state, self.pod, node);
-                self.trace.called(
+        let is_timed = self.trace.is_node_timed(slot);
+        let mut running_plugin = 0;
+        // The calls are many and short, so panics of all plugins are caught in one place.
+        let result = catch_plugin_panic(|| {
+            for (index, filter) in &self.filters {
+                running_plugin = *index;
+                let began = is_timed.then(|| self.trace.now());
+                let result = filter.filter(state, self.pod, node);
+                self.trace.record_call(
                     ExtensionPoint::Filter,
-                    *plugin_index,
+                    *index,
                     began,
-                    answer.as_ref().err(),
+                    result.as_ref().err(),
                 );
-                answer?;
+                result?;
             }
             Ok(())
         });
-        answer.unwrap_or_else(Err).map_err(|why| match why.code {
-            Code::Error => (running, Status::error(self.filter_error(running, &why))),
-            _ => (running, why),
+        result.unwrap_or_else(Err).map_err(|status| {
+            let mut rejection = PluginRejection { plugin: running_plugin, status };
+            if rejection.status.code == Code::Error {
+                rejection.status = Status::error(self.filter_error_message(&rejection));
+            }
+            rejection
         })
     }
 
@@ -275,62 +283,56 @@ impl<'a> Cycle<'a> {
         state: &mut CycleState,
     ) -> Result<(), NodeStatus> {
         let began = self.trace.now();
-        let answer = self.pre_filter_each(state);
-        let why = answer.as_ref().err().map(|rejected| &rejected.why);
-        self.trace.ran(ExtensionPoint::PreFilter, began, why);
-        answer
+        let result = self.pre_filter_each(state);
+        let status = result.as_ref().err().map(|rejected| &rejected.status);
+        self.trace.record_point(ExtensionPoint::PreFilter, began, status);
+        result
     }
 
     /// Runs the PreFilter plugins, and collects the filters of those that did not skip the pod.
     fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
         let (mut skipped, mut resolvable_rejection) = (SmallVec::<[usize; 16]>::new(), None);
-        for (plugin_index, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
-            let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
-            let began = self.trace.begin();
-            let answer = guarded(|| plugin.pre_filter(state, self.pod, self.nodes));
-            let answer = answer.unwrap_or_else(Err);
-            match answer {
-                Ok(PreFilterResult::Skip) => {
-                    self.trace.skipped(ExtensionPoint::PreFilter, plugin_index, began);
-                }
-                _ => self.trace.called(
-                    ExtensionPoint::PreFilter,
-                    plugin_index,
-                    began,
-                    answer.as_ref().err(),
-                ),
+        for (index, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
+            let (name, Some(pre_filter)) = (plugin.name(), plugin.as_pre_filter()) else {
+                continue;
+            };
+            let began = self.trace.now_if_sampled();
+            let result = catch_plugin_panic(|| pre_filter.pre_filter(state, self.pod, self.nodes));
+            let result = result.unwrap_or_else(Err);
+            if matches!(result, Ok(PreFilterResult::Skip)) {
+                self.trace.record_skip(ExtensionPoint::PreFilter, index, began);
+            } else {
+                let status = result.as_ref().err();
+                self.trace.record_call(ExtensionPoint::PreFilter, index, began, status);
             }
-            match answer {
+            match result {
                 Ok(PreFilterResult::All) => {}
                 Ok(PreFilterResult::Skip) => {
-                    skipped.push(plugin_index);
+                    skipped.push(index);
                     continue;
                 }
-                Ok(PreFilterResult::Only(names)) => {
-                    self.merge_pre_filter_result(plugin_index, names)?;
-                }
+                Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(index, names)?,
                 // Preemption may help. It needs the state of the remaining plugins, so these still run.
-                Err(why) if why.code == Code::Unschedulable => {
-                    resolvable_rejection = Some(NodeStatus { slot: 0, plugin: plugin_index, why });
+                Err(status) if status.code == Code::Unschedulable => {
+                    resolvable_rejection = Some(NodeStatus::of_all_nodes(index, status));
                 }
-                Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
-                    return Err(NodeStatus { slot: 0, plugin: plugin_index, why });
+                Err(status) if status.code == Code::UnschedulableAndUnresolvable => {
+                    return Err(NodeStatus::of_all_nodes(index, status));
                 }
-                Err(why) => {
-                    let reason = why.reasons.join(", ");
-                    let why =
-                        Status::error(format!("running PreFilter plugin \"{name}\": {reason}"));
-                    return Err(NodeStatus { slot: 0, plugin: plugin_index, why });
+                Err(error) => {
+                    let reasons = error.reasons.join(", ");
+                    let status =
+                        Status::error(format!("running PreFilter plugin \"{name}\": {reasons}"));
+                    return Err(NodeStatus::of_all_nodes(index, status));
                 }
             }
-            self.extensions.push((plugin_index, plugin));
+            self.pre_filter_extensions.push((index, pre_filter));
         }
-        let filters = self
+        self.filters = self
             .profile
             .at(ExtensionPoint::Filter)
-            .filter(|(plugin_index, _)| !skipped.contains(plugin_index));
-        self.filters = filters
-            .filter_map(|(plugin_index, plugin)| Some((plugin_index, plugin.as_filter()?)))
+            .filter(|(index, _)| !skipped.contains(index))
+            .filter_map(|(index, plugin)| Some((index, plugin.as_filter()?)))
             .collect();
         resolvable_rejection.map_or(Ok(()), Err)
     }
@@ -351,12 +353,12 @@ impl<'a> Cycle<'a> {
         }
         let names = self.pre_filter_plugin_names();
         let reason = match names.as_slice() {
-            [one] => format!("node(s) didn't satisfy plugin {one}"),
-            several => {
-                format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" "))
+            [name] => format!("node(s) didn't satisfy plugin {name}"),
+            names => {
+                format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" "))
             }
         };
-        Err(NodeStatus { slot: 0, plugin, why: Status::unresolvable(reason) })
+        Err(NodeStatus::of_all_nodes(plugin, Status::unresolvable(reason)))
     }
 
     /// Returns the names of the plugins that restricted the nodes, sorted.
@@ -364,7 +366,7 @@ impl<'a> Cycle<'a> {
         let mut names: Vec<_> = self
             .pre_filter_plugins
             .iter()
-            .map(|plugin_index| self.profile.plugin(*plugin_index).name())
+            .map(|plugin| self.profile.plugin(*plugin).name())
             .collect();
         names.sort_unstable();
         names
@@ -372,7 +374,7 @@ impl<'a> Cycle<'a> {
 
     /// Reports whether the PreFilter plugins left this node for the filters.
     pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
-        self.pre_filter_nodes.as_ref().is_none_or(|only| only.contains(name))
+        self.pre_filter_nodes.as_ref().is_none_or(|names| names.contains(name))
     }
 
     /// Builds the error of an attempt that found no feasible node.
@@ -411,33 +413,38 @@ impl<'a> Cycle<'a> {
     pub(super) fn find_nodes_that_pass_filters(&mut self, state: &CycleState) -> FilterOutcome {
         let began = self.trace.now();
         let mut found = FilterOutcome::default();
-        let only: Option<Vec<Slot>> = self.pre_filter_nodes.as_ref().map(|names| {
+        let pre_filter_slots: Option<Vec<Slot>> = self.pre_filter_nodes.as_ref().map(|names| {
             names.iter().filter_map(|name| self.nodes.get(name)).map(NodeRef::slot).collect()
         });
-        let node_count = only.as_ref().map_or(self.nodes.len(), Vec::len);
-        let enough = if self.has_choice() {
+        let node_count = pre_filter_slots.as_ref().map_or(self.nodes.len(), Vec::len);
+        let n_to_find = if self.compares_feasible_nodes() {
             num_feasible_nodes_to_find(node_count, self.profile.percentage())
         } else {
             1
         };
         for offset in 0..node_count {
-            let index = (self.start + offset) % node_count;
-            let slot =
-                only.as_ref().map_or_else(|| self.nodes.nth(index).slot(), |only| only[index]);
+            let index = (self.start_node_index + offset) % node_count;
+            let slot = match &pre_filter_slots {
+                Some(slots) => slots[index],
+                None => self.nodes.nth(index).slot(),
+            };
             self.check_node(state, slot, &mut found);
-            if found.feasible.len() >= enough {
+            if found.feasible.len() >= n_to_find {
                 break;
             }
         }
-        self.trace.ran(ExtensionPoint::Filter, began, None);
+        self.trace.record_point(ExtensionPoint::Filter, began, None);
         found
     }
 
     /// Reports whether plugins or extenders score or filter the feasible nodes. Otherwise the first feasible node is
     /// enough.
-    fn has_choice(&self) -> bool {
+    fn compares_feasible_nodes(&self) -> bool {
         self.profile.at(ExtensionPoint::Score).next().is_some()
-            || self.extenders.iter().any(|extender| extender.filters() || extender.prioritizes())
+            || self
+                .extenders
+                .iter()
+                .any(|extender| extender.is_filter() || extender.is_prioritizer())
     }
 
     /// Runs the filters on a node and adds the result to `found`.
@@ -447,7 +454,9 @@ impl<'a> Cycle<'a> {
         found.evaluated += 1;
         match self.run_filter_plugins_with_nominated_pods(state, slot) {
             Ok(()) => found.feasible.push(slot),
-            Err((plugin, why)) => found.rejected.push(NodeStatus { slot, plugin, why }),
+            Err(PluginRejection { plugin, status }) => {
+                found.rejected.push(NodeStatus { slot, plugin, status });
+            }
         }
     }
 }

@@ -24,56 +24,59 @@ pub(super) fn next_filtering_extender(
     if feasible.is_empty() {
         return None;
     }
-    let filters = |index: &usize| {
+    let filters_pod = |index: &usize| {
         let extender = &cycle.extenders[*index];
-        extender.filters() && extender.is_interested(cycle.pod)
+        extender.is_filter() && extender.is_interested(cycle.pod)
     };
-    (from..cycle.extenders.len()).find(filters)
+    (from..cycle.extenders.len()).find(filters_pod)
 }
 
 /// Keeps the nodes that an extender accepts, and records the reasons for the others.
 pub(super) fn apply_filter_result(
     cycle: &Cycle<'_>,
     found: &mut FilterOutcome,
-    answer: ExtenderFiltered,
+    filtered: ExtenderFiltered,
 ) {
-    let unresolvable =
-        answer.unresolvable.into_iter().map(|(node, reason)| (node, Status::unresolvable(reason)));
+    let unresolvable = filtered
+        .unresolvable
+        .into_iter()
+        .map(|(node, reason)| (node, Status::unresolvable(reason)));
     let failed =
-        answer.failed.into_iter().map(|(node, reason)| (node, Status::unschedulable(reason)));
-    for (name, why) in unresolvable.chain(failed) {
+        filtered.failed.into_iter().map(|(node, reason)| (node, Status::unschedulable(reason)));
+    for (name, status) in unresolvable.chain(failed) {
         let Some(slot) = cycle.nodes().get(&name).map(NodeRef::slot) else { continue };
         if !found.rejected.iter().any(|rejected| rejected.slot == slot) {
-            found.rejected.push(NodeStatus { slot, plugin: PluginSet::EXTENDERS, why });
+            found.rejected.push(NodeStatus { slot, plugin: PluginSet::EXTENDERS, status });
         }
     }
     found.feasible.retain(|slot| {
         let name = cycle.nodes().at(*slot).name();
-        answer.feasible.iter().any(|feasible| **feasible == **name)
+        filtered.feasible.iter().any(|feasible| **feasible == **name)
     });
 }
 
 /// Rejects all nodes because an extender failed.
 pub(super) fn reject_all_nodes(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
-    let why = Status::error(error.to_string());
+    let status = Status::error(error.to_string());
     found.feasible.clear();
-    // One entry represents all nodes.
-    found.rejected.push(NodeStatus { slot: 0, plugin: PluginSet::EXTENDERS, why });
+    found.rejected.push(NodeStatus::of_all_nodes(PluginSet::EXTENDERS, status));
 }
 
 /// Returns the extenders that score nodes for the pod.
 pub(super) fn prioritizing_extenders(cycle: &Cycle<'_>) -> Vec<usize> {
     let extenders = cycle.extenders.iter().enumerate();
     extenders
-        .filter(|(_, extender)| extender.prioritizes() && extender.is_interested(cycle.pod))
+        .filter(|(_, extender)| extender.is_prioritizer() && extender.is_interested(cycle.pod))
         .map(|(index, _)| index)
         .collect()
 }
 
 /// Returns the sums of the extenders' scores by node. A failed extender adds nothing.
-pub(super) fn sum_scores(answers: Vec<Result<ExtenderScores, ExtenderError>>) -> ExtenderScoreSums {
+pub(super) fn sum_scores(
+    responses: Vec<Result<ExtenderScores, ExtenderError>>,
+) -> ExtenderScoreSums {
     let mut sums = ExtenderScoreSums::default();
-    for (node, score) in answers.into_iter().flatten().flatten() {
+    for (node, score) in responses.into_iter().flatten().flatten() {
         let sum: &mut i64 = sums.entry(node).or_default();
         *sum = sum.saturating_add(score);
     }

@@ -9,9 +9,9 @@ const NO_NODES: &str = "no nodes available to schedule pods";
 
 impl FitError {
     /// Returns the plugins that rejected the pod or restricted the nodes, each once.
-    pub fn plugins(&self) -> Vec<usize> {
+    pub fn unschedulable_plugins(&self) -> Vec<usize> {
         let mut plugins: Vec<usize> = self
-            .all()
+            .statuses()
             .map(|rejected| rejected.plugin)
             .chain(self.pre_filter_plugins.iter().copied())
             .collect();
@@ -21,47 +21,48 @@ impl FitError {
     }
 
     /// Returns the message of a plugin that failed. The attempt then counts as an error, not as unschedulable.
-    pub fn error(&self) -> Option<&str> {
-        let is_error = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
-        let rejected = self.all().find(is_error)?;
-        Some(rejected.why.reasons.first().map_or("", |reason| reason))
+    pub fn error_message(&self) -> Option<&str> {
+        let is_error = |rejected: &&NodeStatus| rejected.status.code == Code::Error;
+        let rejected = self.statuses().find(is_error)?;
+        Some(rejected.status.reasons.first().map_or("", |reason| reason))
     }
 
-    /// Returns the message if PostFilter plugins must not run, because there are no nodes or because a plugin failed.
-    pub(crate) fn without_post_filter(&self) -> Option<&str> {
-        if self.n_nodes == 0 { Some(NO_NODES) } else { self.error() }
+    /// Returns the message of an attempt that runs no PostFilter plugins, because there are no nodes or a plugin failed.
+    /// Returns `None` if the PostFilter plugins run.
+    pub(crate) fn message_without_post_filter(&self) -> Option<&str> {
+        if self.n_nodes == 0 { Some(NO_NODES) } else { self.error_message() }
     }
 
     /// Returns the message of the failed attempt, followed by the messages of PostFilter plugins.
-    pub(crate) fn message_with(&self, added: &[String]) -> String {
-        match added {
+    pub(crate) fn message_with(&self, post_filter_messages: &[String]) -> String {
+        match post_filter_messages {
             [] => self.to_string(),
-            added => format!("{self} {}", added.join(", ")),
+            messages => format!("{self} {}", messages.join(", ")),
         }
     }
 
-    /// Returns the status of each rejected node, and of the rejection of all nodes.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &NodeStatus> {
+    /// Returns the status of each rejected node, and the status of all nodes.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = &NodeStatus> {
         self.rejected.iter().chain(&self.overall)
     }
 
     /// Returns the code of a node, which is [`Code::UnschedulableAndUnresolvable`] if it was not evaluated.
     ///
     /// Upstream: `NodeToStatus.Get`.
-    pub(crate) fn code(&self, slot: crate::nodes::Slot) -> Code {
+    pub(crate) fn code_of(&self, slot: crate::nodes::Slot) -> Code {
         match &self.overall {
-            Some(overall) => overall.why.code,
+            Some(overall) => overall.status.code,
             None => {
                 let status = self.rejected.iter().find(|rejected| rejected.slot == slot);
-                status.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
+                status.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.status.code)
             }
         }
     }
 
     /// Returns the number of nodes with each reason.
-    fn counts(&self) -> BTreeMap<&Reason, usize> {
+    fn count_reasons(&self) -> BTreeMap<&Reason, usize> {
         let mut counts = BTreeMap::new();
-        for reason in self.rejected.iter().flat_map(|rejected| &rejected.why.reasons) {
+        for reason in self.rejected.iter().flat_map(|rejected| &rejected.status.reasons) {
             *counts.entry(reason).or_default() += 1;
         }
         counts
@@ -73,20 +74,24 @@ impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0/{} nodes are available:", self.n_nodes)?;
         if let Some(overall) = &self.overall {
-            let reasons: Vec<&str> = overall.why.reasons.iter().map(|reason| &**reason).collect();
+            let reasons: Vec<&str> =
+                overall.status.reasons.iter().map(|reason| &**reason).collect();
             return write!(f, " {}.", reasons.join(", "));
         }
-        let mut counts: Vec<String> =
-            self.counts().into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let mut counts: Vec<String> = self
+            .count_reasons()
+            .into_iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
         let not_evaluated = self.n_nodes - self.rejected.len().min(self.n_nodes);
         if not_evaluated > 0 && !self.pre_filter_plugin_names.is_empty() {
-            let by = self.pre_filter_plugin_names.join(" ");
-            counts.push(format!("{not_evaluated} node(s) didn't satisfy plugin(s) [{by}]"));
+            let plugins = self.pre_filter_plugin_names.join(" ");
+            counts.push(format!("{not_evaluated} node(s) didn't satisfy plugin(s) [{plugins}]"));
         }
         if counts.is_empty() {
             return Ok(());
         }
-        // As upstream, the entries are sorted as text: `10 x` precedes `2 y`.
+        // Like upstream, sort the entries as text: `10 x` precedes `2 y`.
         counts.sort_unstable();
         write!(f, " {}.", counts.join(", "))
     }
@@ -101,7 +106,7 @@ mod tests {
         let rejected = |(slot, reason): (u32, &&'static str)| NodeStatus {
             slot,
             plugin: 1,
-            why: Status::unschedulable(*reason),
+            status: Status::unschedulable(*reason),
         };
         FitError {
             n_nodes,
@@ -132,8 +137,8 @@ mod tests {
             fit_error.to_string(),
             "0/5 nodes are available: 1 full, 4 node(s) didn't satisfy plugin(s) [NodeAffinity]."
         );
-        assert_eq!(fit_error.plugins(), [1, 7]);
-        assert_eq!(fit_error.code(0), Code::Unschedulable);
-        assert_eq!(fit_error.code(3), Code::UnschedulableAndUnresolvable);
+        assert_eq!(fit_error.unschedulable_plugins(), [1, 7]);
+        assert_eq!(fit_error.code_of(0), Code::Unschedulable);
+        assert_eq!(fit_error.code_of(3), Code::UnschedulableAndUnresolvable);
     }
 }

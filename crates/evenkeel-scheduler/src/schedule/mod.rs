@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) use act::schedule_pod;
 pub use cycle::Cycle;
 pub(crate) use prioritize::mix;
-pub(crate) use trace::Trace;
+pub(crate) use trace::{CallCount, CallDuration, PointDuration, Trace};
 
 pub use crate::queue::Nominator;
 use crate::{
@@ -38,7 +38,7 @@ pub struct View<'a> {
     /// Index of the first node to evaluate. It advances with every attempt.
     ///
     /// Upstream: `nextStartNodeIndex`.
-    pub start: usize,
+    pub start_node_index: usize,
 }
 
 /// Outcome of an attempt.
@@ -48,8 +48,8 @@ pub struct Outcome {
     pub result: Result<ScheduleResult, FitError>,
     /// Number of evaluated nodes.
     pub evaluated: usize,
-    /// Index of the first node for the next attempt.
-    pub next_start: usize,
+    /// Index of the first node that the next attempt evaluates.
+    pub next_start_node_index: usize,
 }
 
 /// The selected node.
@@ -70,15 +70,15 @@ pub struct ScheduleResult {
 pub struct FitError {
     /// Number of all nodes.
     pub n_nodes: usize,
-    /// Status that applies to all nodes, because a PreFilter plugin rejected the pod or a plugin failed.
+    /// Status of all nodes, if a PreFilter plugin rejected the pod or a plugin failed.
     pub overall: Option<NodeStatus>,
     /// Statuses of the nodes that were evaluated and rejected.
     ///
     /// Upstream: `NodeToStatus`.
     pub rejected: Vec<NodeStatus>,
-    /// Indexes of the plugins that restricted the nodes, including that of extenders.
+    /// Indexes of the PreFilter plugins that restricted the nodes. Includes `PluginSet::EXTENDERS` if an extender did.
     pub pre_filter_plugins: Vec<usize>,
-    /// Names of the plugins that restricted the nodes.
+    /// Names of the PreFilter plugins that restricted the nodes.
     pub pre_filter_plugin_names: Vec<&'static str>,
 }
 
@@ -90,7 +90,14 @@ pub struct NodeStatus {
     /// Index of the plugin in the profile.
     pub plugin: usize,
     /// Code and reasons.
-    pub why: Status,
+    pub status: Status,
+}
+
+impl NodeStatus {
+    /// Returns the status of all nodes, for [`FitError::overall`].
+    pub(crate) fn of_all_nodes(plugin: usize, status: Status) -> Self {
+        Self { slot: 0, plugin, status }
+    }
 }
 
 /// Returns the number of feasible nodes after which an attempt stops its search. With up to 100 nodes, the attempt
@@ -105,7 +112,7 @@ pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
     }
     let percentage = match percentage {
         0 => 50_usize.saturating_sub(n_nodes / 125).max(5),
-        set => set as usize,
+        percentage => percentage as usize,
     };
     (n_nodes * percentage / 100).max(MIN_FEASIBLE_NODES_TO_FIND)
 }
@@ -113,10 +120,11 @@ pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
 /// Finds a node for `pod` without extenders. `seed` selects among nodes with equal scores.
 pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState) -> Outcome {
     let mut cycle = Cycle::new(view, pod, seed, &[]);
-    match Attempt::begin(&mut cycle, state).1 {
+    let (_, first_step) = Attempt::begin(&mut cycle, state);
+    match first_step {
         Step::Done(outcome) => outcome,
         Step::Filter { .. } | Step::Prioritize { .. } => {
-            unreachable!("only extenders are asked, and there are none")
+            unreachable!("these steps call extenders, and there are none")
         }
     }
 }
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_number_of_nodes_to_find_equals_upstreams() {
-        for (nodes, percentage, want) in [
+        for (nodes, percentage, expected) in [
             (10, 0, 10),
             (99, 0, 99),
             (100, 0, 100),
@@ -151,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(
                 num_feasible_nodes_to_find(nodes, percentage),
-                want,
+                expected,
                 "{nodes} nodes, {percentage} %"
             );
         }

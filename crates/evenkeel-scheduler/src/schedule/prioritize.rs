@@ -4,7 +4,10 @@ use hashbrown::HashMap;
 
 use super::{cycle::Cycle, trace::Trace};
 use crate::{
-    framework::{CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult, Status, guarded},
+    framework::{
+        CycleState, ExtensionPoint, MAX_NODE_SCORE, PluginRejection, PreScoreResult, Status,
+        catch_plugin_panic,
+    },
     nodes::{NodeRef, Slot},
 };
 
@@ -16,7 +19,7 @@ impl Cycle<'_> {
     ///
     /// # Errors
     ///
-    /// If a plugin panics, returns its index and status.
+    /// If a plugin panics.
     ///
     /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`.
     pub(super) fn prioritize_and_select_host(
@@ -24,7 +27,7 @@ impl Cycle<'_> {
         state: &mut CycleState,
         feasible: &[Slot],
         extender_scores: &ExtenderScoreSums,
-    ) -> Result<Slot, (usize, Status)> {
+    ) -> Result<Slot, PluginRejection> {
         let nodes: Vec<NodeRef<'_>> = feasible.iter().map(|slot| self.nodes.at(*slot)).collect();
         let mut trace = std::mem::take(&mut self.trace);
         let scores = prioritize_nodes(self, state, &nodes, &mut trace);
@@ -47,73 +50,70 @@ fn prioritize_nodes(
     state: &mut CycleState,
     feasible: &[NodeRef<'_>],
     trace: &mut Trace,
-) -> Result<Vec<i64>, (usize, Status)> {
+) -> Result<Vec<i64>, PluginRejection> {
     let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
-    let (mut scored, mut same) = (Vec::new(), 0);
-    let began = trace.now();
+    // Plugins without a call of `score`, and the sum of their weighted scores, which are the same for every node.
+    let (mut without_score_call, mut same_for_all) = (Vec::new(), 0);
+    let point_began = trace.now();
     for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };
-        let timed = trace.begin();
-        let answer = guarded(|| plugin.pre_score(state, pod, nodes, feasible))
-            .map_err(|why| failed(index, "PreScore", name, &why))?;
-        match answer {
+        let began = trace.now_if_sampled();
+        let result = catch_plugin_panic(|| plugin.pre_score(state, pod, nodes, feasible))
+            .map_err(|panic| panic_of(index, "PreScore", name, &panic))?;
+        match result {
             PreScoreResult::All => {
-                trace.called(ExtensionPoint::PreScore, index, timed, None);
+                trace.record_call(ExtensionPoint::PreScore, index, began, None);
                 continue;
             }
-            PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, index, timed),
+            PreScoreResult::Skip => trace.record_skip(ExtensionPoint::PreScore, index, began),
             PreScoreResult::Same(score) => {
-                // Every node gets this score.
-                trace.scored(index, feasible.len(), timed);
-                same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(index);
+                trace.record_scores(index, feasible.len(), began);
+                same_for_all += score.clamp(0, MAX_NODE_SCORE) * profile.weight(index);
             }
         }
-        scored.push(index);
+        without_score_call.push(index);
     }
-    trace.ran(ExtensionPoint::PreScore, began, None);
-    let began = trace.now();
-    let mut total = vec![same; feasible.len()];
+    trace.record_point(ExtensionPoint::PreScore, point_began, None);
+    let point_began = trace.now();
+    let mut totals = vec![same_for_all; feasible.len()];
     let mut plugin_scores = Vec::with_capacity(feasible.len());
-    for (index, plugin) in
-        profile.at(ExtensionPoint::Score).filter(|(index, _)| !scored.contains(index))
-    {
+    for (index, plugin) in profile.at(ExtensionPoint::Score) {
+        if without_score_call.contains(&index) {
+            continue;
+        }
         let (name, Some(plugin)) = (plugin.name(), plugin.as_score()) else { continue };
-        let timed = trace.begin();
+        let began = trace.now_if_sampled();
         plugin_scores.clear();
-        guarded(|| {
+        catch_plugin_panic(|| {
             plugin.score_all(state, pod, feasible, &mut plugin_scores);
             plugin.normalize_score(state, feasible, &mut plugin_scores);
         })
-        .map_err(|why| failed(index, "Score", name, &why))?;
-        trace.scored(index, feasible.len(), timed);
-        for (sum, score) in total.iter_mut().zip(&plugin_scores) {
-            *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
+        .map_err(|panic| panic_of(index, "Score", name, &panic))?;
+        trace.record_scores(index, feasible.len(), began);
+        for (total, score) in totals.iter_mut().zip(&plugin_scores) {
+            *total += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
         }
     }
-    trace.ran(ExtensionPoint::Score, began, None);
-    Ok(total)
+    trace.record_point(ExtensionPoint::Score, point_began, None);
+    Ok(totals)
 }
 
-/// Prefixes the message of an error with the extension point and the plugin.
-fn failed(index: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) {
-    let reasons = why.reasons.join(", ");
-    (index, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
+/// Prefixes the message of a panic with the extension point and the plugin.
+fn panic_of(index: usize, point: &str, plugin: &str, panic: &Status) -> PluginRejection {
+    let reasons = panic.reasons.join(", ");
+    let status = Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"));
+    PluginRejection { plugin: index, status }
 }
 
 /// Selects one of the nodes with the highest score.
 ///
 /// Upstream: `NewSortedScoredNodes`.
 fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
-    let top = scores.iter().copied().max().unwrap_or(0);
-    let ties = scores.iter().filter(|score| **score == top).count().max(1);
-    let winner = (mix(seed) % ties as u64) as usize;
-    let selected = scores
-        .iter()
-        .enumerate()
-        .filter(|(_, score)| **score == top)
-        .nth(winner)
-        .map_or(0, |(index, _)| index);
-    nodes[selected]
+    let highest = scores.iter().copied().max().unwrap_or(0);
+    let mut best_nodes = nodes.iter().zip(scores).filter(|(_, score)| **score == highest);
+    let n_best = best_nodes.clone().count().max(1);
+    let winner = (mix(seed) % n_best as u64) as usize;
+    best_nodes.nth(winner).map_or(nodes[0], |(node, _)| *node)
 }
 
 /// Mixes all bits of a seed (`splitmix64`).

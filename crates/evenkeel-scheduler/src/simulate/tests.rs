@@ -37,9 +37,9 @@ async fn a_dry_run_reports_the_best_node_and_why_others_are_rejected() {
     let (mut looker, tasks) = looker(dump).await;
     let first = looker.explain("shop", "waits").unwrap();
     assert_eq!((first.feasible(), first.best()), (vec!["big"], vec!["big"]));
-    let refused = first.nodes.last().unwrap();
-    assert_eq!(&*refused.node, "small");
-    assert_eq!(refused.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
+    let rejecting_node = first.nodes.last().unwrap();
+    assert_eq!(&*rejecting_node.node, "small");
+    assert_eq!(rejecting_node.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
     let pending = looker.pending();
     assert_eq!(pending.len(), 1);
     // After two copies of the pod, the node has no CPU for a third.
@@ -62,17 +62,17 @@ async fn victims_are_reported_but_not_evicted() {
     dump.add(DUMP).unwrap();
     let pods = [("low", -5, "1"), ("middle", 5, "1500m"), ("high", 50, "1500m")];
     for (name, priority, cpu) in pods {
-        let asks = json!({"requests": {"cpu": cpu}});
+        let resources = json!({"requests": {"cpu": cpu}});
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": name}},
-            "spec": {"priority": priority, "nodeName": "big", "containers": [{"name": "c", "resources": asks}]},
+            "spec": {"priority": priority, "nodeName": "big", "containers": [{"name": "c", "resources": resources}]},
         });
         dump.add(&pod.to_string()).unwrap();
     }
     let (mut looker, tasks) = looker(dump).await;
-    let mut asking = looker.explain("shop", "waits").map(|_| looker.pending()[0].as_ref().clone());
-    let pod = asking.as_mut().unwrap();
+    looker.explain("shop", "waits").unwrap();
+    let mut pod = looker.pending()[0].as_ref().clone();
     let mut victims = |priority: i32, policy: &str| {
         pod.spec.priority = Some(priority);
         pod.spec.preemption_policy = policy.into();
@@ -92,11 +92,11 @@ async fn victims_are_reported_but_not_evicted() {
         assert_eq!(victims(10, "").0, on_big(&["shop/middle", "shop/low"]));
         assert_eq!(victims(100, "").0, on_big(&["shop/middle", "shop/low"]));
     }
-    let (none, message) = victims(0, "");
-    assert_eq!(none, []);
+    let (evictions, message) = victims(0, "");
+    assert_eq!(evictions, []);
     assert!(message.contains("preemption: 0/2 nodes are available:"), "{message}");
-    let (none, message) = victims(100, "Never");
-    assert_eq!(none, []);
+    let (evictions, message) = victims(100, "Never");
+    assert_eq!(evictions, []);
     assert!(message.ends_with("not eligible due to preemptionPolicy=Never."), "{message}");
     tasks.token().cancel();
 }
@@ -115,10 +115,10 @@ fn objects_without_an_api_version_are_rejected() {
 /// Returns a workload whose pods request 2 CPUs and are labelled with its name, with `more` merged into it.
 fn workload(kind: &str, name: &str, more: &Value) -> Value {
     let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-    let asks = json!({"limits": {"cpu": "2"}});
+    let resources = json!({"limits": {"cpu": "2"}});
     let template = json!({
         "metadata": {"labels": {"app": name}},
-        "spec": {"containers": [{"name": "c", "resources": asks}]},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
     });
     let mut workload = json!({
         "apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"},
@@ -143,7 +143,7 @@ fn pod_of(app: &str, name: &str, more: &Value) -> Value {
 }
 
 /// Returns the workloads with missing pods, and all pods after the missing ones were added.
-fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
+fn complete_dump(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     objects.iter().for_each(|object| dump.add(&object.to_string()).unwrap());
@@ -153,23 +153,25 @@ fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
 
 /// Returns the names of the added pods, by workload.
 fn added_pods(objects: &[Value]) -> Vec<(String, Vec<String>)> {
-    let (workloads, pods) = completed(objects);
+    let (workloads, pods) = complete_dump(objects);
     let name = |uid: &String| {
         let pod = pods.iter().find(|pod| pod["metadata"]["uid"] == **uid).unwrap();
         pod["metadata"]["name"].as_str().unwrap().to_owned()
     };
-    let all = workloads.iter();
-    all.map(|workload| {
-        (format!("{} {}", workload.kind, workload.name), workload.pods.iter().map(name).collect())
-    })
-    .collect()
+    workloads
+        .iter()
+        .map(|workload| {
+            let pods = workload.pods.iter().map(name).collect();
+            (format!("{} {}", workload.kind, workload.name), pods)
+        })
+        .collect()
 }
 
 #[test]
 fn missing_pods_of_workloads_are_added() {
     let three = json!({"spec": {"replicas": 3}});
-    let has = |more: Value| pod_of("w", "w-1", &more);
-    for (objects, want) in [
+    let existing_pod = |more: Value| pod_of("w", "w-1", &more);
+    for (objects, expected) in [
         (
             vec![workload("Deployment", "w", &three)],
             &["w-simulated-0", "w-simulated-1", "w-simulated-2"][..],
@@ -177,32 +179,32 @@ fn missing_pods_of_workloads_are_added() {
         (vec![workload("Deployment", "w", &json!({}))], &["w-simulated-0"]),
         (vec![workload("Deployment", "w", &json!({"spec": {"replicas": 0}}))], &[]),
         (
-            vec![workload("Deployment", "w", &three), has(json!({}))],
+            vec![workload("Deployment", "w", &three), existing_pod(json!({}))],
             &["w-simulated-0", "w-simulated-1"],
         ),
         // The existing pod has ended, is terminating, or belongs to another workload.
         (
             vec![
                 workload("ReplicaSet", "w", &json!({})),
-                has(json!({"status": {"phase": "Failed"}})),
+                existing_pod(json!({"status": {"phase": "Failed"}})),
             ],
             &["w-simulated-0"],
         ),
         (
             vec![
                 workload("ReplicaSet", "w", &json!({})),
-                has(json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})),
+                existing_pod(json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})),
             ],
             &["w-simulated-0"],
         ),
         (
             vec![
                 workload("ReplicaSet", "w", &json!({})),
-                has(json!({"metadata": {"namespace": "x"}})),
+                existing_pod(json!({"metadata": {"namespace": "x"}})),
             ],
             &["w-simulated-0"],
         ),
-        (vec![workload("StatefulSet", "w", &three), has(json!({}))], &["w-0", "w-2"]),
+        (vec![workload("StatefulSet", "w", &three), existing_pod(json!({}))], &["w-0", "w-2"]),
         (
             vec![workload("StatefulSet", "w", &json!({"spec": {"ordinals": {"start": 5}}}))],
             &["w-5"],
@@ -237,7 +239,7 @@ fn missing_pods_of_workloads_are_added() {
                         "status": {"succeeded": 3, "completedIndexes": "0,4-5", "failedIndexes": "6"},
                     }),
                 ),
-                has(json!({"metadata": {
+                existing_pod(json!({"metadata": {
                     "annotations": {"batch.kubernetes.io/job-completion-index": "2"},
                     "ownerReferences": [{"kind": "Job", "name": "w", "controller": true}],
                 }})),
@@ -265,11 +267,11 @@ fn missing_pods_of_workloads_are_added() {
             &[],
         ),
         (vec![workload("DaemonSet", "w", &json!({}))], &["w-small", "w-big"]),
-        (vec![workload("DaemonSet", "w", &json!({})), has(json!({}))], &["w-small"]),
+        (vec![workload("DaemonSet", "w", &json!({})), existing_pod(json!({}))], &["w-small"]),
     ] {
         let added_pods: Vec<String> =
             added_pods(&objects).into_iter().flat_map(|(_, pods)| pods).collect();
-        assert_eq!(added_pods, want, "{objects:?}");
+        assert_eq!(added_pods, expected, "{objects:?}");
     }
 }
 

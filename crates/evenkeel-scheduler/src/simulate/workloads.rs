@@ -1,4 +1,4 @@
-//! Missing pods of workloads, built as their controllers do, limited to the fields that scheduling reads.
+//! Missing pods of workloads, built like their controllers build them. Only fields that scheduling reads are set.
 
 use evenkeel_api::{
     Encoding, View,
@@ -17,10 +17,15 @@ use std::{
     sync::Arc,
 };
 
-use super::stored;
+use super::defaults;
 
 /// Stands for the pod template hash in names and labels.
-const HASH: &str = "simulated";
+const POD_TEMPLATE_HASH: &str = "simulated";
+
+/// Label and annotation of an indexed Job's pods.
+///
+/// Upstream: `JobCompletionIndexAnnotation`.
+const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// A workload whose pods were missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +45,14 @@ pub struct Workload {
 /// Kinds with their list paths. A kind may own objects of the kinds after it.
 const KINDS: [(&str, &str); 5] = [
     ("Deployment", "/apis/apps/v1/deployments"),
-    ("ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("ReplicaSet", REPLICA_SETS),
     ("StatefulSet", "/apis/apps/v1/statefulsets"),
     ("DaemonSet", "/apis/apps/v1/daemonsets"),
     ("Job", "/apis/batch/v1/jobs"),
 ];
+const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
-const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/pods";
 
@@ -55,21 +61,21 @@ type Objects = BTreeMap<String, Vec<Value>>;
 
 /// Reports whether the kind is a workload.
 pub(super) fn is_workload(kind: &str) -> bool {
-    KINDS.iter().any(|(known, _)| *known == kind)
+    KINDS.iter().any(|(workload_kind, _)| *workload_kind == kind)
 }
 
 /// Adds missing pods, with their claims and ReplicaSets. Returns the workloads whose pods were missing.
 pub(super) fn add_missing(objects: &mut Objects) -> Vec<Workload> {
     let uids: BTreeSet<String> = KINDS
         .iter()
-        .flat_map(|(_, path)| listed(objects, path))
+        .flat_map(|(_, path)| objects_at(objects, path))
         .map(|object| text(&object["metadata"]["uid"]).to_owned())
         .collect();
     let mut workloads = Vec::new();
     for (kind, path) in KINDS {
-        for object in listed(objects, path).to_vec() {
+        for object in objects_at(objects, path).to_vec() {
             // The owner's controller creates the pods of this object.
-            if controller(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
+            if controller_of(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
                 continue;
             }
             let missing = Owner::new(kind, &object, objects).missing_objects(objects);
@@ -90,7 +96,7 @@ pub(super) fn add_missing(objects: &mut Objects) -> Vec<Workload> {
             });
             objects.entry(PODS.to_owned()).or_default().extend(missing.pods);
             objects.entry(CLAIMS.to_owned()).or_default().extend(missing.claims);
-            objects.entry(KINDS[1].1.to_owned()).or_default().extend(missing.replica_set);
+            objects.entry(REPLICA_SETS.to_owned()).or_default().extend(missing.replica_set);
         }
     }
     workloads
@@ -114,12 +120,12 @@ struct Owner<'a> {
 }
 
 /// Returns the objects with this list path.
-fn listed<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
+fn objects_at<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
     objects.get(path).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Decodes an object; `None` if it is invalid.
-fn read<V: View>(object: &Value) -> Option<V> {
+fn decode<V: View>(object: &Value) -> Option<V> {
     V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
 }
 
@@ -129,13 +135,13 @@ fn text(value: &Value) -> &str {
 }
 
 /// Returns the owner reference to the controller.
-fn controller(object: &Value) -> Option<&Value> {
+fn controller_of(object: &Value) -> Option<&Value> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
 /// Returns the controller reference to the owner.
-fn reference(owner: &Value) -> Value {
+fn controller_reference(owner: &Value) -> Value {
     let metadata = &owner["metadata"];
     json!([{
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
@@ -144,7 +150,7 @@ fn reference(owner: &Value) -> Value {
 }
 
 /// Reports whether the pod is active: neither finished nor terminating.
-fn is_live(pod: &Value) -> bool {
+fn is_active(pod: &Value) -> bool {
     !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
         && pod["metadata"]["deletionTimestamp"].is_null()
 }
@@ -162,22 +168,22 @@ impl<'a> Owner<'a> {
         let metadata = &object["metadata"];
         // All workload kinds have their selector at the same path as a ReplicaSet.
         let selector =
-            read::<ReplicaSet>(object).map_or_else(Selector::nothing, |read| read.spec.selector);
-        let selected = |pod: &Value| {
+            decode::<ReplicaSet>(object).map_or_else(Selector::nothing, |set| set.spec.selector);
+        let is_selected = |pod: &Value| {
             let labels = &pod["metadata"]["labels"];
             !selector.is_everything() && selector.matches_by(|key| labels[key].as_str())
         };
-        let owned = |pod: &Value| {
-            controller(pod).is_some_and(|owner| {
+        let is_owned = |pod: &Value| {
+            controller_of(pod).is_some_and(|owner| {
                 owner["uid"] == metadata["uid"]
                     || (owner["kind"] == kind && owner["name"] == metadata["name"])
             })
         };
-        let pods = listed(objects, PODS).iter();
+        let pods = objects_at(objects, PODS).iter();
         let pods = pods.filter(|pod| {
             pod["metadata"]["namespace"] == metadata["namespace"]
-                && is_live(pod)
-                && (selected(pod) || owned(pod))
+                && is_active(pod)
+                && (is_selected(pod) || is_owned(pod))
         });
         Self { kind, object, pods: pods.cloned().collect() }
     }
@@ -195,13 +201,13 @@ impl<'a> Owner<'a> {
     /// Returns the pods that the workload's controller would create, and objects that they need.
     fn missing_objects(&self, objects: &Objects) -> MissingObjects {
         match self.kind {
-            "Deployment" => self.of_deployment(),
-            "StatefulSet" => self.of_stateful_set(objects),
-            "DaemonSet" => self.of_daemon_set(objects),
-            "Job" => self.of_job(),
+            "Deployment" => self.missing_deployment_objects(),
+            "StatefulSet" => self.missing_stateful_set_objects(objects),
+            "DaemonSet" => self.missing_daemon_set_objects(objects),
+            "Job" => self.missing_job_objects(),
             _ => {
                 let count = self.number("replicas", 1).saturating_sub(self.pods.len());
-                let names = (0..count).map(|n| format!("{}-{HASH}-{n}", self.name()));
+                let names = (0..count).map(|n| format!("{}-{POD_TEMPLATE_HASH}-{n}", self.name()));
                 let pods = names.map(|name| self.pod(&name, self.object)).collect();
                 MissingObjects { pods, alike: true, ..MissingObjects::default() }
             }
@@ -209,25 +215,25 @@ impl<'a> Owner<'a> {
     }
 
     /// Creates pods that belong to a new ReplicaSet of the Deployment.
-    fn of_deployment(&self) -> MissingObjects {
+    fn missing_deployment_objects(&self) -> MissingObjects {
         let mut set = self.object.clone();
-        let name = format!("{}-{HASH}", self.name());
+        let name = format!("{}-{POD_TEMPLATE_HASH}", self.name());
         set["apiVersion"] = "apps/v1".into();
         set["kind"] = "ReplicaSet".into();
         let namespace = &self.object["metadata"]["namespace"];
         let uid = format!("{}/{name}", text(namespace));
-        let owners = reference(self.object);
-        set["metadata"] =
-            json!({"name": name, "namespace": namespace, "uid": uid, "ownerReferences": owners});
-        set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = HASH.into();
-        set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = HASH.into();
+        let owner_references = controller_reference(self.object);
+        set["metadata"] = json!({"name": name, "namespace": namespace, "uid": uid, "ownerReferences": owner_references});
+        set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] =
+            POD_TEMPLATE_HASH.into();
+        set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = POD_TEMPLATE_HASH.into();
         let count = self.number("replicas", 1).saturating_sub(self.pods.len());
         let pods = (0..count).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
         MissingObjects { pods, replica_set: Some(set), alike: true, ..MissingObjects::default() }
     }
 
     /// Creates pods with ordinals, and their claims.
-    fn of_stateful_set(&self, objects: &Objects) -> MissingObjects {
+    fn missing_stateful_set_objects(&self, objects: &Objects) -> MissingObjects {
         let first = self.object["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
         let templates = &self.object["spec"]["volumeClaimTemplates"];
         let templates = templates.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -247,7 +253,7 @@ impl<'a> Owner<'a> {
                 let source = json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
                 match pod["spec"]["volumes"].as_array_mut() {
                     Some(volumes) => {
-                        volumes.retain(|known| known["name"] != *volume);
+                        volumes.retain(|existing| existing["name"] != *volume);
                         volumes.push(source);
                     }
                     None => pod["spec"]["volumes"] = json!([source]),
@@ -262,15 +268,16 @@ impl<'a> Owner<'a> {
     /// Returns a claim built from the template, or `None` if the claim exists.
     fn claim(&self, name: &str, template: &Value, objects: &Objects) -> Option<Value> {
         let namespace = &self.object["metadata"]["namespace"];
-        let is_same = |claim: &Value| {
+        let has_name = |claim: &Value| {
             claim["metadata"]["name"] == *name && claim["metadata"]["namespace"] == *namespace
         };
-        if listed(objects, CLAIMS).iter().any(is_same) {
+        if objects_at(objects, CLAIMS).iter().any(has_name) {
             return None;
         }
         let mut spec = template["spec"].clone();
         if spec["storageClassName"].is_null() {
-            let classes = listed(objects, CLASSES).iter().filter_map(read).map(Arc::new);
+            let classes =
+                objects_at(objects, STORAGE_CLASSES).iter().filter_map(decode).map(Arc::new);
             let classes: Vec<Arc<StorageClass>> = classes.collect();
             let class = volume::default_class(&classes);
             spec["storageClassName"] = class.map_or(Value::Null, |class| (*class.meta.name).into());
@@ -284,18 +291,19 @@ impl<'a> Owner<'a> {
     }
 
     /// Creates a pod for each node that the template's affinity selects and whose taints it tolerates.
-    fn of_daemon_set(&self, objects: &Objects) -> MissingObjects {
+    fn missing_daemon_set_objects(&self, objects: &Objects) -> MissingObjects {
         let mut missing = MissingObjects::default();
         let mut template_pod = self.pod("", self.object);
         daemonset::add_tolerations(&mut template_pod["spec"]);
-        let Some(spec) = read::<Pod>(&template_pod).map(|pod| pod.spec) else { return missing };
-        let existing: Vec<Pod> = self.pods.iter().filter_map(read).collect();
-        let existing: BTreeSet<&str> = existing.iter().filter_map(daemonset::target_node).collect();
-        for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
+        let Some(spec) = decode::<Pod>(&template_pod).map(|pod| pod.spec) else { return missing };
+        let pods: Vec<Pod> = self.pods.iter().filter_map(decode).collect();
+        let nodes_with_pod: BTreeSet<&str> =
+            pods.iter().filter_map(daemonset::target_node).collect();
+        for node in objects_at(objects, NODES).iter().filter_map(decode::<Node>) {
             let name = &*node.meta.name;
-            let runs = nodeaffinity::required(&spec, &node)
+            let is_eligible = nodeaffinity::required(&spec, &node)
                 && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
-            if existing.contains(name) || !runs {
+            if nodes_with_pod.contains(name) || !is_eligible {
                 continue;
             }
             let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
@@ -308,43 +316,50 @@ impl<'a> Owner<'a> {
 
     /// Creates pods up to `parallelism`, but not more than the remaining `completions`. A Job without `completions`
     /// gets no more pods after one succeeded. An Indexed Job gets pods for its first indexes that have not finished.
-    fn of_job(&self) -> MissingObjects {
+    fn missing_job_objects(&self) -> MissingObjects {
         let (spec, status) = (&self.object["spec"], &self.object["status"]);
-        let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {
-            matches!(text(&condition["type"]), "Complete" | "Failed")
-                && condition["status"] == "True"
-        });
-        if ended || spec["suspend"] == true {
+        let is_finished_job =
+            status["conditions"].as_array().into_iter().flatten().any(|condition| {
+                matches!(text(&condition["type"]), "Complete" | "Failed")
+                    && condition["status"] == "True"
+            });
+        if is_finished_job || spec["suspend"] == true {
             return MissingObjects::default();
         }
-        let done = status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        let wanted = match (&spec["completions"], &spec["parallelism"]) {
-            (Value::Null, Value::Null) => 1_usize.saturating_sub(done),
-            (Value::Null, _) if done > 0 => 0,
+        let succeeded =
+            status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let target_count = match (&spec["completions"], &spec["parallelism"]) {
+            (Value::Null, Value::Null) => 1_usize.saturating_sub(succeeded),
+            (Value::Null, _) if succeeded > 0 => 0,
             (Value::Null, _) => self.number("parallelism", 1),
             _ => self
                 .number("parallelism", 1)
-                .min(self.number("completions", 1).saturating_sub(done)),
+                .min(self.number("completions", 1).saturating_sub(succeeded)),
         };
-        let index = "batch.kubernetes.io/job-completion-index";
-        let taken: BTreeSet<&str> =
-            self.pods.iter().map(|pod| text(&pod["metadata"]["annotations"][index])).collect();
+        let used_indexes: BTreeSet<&str> = self
+            .pods
+            .iter()
+            .map(|pod| text(&pod["metadata"]["annotations"][COMPLETION_INDEX]))
+            .collect();
         let is_indexed = spec["completionMode"] == "Indexed";
-        let names = if is_indexed { 0..self.number("completions", 1) } else { done..usize::MAX };
-        let finished: Vec<_> = ["completedIndexes", "failedIndexes"]
+        let indexes =
+            if is_indexed { 0..self.number("completions", 1) } else { succeeded..usize::MAX };
+        let finished_ranges: Vec<_> = ["completedIndexes", "failedIndexes"]
             .iter()
             .flat_map(|field| index_ranges(text(&status[*field])))
             .collect();
-        let is_finished = |n: &usize| is_indexed && finished.iter().any(|range| range.contains(n));
-        let free = names.filter(|n| !taken.contains(&*n.to_string()) && !is_finished(n));
-        let pods = free.take(wanted.saturating_sub(self.pods.len())).map(|n| {
+        let is_finished_index =
+            |n: &usize| is_indexed && finished_ranges.iter().any(|range| range.contains(n));
+        let free_indexes =
+            indexes.filter(|n| !used_indexes.contains(&*n.to_string()) && !is_finished_index(n));
+        let pods = free_indexes.take(target_count.saturating_sub(self.pods.len())).map(|n| {
             let mut pod = self.pod(&format!("{}-{n}", self.name()), self.object);
             let labels = &mut pod["metadata"]["labels"];
             labels["batch.kubernetes.io/job-name"] = self.name().into();
             labels["job-name"] = self.name().into();
             if is_indexed {
-                labels[index] = n.to_string().into();
-                pod["metadata"]["annotations"][index] = n.to_string().into();
+                labels[COMPLETION_INDEX] = n.to_string().into();
+                pod["metadata"]["annotations"][COMPLETION_INDEX] = n.to_string().into();
             }
             pod
         });
@@ -358,7 +373,7 @@ impl<'a> Owner<'a> {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": name, "namespace": self.object["metadata"]["namespace"],
-                "ownerReferences": reference(owner),
+                "ownerReferences": controller_reference(owner),
             },
             "spec": template["spec"], "status": {"phase": "Pending"},
         });
@@ -367,7 +382,7 @@ impl<'a> Owner<'a> {
                 pod["metadata"][field] = template["metadata"][field].clone();
             }
         }
-        stored::pod(&mut pod);
+        defaults::set_pod_defaults(&mut pod);
         pod
     }
 }

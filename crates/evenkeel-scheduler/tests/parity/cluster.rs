@@ -1,6 +1,6 @@
-//! etcd, kube-apiserver and kube-scheduler of upstream's, and what ours sees of them.
+//! Cluster of upstream's etcd, kube-apiserver and kube-scheduler, with caches of our scheduler on it.
 
-use crate::generate::{CLASSES, DEVICES, Made};
+use crate::generate::{DEVICE_CLASS, GeneratedPod, PRIORITY_CLASSES};
 use bytes::Bytes;
 use evenkeel_api::views::{Node, Pod, PodDisruptionBudget, ResourceClaim, ResourceSlice};
 use evenkeel_runtime::{
@@ -27,12 +27,13 @@ pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Returns the directory of upstream's programs.
 pub(crate) fn binaries() -> Option<PathBuf> {
     variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
 }
 
-/// How many clusters are asked for.
-pub(crate) fn wanted() -> Option<u64> {
+/// Returns the number of clusters that the environment sets.
+pub(crate) fn requested_clusters() -> Option<u64> {
     variable("EVENKEEL_PARITY_CLUSTERS")?.parse().ok()
 }
 
@@ -44,24 +45,25 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Says something however the tests are run.
-pub(crate) fn tell(text: &str) {
+/// Prints a line. The test harness does not capture it.
+pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The programs, ended with it.
+/// A cluster. Its programs end when it is dropped.
 pub(crate) struct Cluster {
     binaries: PathBuf,
     folder: tempfile::TempDir,
-    running: std::sync::Mutex<Vec<Child>>,
-    server: u16,
+    processes: std::sync::Mutex<Vec<Child>>,
+    /// Port of the API server.
+    server_port: u16,
     connected: OnceLock<(Client, Caches)>,
     tasks: Tasks,
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for child in self.running.get_mut().unwrap().iter_mut().rev() {
+        for child in self.processes.get_mut().unwrap().iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -72,39 +74,39 @@ impl Cluster {
     /// Starts etcd and the API server.
     pub(crate) fn start(binaries: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let [client, peer, server] = free_ports();
+        let [client_port, peer_port, server_port] = free_ports();
         let cluster = Self {
             binaries,
             folder,
-            running: std::sync::Mutex::default(),
-            server,
+            processes: std::sync::Mutex::default(),
+            server_port,
             connected: OnceLock::new(),
             tasks: Tasks::new(),
         };
-        let accounts = KeyPair::generate().unwrap();
-        cluster.write("accounts.key", &accounts.serialize_pem());
-        cluster.write("accounts.pub", &accounts.public_key_pem());
+        let service_account_key = KeyPair::generate().unwrap();
+        cluster.write("accounts.key", &service_account_key.serialize_pem());
+        cluster.write("accounts.pub", &service_account_key.public_key_pem());
         cluster.write("tokens.csv", "admin,admin,admin,system:masters\n");
-        let (etcd, peers) =
-            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let client_url = format!("http://127.0.0.1:{client_port}");
+        let peer_url = format!("http://127.0.0.1:{peer_port}");
         cluster.run(
             "etcd",
             &[
                 format!("--data-dir={}", cluster.path("etcd").display()),
                 "--unsafe-no-fsync".into(),
                 "--log-level=error".into(),
-                format!("--listen-client-urls={etcd}"),
-                format!("--advertise-client-urls={etcd}"),
-                format!("--listen-peer-urls={peers}"),
-                format!("--initial-advertise-peer-urls={peers}"),
-                format!("--initial-cluster=default={peers}"),
+                format!("--listen-client-urls={client_url}"),
+                format!("--advertise-client-urls={client_url}"),
+                format!("--listen-peer-urls={peer_url}"),
+                format!("--initial-advertise-peer-urls={peer_url}"),
+                format!("--initial-cluster=default={peer_url}"),
             ],
         );
         cluster.run(
             "kube-apiserver",
             &[
-                format!("--etcd-servers={etcd}"),
-                format!("--secure-port={server}"),
+                format!("--etcd-servers={client_url}"),
+                format!("--secure-port={server_port}"),
                 "--bind-address=127.0.0.1".into(),
                 "--endpoint-reconciler-type=none".into(),
                 format!("--cert-dir={}", cluster.path("certificates").display()),
@@ -141,7 +143,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
-        self.running
+        self.processes
             .lock()
             .unwrap()
             .push(child.unwrap_or_else(|error| panic!("{program}: {error}")));
@@ -152,30 +154,30 @@ impl Cluster {
         self.log_from(0)
     }
 
-    /// The same without its first bytes.
-    fn log_from(&self, at: u64) -> String {
+    /// Returns the log of upstream's scheduler from this byte.
+    fn log_from(&self, offset: u64) -> String {
         let mut file = std::fs::File::open(self.path("kube-scheduler.log")).unwrap();
-        file.seek(SeekFrom::Start(at)).unwrap();
-        let mut read = Vec::new();
-        file.read_to_end(&mut read).unwrap();
-        String::from_utf8_lossy(&read).into_owned()
+        file.seek(SeekFrom::Start(offset)).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Makes nodes, and waits until both schedulers know all of them. Upstream's takes an image's spread from when it last
-    /// copied a node, so that it must not see the first pod before the last node.
+    /// Creates nodes, and waits until both schedulers know all of them. Upstream's scheduler updates a node's image states
+    /// only when it copies the node to its snapshot, so it must not see the first pod before the last node.
     pub(crate) async fn create_nodes(&self, nodes: &[Value]) {
-        let before = std::fs::metadata(self.path("kube-scheduler.log")).unwrap().len();
+        let log_start = std::fs::metadata(self.path("kube-scheduler.log")).unwrap().len();
         for node in nodes {
             self.create("/api/v1/nodes", node).await;
         }
-        let known = || self.log_from(before).matches("\"Add event for node\"").count();
-        self.until(|| self.caches().of::<Node>().len() == nodes.len()).await;
-        self.until(|| known() >= nodes.len()).await;
+        let n_known = || self.log_from(log_start).matches("\"Add event for node\"").count();
+        self.wait_until(|| self.caches().of::<Node>().len() == nodes.len()).await;
+        self.wait_until(|| n_known() >= nodes.len()).await;
     }
 
-    /// Our scheduler, which only looks, with filled caches; upstream's runs from then on.
+    /// Starts our caches and then upstream's scheduler. Returns our dry-run scheduler.
     pub(crate) async fn looker(&self) -> Looker {
-        let cluster = json!({"server": format!("https://127.0.0.1:{}", self.server), "insecure-skip-tls-verify": true});
+        let cluster = json!({"server": format!("https://127.0.0.1:{}", self.server_port), "insecure-skip-tls-verify": true});
         let kubeconfig = self.write(
             "kubeconfig",
             &json!({
@@ -197,9 +199,9 @@ impl Cluster {
         let mut looker =
             Looker::new(client.clone(), caches.clone(), clock, &SchedulerOptions::default());
         assert!(self.connected.set((client, caches.clone())).is_ok());
-        let began = Clock::system().instant();
-        while self.ask("GET", "/api/v1/namespaces/default", None).await.is_err() {
-            assert!(began.elapsed() < 2 * WAIT_TIMEOUT, "the API server is not ready");
+        let start = Clock::system().instant();
+        while self.request("GET", "/api/v1/namespaces/default", None).await.is_err() {
+            assert!(start.elapsed() < 2 * WAIT_TIMEOUT, "the API server is not ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.create_classes().await;
@@ -210,13 +212,13 @@ impl Cluster {
     }
 
     async fn create_classes(&self) {
-        for (name, value, policy) in CLASSES {
+        for (name, value, policy) in PRIORITY_CLASSES {
             let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value, "preemptionPolicy": policy});
             self.create("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
-        let selector = format!("device.driver == \"{DEVICES}\"");
+        let selector = format!("device.driver == \"{DEVICE_CLASS}\"");
         let class = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DEVICES},
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DEVICE_CLASS},
             "spec": {"selectors": [{"cel": {"expression": selector}}]},
         });
         self.create("/apis/resource.k8s.io/v1/deviceclasses", &class).await;
@@ -235,7 +237,7 @@ impl Cluster {
             &[
                 format!("--config={}", config.display()),
                 "--secure-port=0".into(),
-                // Each pod is looked at by itself, so that there is something to compare.
+                // Without batching, upstream scores the nodes for each pod.
                 "--feature-gates=OpportunisticBatching=false".into(),
                 "--v=10".into(),
             ],
@@ -246,21 +248,30 @@ impl Cluster {
         &self.connected.get().unwrap().1
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Bytes, ApiError> {
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Bytes, ApiError> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let mut request = Request::new(body);
         *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
         *request.uri_mut() = path.parse().unwrap();
         let json = HeaderValue::from_static("application/json");
         let patch = HeaderValue::from_static("application/merge-patch+json");
-        let sent = if method == "PATCH" { patch } else { json.clone() };
-        request.headers_mut().insert(header::CONTENT_TYPE, sent);
+        let content_type = if method == "PATCH" { patch } else { json.clone() };
+        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
         request.headers_mut().insert(header::ACCEPT, json);
         Ok(self.connected.get().unwrap().0.raw(request).await?.into_body())
     }
 
-    /// What there is of devices and budgets, before the first pod.
-    pub(crate) async fn create_others(&self, slices: &[Value], budgets: &[(Value, i32)]) {
+    /// Creates ResourceSlices, and PodDisruptionBudgets with their allowed disruptions. Waits until the caches have them.
+    pub(crate) async fn create_slices_and_budgets(
+        &self,
+        slices: &[Value],
+        budgets: &[(Value, i32)],
+    ) {
         for slice in slices {
             self.create("/apis/resource.k8s.io/v1/resourceslices", slice).await;
         }
@@ -272,109 +283,109 @@ impl Cluster {
         }
         let is_observed = |budget: &Arc<PodDisruptionBudget>| {
             let name = &*budget.meta.name;
-            let made = budgets.iter().find(|(made, _)| made["metadata"]["name"] == name);
-            made.is_some_and(|(_, allowed)| budget.status.disruptions_allowed == *allowed)
+            let created = budgets.iter().find(|(budget, _)| budget["metadata"]["name"] == name);
+            created.is_some_and(|(_, allowed)| budget.status.disruptions_allowed == *allowed)
         };
-        self.until(|| {
-            let seen = self.caches().of::<PodDisruptionBudget>().list();
-            seen.len() == budgets.len() && seen.iter().all(is_observed)
+        self.wait_until(|| {
+            let cached = self.caches().of::<PodDisruptionBudget>().list();
+            cached.len() == budgets.len() && cached.iter().all(is_observed)
         })
         .await;
-        self.until(|| self.caches().of::<ResourceSlice>().len() == slices.len()).await;
+        self.wait_until(|| self.caches().of::<ResourceSlice>().len() == slices.len()).await;
     }
 
-    /// Makes a pod that upstream's scheduler leaves alone until its gate is opened.
-    pub(crate) async fn create_gated(&self, made: &Made) {
-        if let Some(claim) = &made.claim {
+    /// Creates a pod that upstream's scheduler does not schedule until its gate is removed.
+    pub(crate) async fn create_gated(&self, generated: &GeneratedPod) {
+        if let Some(claim) = &generated.claim {
             self.create("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", claim).await;
             let claims = self.caches().of::<ResourceClaim>();
-            self.until(|| claims.get("default", &made.name).is_some()).await;
+            self.wait_until(|| claims.get("default", &generated.name).is_some()).await;
         }
-        let mut pod = made.pod.clone();
+        let mut pod = generated.pod.clone();
         pod["spec"]["schedulingGates"] = json!([{"name": "example.com/asked"}]);
         self.create(PODS, &pod).await;
-        self.until(|| self.pod(&made.name).is_some()).await;
+        self.wait_until(|| self.pod(&generated.name).is_some()).await;
     }
 
-    pub(crate) async fn open_gate(&self, name: &str) {
+    pub(crate) async fn remove_gate(&self, name: &str) {
         self.patch(&format!("{PODS}/{name}"), &json!({"spec": {"schedulingGates": []}})).await;
     }
 
-    /// Has a placed pod start, so many seconds into the year.
+    /// Sets the start time of a placed pod to this second of 2026.
     pub(crate) async fn start_pod(&self, name: &str, second: u32) {
         let time =
             format!("2026-01-01T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60);
         let status = json!({"status": {"startTime": time}});
         self.patch(&format!("{PODS}/{name}/status"), &status).await;
-        self.until(|| self.pod(name).is_some_and(|pod| pod.status.start_time.is_some())).await;
+        self.wait_until(|| self.pod(name).is_some_and(|pod| pod.status.start_time.is_some())).await;
     }
 
     async fn patch(&self, path: &str, patch: &Value) {
-        let answer = self.ask("PATCH", path, Some(patch)).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}: {patch}"));
+        let response = self.request("PATCH", path, Some(patch)).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}: {patch}"));
     }
 
     pub(crate) async fn create(&self, path: &str, object: &Value) {
-        let created = self.ask("POST", path, Some(object)).await;
+        let created = self.request("POST", path, Some(object)).await;
         created.unwrap_or_else(|error| panic!("{error}: {object}"));
     }
 
     pub(crate) async fn delete(&self, path: &str) {
-        let answer = self.ask("DELETE", &format!("{path}?gracePeriodSeconds=0"), None).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let response = self.request("DELETE", &format!("{path}?gracePeriodSeconds=0"), None).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Takes away all pods and nodes, and what was made with them. Claims stay: nobody is there who would take their finalizers
-    /// off, and the devices that they hold are gone.
+    /// Deletes all pods, ResourceSlices, budgets and nodes. Claims stay, because no controller removes their finalizers.
+    /// Their devices are deleted.
     pub(crate) async fn clear(&self) {
         self.delete(PODS).await;
-        self.until(|| self.caches().of::<Pod>().is_empty()).await;
+        self.wait_until(|| self.caches().of::<Pod>().is_empty()).await;
         self.delete("/apis/resource.k8s.io/v1/resourceslices").await;
-        self.until(|| self.caches().of::<ResourceSlice>().is_empty()).await;
+        self.wait_until(|| self.caches().of::<ResourceSlice>().is_empty()).await;
         self.delete(BUDGETS).await;
-        self.until(|| self.caches().of::<PodDisruptionBudget>().is_empty()).await;
+        self.wait_until(|| self.caches().of::<PodDisruptionBudget>().is_empty()).await;
         self.delete("/api/v1/nodes").await;
-        self.until(|| self.caches().of::<Node>().is_empty()).await;
+        self.wait_until(|| self.caches().of::<Node>().is_empty()).await;
     }
 
     pub(crate) fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.caches().of::<Pod>().get("default", name)
     }
 
-    /// Those of some pods, by namespace and name, that are not there any more.
-    pub(crate) fn gone(&self, of: &BTreeSet<String>) -> BTreeSet<String> {
-        let left = |pod: &&String| {
-            let found = pod.split_once('/').and_then(|(_, name)| self.pod(name));
-            found.is_none_or(|pod| pod.meta.deleting())
+    /// Returns those of these pods (namespace and name) that are deleted or being deleted.
+    pub(crate) fn deleted_pods(&self, pods: &BTreeSet<String>) -> BTreeSet<String> {
+        let is_deleted = |pod: &&String| {
+            let cached = pod.split_once('/').and_then(|(_, name)| self.pod(name));
+            cached.is_none_or(|pod| pod.meta.deleting())
         };
-        of.iter().filter(left).cloned().collect()
+        pods.iter().filter(is_deleted).cloned().collect()
     }
 
-    /// Waits until something is seen.
-    pub(crate) async fn until(&self, seen: impl Fn() -> bool) {
-        let began = Clock::system().instant();
-        while !seen() {
-            assert!(began.elapsed() < WAIT_TIMEOUT, "nothing happens any more");
+    /// Waits until the condition is true.
+    pub(crate) async fn wait_until(&self, condition: impl Fn() -> bool) {
+        let start = Clock::system().instant();
+        while !condition() {
+            assert!(start.elapsed() < WAIT_TIMEOUT, "the condition does not become true");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    /// A pod that is placed.
-    pub(crate) async fn placed(&self, name: &str) -> Arc<Pod> {
-        self.until(|| self.pod(name).is_some_and(|pod| !pod.spec.node_name.is_empty())).await;
+    /// Waits until a pod is placed, and returns it.
+    pub(crate) async fn wait_until_placed(&self, name: &str) -> Arc<Pod> {
+        self.wait_until(|| self.pod(name).is_some_and(|pod| !pod.spec.node_name.is_empty())).await;
         self.pod(name).unwrap()
     }
 
-    /// A pod that upstream has placed, or has not.
-    pub(crate) async fn settled(&self, name: &str) -> Arc<Pod> {
-        let settled = |pod: &Arc<Pod>| {
+    /// Waits until upstream's scheduler has placed or rejected a pod, and returns it.
+    pub(crate) async fn wait_until_attempted(&self, name: &str) -> Arc<Pod> {
+        let is_attempted = |pod: &Arc<Pod>| {
             let conditions = &pod.status.conditions;
             !pod.spec.node_name.is_empty()
-                || conditions
-                    .iter()
-                    .any(|one| &*one.type_ == "PodScheduled" && &*one.reason == "Unschedulable")
+                || conditions.iter().any(|condition| {
+                    &*condition.type_ == "PodScheduled" && &*condition.reason == "Unschedulable"
+                })
         };
-        self.until(|| self.pod(name).is_some_and(|pod| settled(&pod))).await;
+        self.wait_until(|| self.pod(name).is_some_and(|pod| is_attempted(&pod))).await;
         self.pod(name).unwrap()
     }
 }

@@ -56,14 +56,15 @@ fn build(config: ExtenderConfig) -> Result<Arc<Extender>, SetUpError> {
     Ok(set_up(&[config], &client, &caches)?.remove(0))
 }
 
-/// Starts a server with these responses, and builds an extender that calls it.
+/// Starts a server with these responses, and builds an extender that calls it. Its configuration is `config` as
+/// changed by `configure`.
 async fn extender(
-    change: impl FnOnce(&mut ExtenderConfig),
+    configure: impl FnOnce(&mut ExtenderConfig),
     replies: impl IntoIterator<Item = Reply>,
 ) -> (Arc<Extender>, Server) {
     let server = Server::start(None, replies).await;
     let mut config = config(format!("http://{}/base/", server.address));
-    change(&mut config);
+    configure(&mut config);
     (build(config).unwrap(), server)
 }
 
@@ -78,19 +79,19 @@ async fn filter_prioritize_and_bind_requests_match_upstream() {
     let replies = [filtered, scored, json!({"Error": ""})].map(Reply::from);
     let (extender, server) = extender(|_| {}, replies).await;
     let pod = fixtures::pod("p", &json!({}));
-    let all = names(&["a", "b", "c"]);
-    let filtered = extender.filter(&pod, &all).await.unwrap();
-    let map = |key: &str, why: &str| [(key.to_owned(), why.to_owned())].into();
+    let nodes = names(&["a", "b", "c"]);
+    let filtered = extender.filter(&pod, &nodes).await.unwrap();
+    let reason = |node: &str, reason: &str| [(node.to_owned(), reason.to_owned())].into();
     let expected = FilteredNodes {
         nodes: names(&["b"]),
-        failed: map("a", "no"),
-        unresolvable: map("c", "never"),
+        failed: reason("a", "no"),
+        unresolvable: reason("c", "never"),
     };
     assert_eq!(filtered, expected);
-    assert_eq!(extender.score(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
+    assert_eq!(extender.prioritize(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
     extender.bind(&pod, "b").await.unwrap();
-    let sent = server.sent();
-    let paths: Vec<&str> = sent.iter().map(|sent| &*sent.path).collect();
+    let sent = server.take_sent();
+    let paths: Vec<&str> = sent.iter().map(|request| &*request.path).collect();
     assert_eq!(paths, ["/base/filter", "/base/prioritize", "/base/bind"]);
     assert_eq!(
         sent[0].body,
@@ -120,28 +121,31 @@ async fn each_kind_of_failed_call_has_its_own_error() {
     ];
     let (extender, server) =
         extender(|config| config.http_timeout = GoDuration(300_000_000), replies).await;
-    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let (pod, nodes) = (fixtures::pod("p", &json!({})), names(&["a"]));
     let mut errors = Vec::new();
     for _ in 0..7 {
-        errors.push(extender.filter(&pod, &all).await.unwrap_err());
+        errors.push(extender.filter(&pod, &nodes).await.unwrap_err());
     }
     let url = format!("http://{}/base/filter", server.address);
     assert_eq!(
         errors[0].to_string(),
         format!("failed filter with extender at URL {url}, code 500")
     );
-    assert!(matches!(errors[1], ExtenderError::UnknownNode(..)), "{errors:?}");
-    assert!(matches!(errors[2], ExtenderError::InvalidResponse(..)), "{errors:?}");
-    assert!(matches!(&errors[3], ExtenderError::ErrorResponse(why) if why == "no"), "{errors:?}");
-    assert!(matches!(errors[4], ExtenderError::InvalidResponse(..)), "{errors:?}");
-    assert!(matches!(errors[5], ExtenderError::Timeout(..)), "{errors:?}");
+    assert!(matches!(errors[1], ExtenderError::UnknownNode { .. }), "{errors:?}");
+    assert!(matches!(errors[2], ExtenderError::InvalidResponse { .. }), "{errors:?}");
     assert!(
-        matches!(errors[6], ExtenderError::Unreachable(..)),
+        matches!(&errors[3], ExtenderError::ErrorResponse(error) if error == "no"),
+        "{errors:?}"
+    );
+    assert!(matches!(errors[4], ExtenderError::InvalidResponse { .. }), "{errors:?}");
+    assert!(matches!(errors[5], ExtenderError::Timeout { .. }), "{errors:?}");
+    assert!(
+        matches!(errors[6], ExtenderError::Unreachable { .. }),
         "the server closed the connection: {errors:?}"
     );
 }
 
-/// As Go's `json.Decoder`: keys match in any case, an absent or null field keeps its zero value, and bytes after the
+/// Like in Go's `json.Decoder`, keys match in any case, an absent or null field keeps its zero value, and bytes after the
 /// first value are ignored.
 #[tokio::test]
 async fn responses_are_decoded_as_upstream_decodes_them() {
@@ -153,11 +157,11 @@ async fn responses_are_decoded_as_upstream_decodes_them() {
         Reply::Text(r#"{"nodeNames": [], "failedNodes": null, "more": {}}{"nodeNames": ["a"]}"#),
     ];
     let (extender, _server) = extender(|_| {}, replies).await;
-    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a", "b"]));
-    assert_eq!(extender.score(&pod, &all).await.unwrap(), []);
+    let (pod, nodes) = (fixtures::pod("p", &json!({})), names(&["a", "b"]));
+    assert_eq!(extender.prioritize(&pod, &nodes).await.unwrap(), []);
     let scores = [("a", 0), ("", 60), ("b", 120)].map(|(node, score)| (node.to_owned(), score));
-    assert_eq!(extender.score(&pod, &all).await.unwrap(), scores);
-    assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
+    assert_eq!(extender.prioritize(&pod, &nodes).await.unwrap(), scores);
+    assert_eq!(extender.filter(&pod, &nodes).await.unwrap(), FilteredNodes::default());
 }
 
 /// The extender rejects every node. Extenders register no queueing hints, so any event requeues the pod. The attempt
@@ -175,32 +179,32 @@ async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
         panic!("scheduled although no node passed the extender")
     };
     let message = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
-    assert_eq!((&*failure.message, failure.error), (message, false));
-    assert_eq!(core.counts().unschedulable, 1);
+    assert_eq!((&*failure.message, failure.is_error), (message, false));
+    assert_eq!(core.queue_lengths().unschedulable, 1);
     core.add_or_update_node(
         &fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})),
         at(20),
     );
-    assert_eq!(core.counts().active, 1);
+    assert_eq!(core.queue_lengths().active, 1);
 }
 
 #[tokio::test]
 async fn an_extender_is_interested_in_pods_with_its_resources() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (extender, _server) = extender(|config| config.managed_resources = vec![managed], []).await;
-    let with = |field: &str, resources: Value| {
-        let container = json!({"name": "c", "resources": {"limits": resources}});
+    let pod_with_limits = |field: &str, limits: Value| {
+        let container = json!({"name": "c", "resources": {"limits": limits}});
         fixtures::pod("p", &json!({"spec": {field: [container]}}))
     };
-    assert!(extender.is_interested(&with("initContainers", json!({"a.b/c": 1}))));
-    assert!(extender.is_interested(&with("containers", json!({"a.b/c": 1}))));
-    assert!(!extender.is_interested(&with("containers", json!({"cpu": 1}))));
+    assert!(extender.is_interested(&pod_with_limits("initContainers", json!({"a.b/c": 1}))));
+    assert!(extender.is_interested(&pod_with_limits("containers", json!({"a.b/c": 1}))));
+    assert!(!extender.is_interested(&pod_with_limits("containers", json!({"cpu": 1}))));
 }
 
 #[test]
 fn filter_results_may_contain_full_nodes() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
-    let result = || wire::read::<wire::FilterResult>(body).unwrap();
-    assert_eq!(result().take_names_of_feasible_nodes(), ["x"]);
-    assert_eq!(result().take_feasible_names(), ["x"]);
+    let result = || wire::decode_like_go::<wire::FilterResult>(body).unwrap();
+    assert_eq!(result().take_names_in_nodes(), ["x"]);
+    assert_eq!(result().take_node_names(), ["x"]);
 }

@@ -40,18 +40,18 @@ impl From<Value> for Reply {
 
 /// A request that an extender received.
 #[derive(Debug, Clone)]
-pub(super) struct Sent {
+pub(super) struct SentRequest {
     pub(super) path: String,
     pub(super) body: Value,
     /// Whether the scheduler sent a client certificate.
-    pub(super) certified: bool,
+    pub(super) has_client_certificate: bool,
 }
 
 /// An extender. After its last scripted response it closes the connection.
 pub(super) struct Server {
     /// Host and port.
     pub(super) address: String,
-    sent: Arc<Mutex<Vec<Sent>>>,
+    sent: Arc<Mutex<Vec<SentRequest>>>,
     tasks: Tasks,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Server {
 #[derive(Clone)]
 struct Script {
     replies: Arc<Mutex<VecDeque<Reply>>>,
-    sent: Arc<Mutex<Vec<Sent>>>,
+    sent: Arc<Mutex<Vec<SentRequest>>>,
 }
 
 impl Server {
@@ -80,7 +80,7 @@ impl Server {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (script, acceptor) = (script.clone(), acceptor.clone());
                 connections.spawn_until_cancelled("connection", async move {
-                    script.connected(stream, acceptor).await;
+                    script.accept(stream, acceptor).await;
                 });
             }
         });
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// Takes the requests received since the last call.
-    pub(super) fn sent(&self) -> Vec<Sent> {
+    pub(super) fn take_sent(&self) -> Vec<SentRequest> {
         std::mem::take(&mut self.sent.lock().unwrap())
     }
 }
@@ -101,24 +101,24 @@ impl Drop for Server {
 
 impl Script {
     /// Serves a connection, after a TLS handshake if there is an acceptor.
-    async fn connected(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+    async fn accept(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         let Some(acceptor) = acceptor else { return self.serve(stream, false).await };
         // A client that does not trust the server aborts the handshake.
         if let Ok(stream) = acceptor.accept(stream).await {
-            let certified = stream.get_ref().1.peer_certificates().is_some();
-            self.serve(stream, certified).await;
+            let has_client_certificate = stream.get_ref().1.peer_certificates().is_some();
+            self.serve(stream, has_client_certificate).await;
         }
     }
 
-    /// Serves one connection. `certified` means that the client sent a certificate.
+    /// Serves one connection.
     async fn serve(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        certified: bool,
+        has_client_certificate: bool,
     ) {
         let service = tower::service_fn(move |request| {
             let script = self.clone();
-            async move { script.answer(request, certified).await }
+            async move { script.answer(request, has_client_certificate).await }
         });
         let builder = Builder::new(TokioExecutor::new());
         // The scheduler reports a broken connection itself.
@@ -131,14 +131,14 @@ impl Script {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        certified: bool,
+        has_client_certificate: bool,
     ) -> io::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         assert_eq!(head.method, http::Method::POST);
         assert_eq!(head.headers["content-type"], "application/json");
         let (path, body) = (head.uri.path().to_owned(), serde_json::from_slice(&body)?);
-        self.sent.lock().unwrap().push(Sent { path, body, certified });
+        self.sent.lock().unwrap().push(SentRequest { path, body, has_client_certificate });
         let reply = self.replies.lock().unwrap().pop_front();
         let (status, text) = match reply.ok_or(io::ErrorKind::ConnectionAborted)? {
             Reply::Json(status, value) => (status, value.to_string()),

@@ -73,9 +73,9 @@ impl Authority {
 }
 
 /// Certificate files in a temporary directory.
-struct Files(TempDir);
+struct CertificateFiles(TempDir);
 
-impl Files {
+impl CertificateFiles {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -89,28 +89,32 @@ impl Files {
 }
 
 /// Encodes a PEM as in the field `caData`.
-fn data(pem: &str) -> String {
+fn base64(pem: &str) -> String {
     BASE64_STANDARD.encode(pem)
 }
 
-/// Calls an extender with this configuration. Returns whether the scheduler sent a client certificate, or the error.
+/// Calls an extender whose configuration `configure` sets. Returns whether the scheduler sent a client certificate, or the error.
 async fn call(
     server: ServerConfig,
-    change: impl FnOnce(&mut ExtenderConfig),
+    configure: impl FnOnce(&mut ExtenderConfig),
 ) -> Result<bool, String> {
     let reply = Reply::from(json!({"NodeNames": ["a"]}));
     let server = Server::start(Some(server), [reply]).await;
     let mut config = config(format!("https://{}/base", server.address));
-    change(&mut config);
+    configure(&mut config);
     let extender = build(config).map_err(|error| format!("set up: {error}"))?;
-    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
-    let left = extender.filter(&pod, &all).await.map_err(|error| error.to_string())?;
-    assert_eq!(left.nodes, all);
-    Ok(server.sent()[0].certified)
+    let (pod, nodes) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let filtered = extender.filter(&pod, &nodes).await.map_err(|error| error.to_string())?;
+    assert_eq!(filtered.nodes, nodes);
+    Ok(server.take_sent()[0].has_client_certificate)
 }
 
 /// Calls an extender with these TLS settings.
-async fn with(server: ServerConfig, https: bool, tls: ExtenderTlsConfig) -> Result<bool, String> {
+async fn call_with_tls(
+    server: ServerConfig,
+    https: bool,
+    tls: ExtenderTlsConfig,
+) -> Result<bool, String> {
     call(server, |config| {
         config.enable_https = https;
         config.tls_config = Some(tls);
@@ -123,51 +127,59 @@ const HOST: &str = "127.0.0.1";
 
 #[tokio::test]
 async fn an_extender_needs_a_certificate_of_the_configured_authority() {
-    let (authority, other_authority, files) = (Authority::new(), Authority::new(), Files::new());
+    let (authority, other_authority, files) =
+        (Authority::new(), Authority::new(), CertificateFiles::new());
     let by_data =
-        |pem: &str| ExtenderTlsConfig { ca_data: data(pem), ..ExtenderTlsConfig::default() };
+        |pem: &str| ExtenderTlsConfig { ca_data: base64(pem), ..ExtenderTlsConfig::default() };
     let by_file = |pem: &str| ExtenderTlsConfig {
         ca_file: files.write("ca.crt", pem),
         ..ExtenderTlsConfig::default()
     };
     for https in [true, false] {
         assert_eq!(
-            with(authority.server(HOST, false), https, by_data(&authority.pem)).await,
+            call_with_tls(authority.server(HOST, false), https, by_data(&authority.pem)).await,
             Ok(false)
         );
         assert_eq!(
-            with(authority.server(HOST, false), https, by_file(&authority.pem)).await,
+            call_with_tls(authority.server(HOST, false), https, by_file(&authority.pem)).await,
             Ok(false)
         );
         for tls in [by_data(&other_authority.pem), by_file(&other_authority.pem)] {
-            let why = with(authority.server(HOST, false), https, tls).await.unwrap_err();
-            assert!(why.contains("certificate"), "{why}");
+            let error = call_with_tls(authority.server(HOST, false), https, tls).await.unwrap_err();
+            assert!(error.contains("certificate"), "{error}");
         }
     }
     // Data take precedence over the file.
     let data_and_file =
-        ExtenderTlsConfig { ca_data: data(&authority.pem), ..by_file(&other_authority.pem) };
-    assert_eq!(with(authority.server(HOST, false), true, data_and_file).await, Ok(false));
+        ExtenderTlsConfig { ca_data: base64(&authority.pem), ..by_file(&other_authority.pem) };
+    assert_eq!(call_with_tls(authority.server(HOST, false), true, data_and_file).await, Ok(false));
 }
 
 #[tokio::test]
 async fn insecure_connections_accept_any_certificate() {
     let authority = Authority::new();
-    let none = ExtenderTlsConfig::default;
+    let default_tls = ExtenderTlsConfig::default;
     assert_eq!(
         call(authority.server("elsewhere", false), |config| config.enable_https = true).await,
         Ok(false)
     );
-    assert_eq!(with(authority.server("elsewhere", false), true, none()).await, Ok(false));
-    let insecure = ExtenderTlsConfig { insecure: true, ..none() };
-    assert_eq!(with(authority.server("elsewhere", false), false, insecure).await, Ok(false));
+    assert_eq!(
+        call_with_tls(authority.server("elsewhere", false), true, default_tls()).await,
+        Ok(false)
+    );
+    let insecure = ExtenderTlsConfig { insecure: true, ..default_tls() };
+    assert_eq!(
+        call_with_tls(authority.server("elsewhere", false), false, insecure).await,
+        Ok(false)
+    );
     // The system's roots do not include this authority.
     assert!(call(authority.server(HOST, false), |_| {}).await.is_err());
     let contradiction =
-        ExtenderTlsConfig { insecure: true, ca_data: data(&authority.pem), ..none() };
-    let why = with(authority.server(HOST, false), true, contradiction).await.unwrap_err();
+        ExtenderTlsConfig { insecure: true, ca_data: base64(&authority.pem), ..default_tls() };
+    let error =
+        call_with_tls(authority.server(HOST, false), true, contradiction).await.unwrap_err();
     assert_eq!(
-        why,
+        error,
         "set up: specifying a root certificates file with the insecure flag is not allowed"
     );
 }
@@ -176,99 +188,112 @@ async fn insecure_connections_accept_any_certificate() {
 async fn the_server_name_overrides_the_host_of_the_url() {
     let authority = Authority::new();
     let tls = |name: &str| ExtenderTlsConfig {
-        ca_data: data(&authority.pem),
+        ca_data: base64(&authority.pem),
         server_name: name.to_owned(),
         ..ExtenderTlsConfig::default()
     };
     assert_eq!(
-        with(authority.server("extender.example", false), true, tls("extender.example")).await,
+        call_with_tls(authority.server("extender.example", false), true, tls("extender.example"))
+            .await,
         Ok(false)
     );
     for name in ["", "other.example"] {
-        let why =
-            with(authority.server("extender.example", false), true, tls(name)).await.unwrap_err();
-        assert!(why.contains("certificate"), "{why}");
+        let error = call_with_tls(authority.server("extender.example", false), true, tls(name))
+            .await
+            .unwrap_err();
+        assert!(error.contains("certificate"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn the_scheduler_presents_its_client_certificate() {
-    let (authority, files) = (Authority::new(), Files::new());
+    let (authority, files) = (Authority::new(), CertificateFiles::new());
     let Identity { certificate, key } = authority.sign(&["scheduler"]);
     let (cert_file, key_file) =
         (files.write("tls.crt", &certificate), files.write("tls.key", &key));
-    let trusting =
-        || ExtenderTlsConfig { ca_data: data(&authority.pem), ..ExtenderTlsConfig::default() };
+    let trusting_tls =
+        || ExtenderTlsConfig { ca_data: base64(&authority.pem), ..ExtenderTlsConfig::default() };
     for tls in [
         ExtenderTlsConfig {
             cert_file: cert_file.clone(),
             key_file: key_file.clone(),
-            ..trusting()
+            ..trusting_tls()
         },
-        ExtenderTlsConfig { cert_data: data(&certificate), key_data: data(&key), ..trusting() },
-        ExtenderTlsConfig { cert_data: data(&certificate), key_file, ..trusting() },
+        ExtenderTlsConfig {
+            cert_data: base64(&certificate),
+            key_data: base64(&key),
+            ..trusting_tls()
+        },
+        ExtenderTlsConfig { cert_data: base64(&certificate), key_file, ..trusting_tls() },
     ] {
-        assert_eq!(with(authority.server(HOST, true), true, tls).await, Ok(true));
+        assert_eq!(call_with_tls(authority.server(HOST, true), true, tls).await, Ok(true));
     }
     // Upstream ignores a certificate without its key, and a key without its certificate.
     for tls in [
-        trusting(),
-        ExtenderTlsConfig { cert_file: cert_file.clone(), ..trusting() },
-        ExtenderTlsConfig { key_data: data(&key), ..trusting() },
+        trusting_tls(),
+        ExtenderTlsConfig { cert_file: cert_file.clone(), ..trusting_tls() },
+        ExtenderTlsConfig { key_data: base64(&key), ..trusting_tls() },
     ] {
-        assert_eq!(with(authority.server(HOST, false), true, tls.clone()).await, Ok(false));
-        let why = with(authority.server(HOST, true), true, tls).await.unwrap_err();
-        assert!(!why.starts_with("set up"), "{why}");
+        assert_eq!(
+            call_with_tls(authority.server(HOST, false), true, tls.clone()).await,
+            Ok(false)
+        );
+        let error = call_with_tls(authority.server(HOST, true), true, tls).await.unwrap_err();
+        assert!(!error.starts_with("set up"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_renewed_client_certificate_is_used_after_the_reload_interval() {
-    let (authority, other_authority, files) = (Authority::new(), Authority::new(), Files::new());
+    let (authority, other_authority, files) =
+        (Authority::new(), Authority::new(), CertificateFiles::new());
     let reply = || Reply::from(json!({"NodeNames": ["a"]}));
     let server = Server::start(Some(authority.server(HOST, true)), [reply(), reply()]).await;
-    let write = |Identity { certificate, key }: &Identity| {
+    let write_identity = |Identity { certificate, key }: &Identity| {
         (files.write("tls.crt", certificate), files.write("tls.key", key))
     };
-    let (cert_file, key_file) = write(&other_authority.sign(&["scheduler"]));
+    let (cert_file, key_file) = write_identity(&other_authority.sign(&["scheduler"]));
     let mut config = config(format!("https://{}", server.address));
     let tls = ExtenderTlsConfig {
-        ca_data: data(&authority.pem),
+        ca_data: base64(&authority.pem),
         cert_file,
         key_file,
         ..Default::default()
     };
     config.tls_config = Some(tls);
     let extender = build(config).unwrap();
-    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
-    assert!(extender.filter(&pod, &all).await.is_err(), "the extender does not trust the issuer");
+    let (pod, nodes) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    assert!(extender.filter(&pod, &nodes).await.is_err(), "the extender does not trust the issuer");
     let renewed = authority.sign(&["scheduler"]);
-    write(&renewed);
-    assert!(extender.filter(&pod, &all).await.is_err(), "the scheduler has not checked the files");
+    write_identity(&renewed);
+    assert!(
+        extender.filter(&pod, &nodes).await.is_err(),
+        "the scheduler has not checked the files"
+    );
     let pass_reload_interval = || async {
         tokio::time::pause();
         tokio::time::advance(RELOAD_INTERVAL).await;
         tokio::time::resume();
     };
     pass_reload_interval().await;
-    assert!(extender.filter(&pod, &all).await.is_ok());
+    assert!(extender.filter(&pod, &nodes).await.is_ok());
     files.write("tls.key", "half written");
     pass_reload_interval().await;
-    assert!(extender.filter(&pod, &all).await.is_ok(), "an unusable key changes nothing");
+    assert!(extender.filter(&pod, &nodes).await.is_ok(), "an unusable key changes nothing");
 }
 
 #[tokio::test]
 async fn unusable_tls_files_are_reported_at_startup() {
-    let (authority, files) = (Authority::new(), Files::new());
+    let (authority, files) = (Authority::new(), CertificateFiles::new());
     let missing = || files.0.path().join("missing").display().to_string();
     let Identity { certificate, .. } = authority.sign(&["scheduler"]);
-    for (tls, want) in [
+    for (tls, expected) in [
         (
             ExtenderTlsConfig { ca_file: missing(), ..ExtenderTlsConfig::default() },
             "missing: No such file",
         ),
         (
-            ExtenderTlsConfig { ca_data: data("nothing"), ..ExtenderTlsConfig::default() },
+            ExtenderTlsConfig { ca_data: base64("nothing"), ..ExtenderTlsConfig::default() },
             "unable to load root certificates",
         ),
         (
@@ -277,15 +302,15 @@ async fn unusable_tls_files_are_reported_at_startup() {
         ),
         (
             ExtenderTlsConfig {
-                cert_data: data(&certificate),
+                cert_data: base64(&certificate),
                 key_file: missing(),
                 ..ExtenderTlsConfig::default()
             },
             "certificates or credentials for https://",
         ),
     ] {
-        let why = with(authority.server(HOST, false), true, tls).await.unwrap_err();
-        assert!(why.starts_with("set up: ") && why.contains(want), "{why}");
+        let error = call_with_tls(authority.server(HOST, false), true, tls).await.unwrap_err();
+        assert!(error.starts_with("set up: ") && error.contains(expected), "{error}");
     }
 }
 
@@ -294,10 +319,10 @@ async fn unusable_tls_files_are_reported_at_startup() {
 async fn an_http_url_is_called_without_tls() {
     let authority = Authority::new();
     let server = Server::start(None, [json!({"NodeNames": ["a"]}).into()]).await;
-    let tls = ExtenderTlsConfig { ca_data: data(&authority.pem), ..ExtenderTlsConfig::default() };
+    let tls = ExtenderTlsConfig { ca_data: base64(&authority.pem), ..ExtenderTlsConfig::default() };
     let mut config = config(format!("http://{}", server.address));
     (config.enable_https, config.tls_config) = (true, Some(tls));
-    let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
-    let left = build(config).unwrap().filter(&pod, &all).await.unwrap();
-    assert_eq!((left.nodes, &*server.sent()[0].path), (all, "/filter"));
+    let (pod, nodes) = (fixtures::pod("p", &json!({})), names(&["a"]));
+    let filtered = build(config).unwrap().filter(&pod, &nodes).await.unwrap();
+    assert_eq!((filtered.nodes, &*server.take_sent()[0].path), (nodes, "/filter"));
 }

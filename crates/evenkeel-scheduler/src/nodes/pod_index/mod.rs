@@ -11,7 +11,10 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_api::{StrMap, Text, views::Pod};
+use evenkeel_api::{
+    StrMap, Text,
+    views::{Affinity, Pod},
+};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -39,7 +42,7 @@ pub(crate) struct PodIndex {
     namespaces: HashMap<Text, StrMap>,
     hasher: DefaultHashBuilder,
     /// Number of classes that have pods.
-    occupied: usize,
+    n_occupied: usize,
 }
 
 /// A set of pods that no selector can distinguish.
@@ -57,8 +60,7 @@ pub(crate) struct EquivalenceClass {
 #[derive(Debug)]
 pub(crate) struct AffinityRule {
     pub(crate) kind: RuleKind,
-    /// Topology key of the term.
-    pub(crate) key: Text,
+    pub(crate) topology_key: Text,
     pub(crate) scope: ScopeId,
 }
 
@@ -92,9 +94,9 @@ impl PodIndex {
     /// Adds a pod and returns its class.
     pub(super) fn add_pod(&mut self, pod: &Arc<Pod>, slot: Slot) -> EquivalenceClassId {
         self.sweep();
-        let id = self.class(pod);
+        let id = self.find_or_add_class(pod);
         if let Some(class) = self.classes.get_mut(id) {
-            self.occupied += usize::from(class.nodes.is_empty());
+            self.n_occupied += usize::from(class.nodes.is_empty());
             class.nodes.add(slot);
         }
         id
@@ -104,7 +106,7 @@ impl PodIndex {
     pub(super) fn remove_pod(&mut self, class: EquivalenceClassId, slot: Slot) {
         if let Some(class) = self.classes.get_mut(class) {
             class.nodes.subtract(slot);
-            self.occupied -= usize::from(class.nodes.is_empty());
+            self.n_occupied -= usize::from(class.nodes.is_empty());
         }
     }
 
@@ -113,8 +115,8 @@ impl PodIndex {
         self.classes.get(class).is_some_and(|class| are_equivalent(&class.sample, pod))
     }
 
-    /// Returns the class of a pod, added on first use.
-    pub(crate) fn class(&mut self, pod: &Arc<Pod>) -> EquivalenceClassId {
+    /// Returns the class of a pod. Adds it if there is none.
+    pub(crate) fn find_or_add_class(&mut self, pod: &Arc<Pod>) -> EquivalenceClassId {
         let hash = hash_of(&self.hasher, pod);
         if let Some(id) = self.class_ids.find(hash, |id| self.is_in_class(*id, pod)) {
             return *id;
@@ -122,8 +124,8 @@ impl PodIndex {
         let rules: Box<[AffinityRule]> = terms(pod)
             .map(|(kind, term)| AffinityRule {
                 kind,
-                key: term.topology_key.clone(),
-                scope: self.scope(Scope::of_term(term, pod)),
+                topology_key: term.topology_key.clone(),
+                scope: self.find_or_add_scope(Scope::of_term(term, pod)),
             })
             .collect();
         let class = EquivalenceClass {
@@ -148,17 +150,17 @@ impl PodIndex {
         let meta = &class.sample.meta;
         let namespace_labels = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
         for scope_id in scopes.ids() {
-            let Some(known) = scopes.get_mut(scope_id) else { continue };
-            if known.scope.matches_pod(&meta.namespace, namespace_labels, &meta.labels) {
-                known.members.push(id);
+            let Some(entry) = scopes.get_mut(scope_id) else { continue };
+            if entry.scope.matches_pod(&meta.namespace, namespace_labels, &meta.labels) {
+                entry.members.push(id);
                 class.scopes.push(scope_id);
             }
         }
         for rule in &class.rules {
-            if let Some(known) = scopes.get_mut(rule.scope)
-                && known.holders.last() != Some(&id)
+            if let Some(entry) = scopes.get_mut(rule.scope)
+                && entry.holders.last() != Some(&id)
             {
-                known.holders.push(id);
+                entry.holders.push(id);
             }
         }
     }
@@ -168,11 +170,11 @@ impl PodIndex {
         self.classes.get(id)
     }
 
-    /// Returns the id of a scope, added on first use.
-    pub(crate) fn scope(&mut self, scope: Scope) -> ScopeId {
+    /// Returns the id of a scope. Adds it if there is none.
+    pub(crate) fn find_or_add_scope(&mut self, scope: Scope) -> ScopeId {
         let hash = self.hasher.hash_one(&scope);
         let Self { classes, scopes, scope_ids, namespaces, hasher, .. } = self;
-        let is_equal = |id: &ScopeId| scopes.get(*id).is_some_and(|known| known.scope == scope);
+        let is_equal = |id: &ScopeId| scopes.get(*id).is_some_and(|entry| entry.scope == scope);
         if let Some(id) = scope_ids.find(hash, is_equal) {
             return *id;
         }
@@ -184,20 +186,20 @@ impl PodIndex {
         let members: Vec<EquivalenceClassId> =
             classes.iter().filter(|(_, class)| contains(class)).map(|(id, _)| id).collect();
         let id = scopes.insert(ScopeEntry { scope, members, holders: Vec::new() });
-        for member in scopes.get(id).map_or(&[][..], |known| &known.members) {
+        for member in scopes.get(id).map_or(&[][..], |entry| &entry.members) {
             if let Some(class) = classes.get_mut(*member) {
                 class.scopes.push(id);
             }
         }
         scope_ids.insert_unique(hash, id, |id| {
-            scopes.get(*id).map_or(0, |known| hasher.hash_one(&known.scope))
+            scopes.get(*id).map_or(0, |entry| hasher.hash_one(&entry.scope))
         });
         id
     }
 
     /// Returns the classes in a scope.
     pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &EquivalenceClass> {
-        let members = self.scopes.get(scope).map_or(&[][..], |known| &known.members);
+        let members = self.scopes.get(scope).map_or(&[][..], |entry| &entry.members);
         members.iter().filter_map(|id| self.classes.get(*id))
     }
 
@@ -212,7 +214,7 @@ impl PodIndex {
     }
 
     /// Reports whether a class is in all of these scopes. Returns `false` if there are none.
-    pub(crate) fn is_in_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
+    pub(crate) fn is_member_of_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
         let class = self.classes.get(class);
         !scopes.is_empty()
             && class.is_some_and(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
@@ -220,13 +222,13 @@ impl PodIndex {
 
     /// Returns the affinity terms of existing pods that select the pods of this class, with the nodes of those existing
     /// pods.
-    pub(crate) fn rules_about(
+    pub(crate) fn rules_that_select(
         &self,
         class: EquivalenceClassId,
     ) -> impl Iterator<Item = (&AffinityRule, &PerNode)> {
         let scopes = self.classes.get(class).map_or(&[][..], |class| &class.scopes);
         scopes.iter().flat_map(move |scope| {
-            let holders = self.scopes.get(*scope).map_or(&[][..], |known| &known.holders);
+            let holders = self.scopes.get(*scope).map_or(&[][..], |entry| &entry.holders);
             let holders = holders.iter().filter_map(|id| self.classes.get(*id));
             holders.filter(|holder| !holder.nodes.is_empty()).flat_map(move |holder| {
                 let rules = holder.rules.iter().filter(move |rule| rule.scope == *scope);
@@ -267,21 +269,21 @@ impl PodIndex {
                 continue;
             }
             for scope_id in scopes.ids() {
-                let Some(known) =
-                    scopes.get_mut(scope_id).filter(|known| known.scope.selects_namespaces())
+                let Some(entry) =
+                    scopes.get_mut(scope_id).filter(|entry| entry.scope.selects_namespaces())
                 else {
                     continue;
                 };
                 let matches =
-                    known.scope.matches_pod(name, namespace_labels, &class.sample.meta.labels);
-                match (class.scopes.iter().position(|own| *own == scope_id), matches) {
+                    entry.scope.matches_pod(name, namespace_labels, &class.sample.meta.labels);
+                match (class.scopes.iter().position(|id| *id == scope_id), matches) {
                     (None, true) => {
                         class.scopes.push(scope_id);
-                        known.members.push(id);
+                        entry.members.push(id);
                     }
-                    (Some(own), false) => {
-                        class.scopes.swap_remove(own);
-                        known.members.retain(|member| *member != id);
+                    (Some(position), false) => {
+                        class.scopes.swap_remove(position);
+                        entry.members.retain(|member| *member != id);
                     }
                     _ => {}
                 }
@@ -291,13 +293,13 @@ impl PodIndex {
 
     /// Removes unused classes and scopes if there are many. Ids that callers hold may become invalid.
     pub(super) fn sweep(&mut self) {
-        if self.classes.len() > 2 * self.occupied + MAX_IDLE {
+        if self.classes.len() > 2 * self.n_occupied + MAX_IDLE {
             let empty = self.classes.iter().filter(|(_, class)| class.nodes.is_empty());
             let empty: Vec<EquivalenceClassId> = empty.map(|(id, _)| id).collect();
             empty.into_iter().for_each(|id| self.forget_class(id));
         }
         if self.scope_ids.len() > 2 * self.classes.len() + MAX_IDLE {
-            let idle = self.scopes.iter().filter(|(_, known)| known.holders.is_empty());
+            let idle = self.scopes.iter().filter(|(_, entry)| entry.holders.is_empty());
             let idle: Vec<ScopeId> = idle.map(|(id, _)| id).collect();
             idle.into_iter().for_each(|id| self.forget_scope(id));
         }
@@ -306,30 +308,30 @@ impl PodIndex {
     fn forget_class(&mut self, id: EquivalenceClassId) {
         let Some(class) = self.classes.remove(id) else { return };
         let hash = hash_of(&self.hasher, &class.sample);
-        if let Ok(entry) = self.class_ids.find_entry(hash, |own| *own == id) {
+        if let Ok(entry) = self.class_ids.find_entry(hash, |found| *found == id) {
             entry.remove();
         }
         for scope in &class.scopes {
-            if let Some(known) = self.scopes.get_mut(*scope) {
-                known.members.retain(|member| *member != id);
+            if let Some(entry) = self.scopes.get_mut(*scope) {
+                entry.members.retain(|member| *member != id);
             }
         }
         for rule in &class.rules {
-            if let Some(known) = self.scopes.get_mut(rule.scope) {
-                known.holders.retain(|holder| *holder != id);
+            if let Some(entry) = self.scopes.get_mut(rule.scope) {
+                entry.holders.retain(|holder| *holder != id);
             }
         }
     }
 
     fn forget_scope(&mut self, id: ScopeId) {
-        let Some(known) = self.scopes.remove(id) else { return };
-        let hash = self.hasher.hash_one(&known.scope);
-        if let Ok(entry) = self.scope_ids.find_entry(hash, |own| *own == id) {
+        let Some(entry) = self.scopes.remove(id) else { return };
+        let hash = self.hasher.hash_one(&entry.scope);
+        if let Ok(entry) = self.scope_ids.find_entry(hash, |found| *found == id) {
             entry.remove();
         }
-        for member in &known.members {
+        for member in &entry.members {
             if let Some(class) = self.classes.get_mut(*member) {
-                class.scopes.retain(|own| *own != id);
+                class.scopes.retain(|scope_id| *scope_id != id);
             }
         }
     }
@@ -343,19 +345,20 @@ fn hash_of(hasher: &DefaultHashBuilder, pod: &Pod) -> u64 {
 
 /// Reports whether two pods belong to the same class.
 fn are_equivalent(a: &Pod, b: &Pod) -> bool {
-    let terms = |pod: &Pod| {
-        let affinity = pod.spec.affinity.as_deref();
-        affinity.is_some_and(|a| a.pod_affinity.is_some() || a.pod_anti_affinity.is_some())
+    // Only pod affinity and anti-affinity matter. Node affinity does not.
+    let has_terms = |affinity: &Affinity| {
+        affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some()
     };
-    let same_terms = || match (a.spec.affinity.as_deref(), b.spec.affinity.as_deref()) {
+    let have_same_terms = || match (a.spec.affinity.as_deref(), b.spec.affinity.as_deref()) {
         (Some(a), Some(b)) => {
             a.pod_affinity == b.pod_affinity && a.pod_anti_affinity == b.pod_anti_affinity
         }
-        _ => !terms(a) && !terms(b),
+        (Some(affinity), None) | (None, Some(affinity)) => !has_terms(affinity),
+        (None, None) => true,
     };
     std::ptr::eq(a, b)
         || (a.meta.namespace == b.meta.namespace
             && a.meta.labels == b.meta.labels
             && a.meta.deleting() == b.meta.deleting()
-            && same_terms())
+            && have_same_terms())
 }

@@ -8,14 +8,14 @@ pub(crate) struct PerNode(Vec<(Slot, u32)>);
 
 impl PerNode {
     pub(super) fn add(&mut self, slot: Slot) {
-        match self.0.binary_search_by_key(&slot, |(own, _)| *own) {
+        match self.0.binary_search_by_key(&slot, |(counted, _)| *counted) {
             Ok(index) => self.0[index].1 += 1,
             Err(index) => self.0.insert(index, (slot, 1)),
         }
     }
 
     pub(super) fn subtract(&mut self, slot: Slot) {
-        let Ok(index) = self.0.binary_search_by_key(&slot, |(own, _)| *own) else { return };
+        let Ok(index) = self.0.binary_search_by_key(&slot, |(counted, _)| *counted) else { return };
         self.0[index].1 -= 1;
         if self.0[index].1 == 0 {
             self.0.remove(index);

@@ -12,22 +12,26 @@ pub(crate) struct Scope {
     /// Names of namespaces, sorted.
     namespaces: Box<[Text]>,
     /// Selector of additional namespaces, by their labels.
-    by_label: Selector,
-    /// Selector of pods.
-    pods: Selector,
+    namespace_selector: Selector,
+    pod_selector: Selector,
 }
 
 impl Scope {
     /// Returns the scope of matching pods in one namespace.
-    pub(crate) fn within(namespace: &str, pods: Selector) -> Self {
-        Self { namespaces: [namespace.into()].into(), by_label: Selector::nothing(), pods }
+    pub(crate) fn within(namespace: &str, pod_selector: Selector) -> Self {
+        Self {
+            namespaces: [namespace.into()].into(),
+            namespace_selector: Selector::nothing(),
+            pod_selector,
+        }
     }
 
     /// Returns the scope of an affinity term of `owner`.
     pub(crate) fn of_term(term: &PodAffinityTerm, owner: &Pod) -> Self {
-        let by_label = &term.namespace_selector;
-        let is_own_namespace =
-            term.namespaces.is_empty() && by_label.is_nothing() && by_label.error().is_none();
+        let namespace_selector = &term.namespace_selector;
+        let is_own_namespace = term.namespaces.is_empty()
+            && namespace_selector.is_nothing()
+            && namespace_selector.error().is_none();
         let mut namespaces = match is_own_namespace {
             true => vec![owner.meta.namespace.clone()],
             false => term.namespaces.to_vec(),
@@ -36,14 +40,14 @@ impl Scope {
         namespaces.dedup();
         Self {
             namespaces: namespaces.into(),
-            by_label: by_label.clone(),
-            pods: term.label_selector.clone(),
+            namespace_selector: namespace_selector.clone(),
+            pod_selector: term.label_selector.clone(),
         }
     }
 
     /// Reports whether the scope selects namespaces by label.
     pub(super) fn selects_namespaces(&self) -> bool {
-        !self.by_label.is_nothing()
+        !self.namespace_selector.is_nothing()
     }
 
     /// Reports whether the scope matches a pod without regard to the labels of the pod's namespace.
@@ -58,8 +62,9 @@ impl Scope {
         namespace_labels: &StrMap,
         labels: &StrMap,
     ) -> bool {
-        let named = self.namespaces.binary_search_by(|own| (**own).cmp(namespace)).is_ok();
-        (named || self.by_label.matches(namespace_labels)) && self.pods.matches(labels)
+        let is_named = self.namespaces.binary_search_by(|name| (**name).cmp(namespace)).is_ok();
+        (is_named || self.namespace_selector.matches(namespace_labels))
+            && self.pod_selector.matches(labels)
     }
 }
 

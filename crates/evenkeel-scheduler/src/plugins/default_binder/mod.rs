@@ -16,7 +16,7 @@ use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
 
 use crate::{
-    framework::{Bind, ClusterEvent, Plugin, PluginFuture},
+    framework::{Bind, BindResult, ClusterEvent, Plugin, PluginFuture},
     pod::PodInfo,
 };
 use plan::{Failures, Next, binding, is_bound};
@@ -45,7 +45,7 @@ impl Bind for DefaultBinder {
         client: &'a Client,
         pod: &'a PodInfo,
         node: &'a str,
-    ) -> PluginFuture<'a, Result<bool, ApiError>> {
+    ) -> PluginFuture<'a, Result<BindResult, ApiError>> {
         let meta = &pod.pod.meta;
         let body = binding(meta, node);
         Box::pin(async move {
@@ -56,10 +56,12 @@ impl Bind for DefaultBinder {
             };
             let mut failures = Failures::default();
             loop {
-                let Err(error) = post().await else { return Ok(true) };
-                match failures.after(&error) {
+                let Err(error) = post().await else { return Ok(BindResult::Bound) };
+                match failures.record(&error) {
                     Next::Repeat(wait) => client.clock().sleep(wait).await,
-                    Next::Read if is_on(client, meta, node).await => return Ok(true),
+                    Next::Read if is_bound_on_server(client, meta, node).await => {
+                        return Ok(BindResult::Bound);
+                    }
                     Next::Read | Next::Fail => return Err(error),
                 }
             }
@@ -68,9 +70,9 @@ impl Bind for DefaultBinder {
 }
 
 /// Reports whether the API server shows the pod on this node.
-async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
-    let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
-    found.is_ok_and(|found| is_bound(&found, meta, node))
+async fn is_bound_on_server(client: &Client, meta: &Meta, node: &str) -> bool {
+    let current = client.get::<Pod>(&meta.namespace, &meta.name).await;
+    current.is_ok_and(|current| is_bound(&current, meta, node))
 }
 
 #[cfg(test)]
@@ -87,11 +89,11 @@ mod tests {
     const GET: &str = "GET /api/v1/namespaces/shop/pods/p";
 
     /// Binds pod `p` to node `a` against these responses. Returns the result and the requests.
-    async fn bind(answers: Vec<Answer>) -> (Result<bool, u16>, Vec<String>) {
+    async fn bind(answers: Vec<Answer>) -> (Result<BindResult, u16>, Vec<String>) {
         let script = Script::new(answers);
         let client = script.client(&Clock::starting_at(at(0)));
         let bound = DefaultBinder.bind(&client, &info("p", &json!({})), "a").await;
-        (bound.map_err(|error| error.code()), script.calls())
+        (bound.map_err(|error| error.code()), script.take_calls())
     }
 
     /// Response with a pod that has this uid and node.
@@ -104,32 +106,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_whose_response_was_lost_is_verified() {
-        let lost_then_conflict = || vec![Answer::Lost, Answer::refused(409)];
-        for (found, want) in [
-            (found("p", "a"), Ok(true)),
+        let lost_then_conflict = || vec![Answer::Lost, Answer::status(409)];
+        for (found, expected) in [
+            (found("p", "a"), Ok(BindResult::Bound)),
             (found("p", "b"), Err(409)),
             (found("p", ""), Err(409)),
             (found("another", "a"), Err(409)),
-            (Answer::refused(404), Err(409)),
+            (Answer::status(404), Err(409)),
             (Answer::Lost, Err(409)),
         ] {
             let mut answers = lost_then_conflict();
             answers.push(found);
             let (bound, requests) = bind(answers).await;
-            assert_eq!((bound, requests), (want, [POST, POST, GET].map(str::to_owned).into()));
+            assert_eq!((bound, requests), (expected, [POST, POST, GET].map(str::to_owned).into()));
         }
         let done = Answer::object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
-        let (bound, requests) = bind(vec![Answer::refused(500), done]).await;
-        assert_eq!((bound, requests.len()), (Ok(true), 2));
+        let (bound, requests) = bind(vec![Answer::status(500), done]).await;
+        assert_eq!((bound, requests.len()), (Ok(BindResult::Bound), 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_definite_error_is_not_retried() {
         for code in [400, 404, 422] {
-            let (bound, requests) = bind(vec![Answer::refused(code)]).await;
+            let (bound, requests) = bind(vec![Answer::status(code)]).await;
             assert_eq!((bound, requests.len()), (Err(code), 1));
         }
-        let (bound, requests) = bind(vec![Answer::refused(409), found("p", "b")]).await;
+        let (bound, requests) = bind(vec![Answer::status(409), found("p", "b")]).await;
         assert_eq!((bound, requests.len()), (Err(409), 2));
     }
 

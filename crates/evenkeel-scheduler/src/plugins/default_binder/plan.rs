@@ -31,7 +31,7 @@ pub(super) enum Next {
 
 impl Failures {
     /// Records a failed POST and returns the next step.
-    pub(super) fn after(&mut self, error: &ApiError) -> Next {
+    pub(super) fn record(&mut self, error: &ApiError) -> Next {
         let retriable = may_have_run(error);
         // The connection may have repeated the POST itself, so the conflict may be with this binding.
         self.may_be_bound |= retriable || error.is_conflict();
@@ -57,9 +57,9 @@ pub(super) fn binding(meta: &Meta, node: &str) -> String {
     .to_string()
 }
 
-/// Reports whether the pod that was read is the scheduled one, on this node.
-pub(super) fn is_bound(found: &Pod, meta: &Meta, node: &str) -> bool {
-    found.meta.uid == meta.uid && *found.spec.node_name == *node
+/// Reports whether `current` is the pod that `meta` identifies, and is bound to this node.
+pub(super) fn is_bound(current: &Pod, meta: &Meta, node: &str) -> bool {
+    current.meta.uid == meta.uid && *current.spec.node_name == *node
 }
 
 /// Reports whether the API server may have executed the request in spite of the error.

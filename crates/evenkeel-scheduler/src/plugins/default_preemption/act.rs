@@ -23,7 +23,10 @@ use std::{
 
 use super::{
     NAME,
-    execute::{PreemptOutcome, condition, needs_activation, preempted, reason},
+    victim::{
+        PreemptOutcome, disruption_target_message, disruption_target_patch, needs_activation,
+        preempted_event,
+    },
 };
 use crate::{
     framework::{Candidate, Handle},
@@ -39,7 +42,7 @@ pub(super) struct Executor {
     handle: Handle,
     pods: Cache<Pod>,
     budgets: Cache<PodDisruptionBudget>,
-    /// Preemptors by uid. The value is the last victim once all others are deleted.
+    /// Preemptors by uid. The value is the last victim, or `None` until all other victims are deleted.
     preempting: Mutex<HashMap<Box<str>, Option<Arc<Pod>>>>,
 }
 
@@ -58,7 +61,7 @@ impl Executor {
     }
 
     pub(super) fn record_attempt(&self) {
-        self.handle.metrics.preemption_tried();
+        self.handle.metrics.count_preemption_attempt();
     }
 
     fn preempting(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
@@ -73,35 +76,35 @@ impl Executor {
         match self.preempting().get(uid) {
             None => false,
             Some(None) => true,
-            Some(Some(last)) => self.cached(last).is_some_and(|last| !last.meta.deleting()),
+            Some(Some(last)) => self.cached_pod(last).is_some_and(|last| !last.meta.deleting()),
         }
     }
 
     /// Returns the cached version of the pod, if it has the same uid.
-    fn cached(&self, pod: &Pod) -> Option<Arc<Pod>> {
+    fn cached_pod(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let cached = self.pods.get(&pod.meta.namespace, &pod.meta.name);
         cached.filter(|cached| cached.meta.uid == pod.meta.uid)
     }
 
-    /// Starts to preempt the victims in a task. `lower` are pods of lower priority that are nominated for the node.
+    /// Starts to preempt the victims of the candidate in a task. `lower_priority_pods` are nominated for the node.
     ///
     /// Upstream: `prepareCandidateAsync`.
     pub(super) fn prepare_candidate_async(
         self: &Arc<Self>,
         pod: &PodInfo,
-        victims: Candidate,
-        lower: Vec<Arc<Pod>>,
+        candidate: Candidate,
+        lower_priority_pods: Vec<Arc<Pod>>,
     ) {
-        self.handle.metrics.preempted(victims.pods.len());
-        let Candidate { node, mut pods, .. } = victims;
+        self.handle.metrics.observe_victims(candidate.pods.len());
+        let Candidate { node, mut pods, .. } = candidate;
         pods.retain(|victim| !victim.meta.deleting());
-        let Some(last) = pods.pop() else { return };
-        let preemption =
-            Preemption { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };
+        let Some(last_victim) = pods.pop() else { return };
+        let (executor, preemptor, other_victims) = (Arc::clone(self), pod.clone(), pods);
+        let preemption = Preemption { executor, preemptor, node, other_victims, last_victim };
         self.preempting().insert(pod.uid().into(), None);
         let (this, uid, stop) = (Arc::clone(self), pod.uid().to_owned(), self.handle.tasks.token());
         self.handle.tasks.spawn_finite("preemption", async move {
-            let run = stop.run_until_cancelled(preemption.run(lower));
+            let run = stop.run_until_cancelled(preemption.run(lower_priority_pods));
             if let Err(panic) = catch_panic(run).await {
                 tracing::error!(uid, panic, "Preemption panicked");
                 // Otherwise the preemptor would wait forever for the preemption to end.
@@ -115,20 +118,21 @@ impl Executor {
 /// Preemption of one candidate's victims for one pod.
 struct Preemption {
     executor: Arc<Executor>,
-    pod: PodInfo,
+    preemptor: PodInfo,
     node: Arc<str>,
-    others: Vec<Arc<Pod>>,
-    last: Arc<Pod>,
+    other_victims: Vec<Arc<Pod>>,
+    last_victim: Arc<Pod>,
 }
 
 impl Preemption {
-    /// Clears the nominations of `lower`, evicts the victims, and activates the preemptor if no event will requeue it.
-    async fn run(self, lower: Vec<Arc<Pod>>) {
-        let Self { executor, pod, .. } = &self;
+    /// Clears the nominations of `lower_priority_pods`, evicts the victims, and activates the preemptor if no event will
+    /// requeue it.
+    async fn run(self, lower_priority_pods: Vec<Arc<Pod>>) {
+        let Self { executor, preemptor, .. } = &self;
         let began = executor.handle.clock.instant();
         let mut succeeded = true;
-        for other in &lower {
-            // These pods may no longer fit on the node. Without a nomination they find another node sooner.
+        for other in &lower_priority_pods {
+            // This pod may no longer fit on the node. Without a nomination it finds another node sooner.
             if let Err(error) = self.clear_nomination(other).await {
                 let meta = &other.meta;
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
@@ -136,11 +140,13 @@ impl Preemption {
             }
         }
         let outcome = self.preempt_victims().await;
-        executor.preempting().remove(pod.uid());
+        executor.preempting().remove(preemptor.uid());
         let needs_activation = match outcome {
-            Ok(outcome) => needs_activation(outcome, executor.cached(&self.last).is_some()),
+            Ok(outcome) => {
+                needs_activation(outcome, executor.cached_pod(&self.last_victim).is_some())
+            }
             Err(error) => {
-                let meta = &pod.pod.meta;
+                let meta = &preemptor.pod.meta;
                 tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
                 succeeded = false;
                 false
@@ -151,26 +157,26 @@ impl Preemption {
         }
         if !succeeded || needs_activation {
             // No event will follow that requeues the preemptor.
-            executor.handle.activate(pod.uid());
+            executor.handle.activate(preemptor.uid());
         }
-        executor.handle.metrics.preemption_ran(succeeded, began.elapsed());
+        executor.handle.metrics.observe_preemption_task(succeeded, began.elapsed());
     }
 
     /// Preempts all victims and returns the outcome of the last one.
     async fn preempt_victims(&self) -> Result<PreemptOutcome, ApiError> {
-        for group in self.others.chunks(self.executor.handle.parallelism) {
+        for group in self.other_victims.chunks(self.executor.handle.parallelism) {
             let preemptions: Vec<_> =
                 group.iter().map(|victim| self.preempt_victim_concurrently(victim)).collect();
             try_join_all(preemptions).await?;
         }
-        let uid = self.pod.uid().into();
-        self.executor.preempting().insert(uid, Some(Arc::clone(&self.last)));
-        self.preempt_pod(&self.last).await
+        let uid = self.preemptor.uid().into();
+        self.executor.preempting().insert(uid, Some(Arc::clone(&self.last_victim)));
+        self.preempt_pod(&self.last_victim).await
     }
 
-    /// Preempts one of several victims while `scheduler_goroutines` counts the call.
+    /// Preempts a victim. `scheduler_goroutines` counts the running call.
     async fn preempt_victim_concurrently(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
-        let _running = self.executor.handle.metrics.running(NAME);
+        let _running = self.executor.handle.metrics.count_running(NAME);
         self.preempt_pod(victim).await
     }
 
@@ -183,24 +189,22 @@ impl Preemption {
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
-                Err(error) if error.is_gone() => {
-                    return Ok(PreemptOutcome::NotFound);
-                }
+                Err(error) if error.is_gone() => return Ok(PreemptOutcome::NotFound),
                 Err(error) => return Err(error),
             }
         }
-        let note = preempted(victim, self.pod.uid(), &self.node, in_memory);
-        let preemptor = Target::of(Pod::kind(), &self.pod.pod.meta);
-        handle.recorder.record(&note, "Preempting", Some(&preemptor));
+        let event = preempted_event(victim, self.preemptor.uid(), &self.node, in_memory);
+        let preemptor = Target::of(Pod::kind(), &self.preemptor.pod.meta);
+        handle.recorder.record(&event, "Preempting", Some(&preemptor));
         Ok(if in_memory { PreemptOutcome::CancelledInMemory } else { PreemptOutcome::Deleted })
     }
 
     /// Sets the condition `DisruptionTarget` and deletes the victim.
     async fn delete(&self, victim: &Pod) -> Result<(), ApiError> {
         let handle = &self.executor.handle;
-        let message = reason(&self.pod.pod);
-        if let Some(status) = condition(victim, &message, handle.clock.now()) {
-            self.patch(victim, &status).await?;
+        let message = disruption_target_message(&self.preemptor.pod);
+        if let Some(status) = disruption_target_patch(victim, &message, handle.clock.now()) {
+            self.patch_status(victim, &status).await?;
         }
         let options =
             DeleteOptions { uid: victim.meta.uid.to_string(), ..DeleteOptions::default() };
@@ -212,21 +216,21 @@ impl Preemption {
         if pod.status.nominated_node_name.is_empty() {
             return Ok(());
         }
-        match self.patch(pod, &json!({ "nominatedNodeName": null })).await {
-            // Another pod of this name has no nomination of this one.
+        match self.patch_status(pod, &json!({ "nominatedNodeName": null })).await {
+            // A new pod with this name does not have the nomination.
             Err(error) if error.is_gone() => Ok(()),
-            answer => answer,
+            result => result,
         }
     }
 
-    async fn patch(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
+    async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
         let (kind, meta) = (Pod::kind(), &pod.meta);
         let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
         let (client, form) = (&self.executor.handle.client, PatchForm::Strategic);
-        let written = client
+        let patched = client
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body.into())
             .await;
-        written.map(drop)
+        patched.map(drop)
     }
 }
 

@@ -1,13 +1,13 @@
 //! DefaultPreemption: makes a pod schedulable by evicting pods of lower priority.
 //!
-//! `plan` selects node and victims without side effects. `act` evicts the victims concurrently with other attempts, and
-//! gates the preemptor until they are evicted.
+//! `plan` selects node and victims without side effects. `act` evicts the victims concurrently with later scheduling
+//! attempts, and gates the preemptor until they are evicted. `victim` builds the requests about a victim.
 //!
 //! Upstream: `plugins/defaultpreemption`, `framework/preemption`.
 //!
 //! | documented | where |
 //! |---|---|
-//! | `preemptionPolicy: Never`; no preemption while victims of an earlier one terminate | `plan::ineligible_to_preempt_others` |
+//! | `preemptionPolicy: Never`; no preemption while victims of the pod's earlier preemption terminate | `plan::ineligible_to_preempt_others` |
 //! | candidate nodes: those where removing pods may help | `plan`, `plan::nodes_where_preemption_might_help` |
 //! | `minCandidateNodesPercentage`, `minCandidateNodesAbsolute` | `Args`, `plan::num_candidates` |
 //! | victims: pods of lower priority, as few and as unimportant as possible | `plan::select_victims_on_node`, `plan::more_important_pod` |
@@ -15,21 +15,21 @@
 //! | choice between nodes: violated budgets, priorities, number of victims, start times | `plan::pick_one_node_for_preemption`, `plan::selection_key` |
 //! | extenders (`preemptVerb`) | `call_extenders`, `convert_to_victims` |
 //! | `status.nominatedNodeName` | `post_filter_result`, `act::Executor` |
-//! | condition `DisruptionTarget` of the victims | `execute::condition` |
+//! | condition `DisruptionTarget` of the victims | `victim::disruption_target_patch` |
 
 mod act;
-mod execute;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod victim;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::{
     framework::{
         ActionType, Candidate, Change, ClusterEvent, CycleState, EventResource, Handle,
-        MetaVictims, Plugin, PluginFuture, PostFilter, PostFilterPlan, PostFilterResult,
-        PreEnqueue, QueueingHint, Status, StatusResult,
+        MetaVictims, NominatingInfo, Plugin, PluginFuture, PostFilter, PostFilterPlan,
+        PostFilterResult, PreEnqueue, QueueingHint, Status, StatusResult,
     },
     nodes::NodeRef,
     pod::PodInfo,
@@ -73,45 +73,53 @@ impl DefaultPreemption {
     /// Lets the extenders filter the candidates of a plan, then evicts the victims of the best candidate.
     ///
     /// Upstream: `Evaluator.Preempt`.
-    async fn preempt(&self, cycle: &mut Cycle<'_>, plan: PostFilterPlan) -> PostFilterResult {
-        if plan.candidates.is_empty() {
-            return plan.result;
+    async fn preempt(
+        &self,
+        cycle: &mut Cycle<'_>,
+        PostFilterPlan { result, candidates }: PostFilterPlan,
+    ) -> PostFilterResult {
+        if candidates.is_empty() {
+            return result;
         }
-        let candidates = match call_extenders(cycle, plan.candidates).await {
+        let candidates = match call_extenders(cycle, candidates).await {
             Ok(candidates) => candidates,
             Err(error) => {
-                return PostFilterResult { done: true, ..post_filter_result(None, &error) };
+                let result = post_filter_result(NominatingInfo::Keep, &error);
+                return PostFilterResult { done: true, ..result };
             }
         };
-        let Some(chosen) = plan::pick_one_node_for_preemption(&candidates) else {
-            return post_filter_result(None, "no candidate node for preemption");
+        let Some(best) = plan::pick_one_node_for_preemption(&candidates) else {
+            return post_filter_result(NominatingInfo::Keep, "no candidate node for preemption");
         };
         if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
-            let nominated = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
-            let lower = nominated.filter(|other| other.priority() < pod.priority());
-            let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
-            executor.prepare_candidate_async(pod, chosen.clone(), lower);
+            let nominated_pods = cycle.nominator().nominated_pods_for_node(&best.node).iter();
+            let lower_priority_pods = nominated_pods
+                .filter(|other| other.priority() < pod.priority())
+                .map(|other| Arc::clone(&other.pod))
+                .collect();
+            executor.prepare_candidate_async(pod, best.clone(), lower_priority_pods);
         }
-        placement(chosen)
+        result_of_candidate(best)
     }
 }
 
 /// Builds the PostFilter result. A nominated node ends the PostFilter phase.
-fn post_filter_result(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
+fn post_filter_result(nominating_info: NominatingInfo, message: &str) -> PostFilterResult {
     PostFilterResult {
-        done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
-        nominated,
+        done: matches!(nominating_info, NominatingInfo::Node(_)),
+        nominating_info,
         message: format!("preemption: {message}"),
     }
 }
 
-/// Builds the PostFilter result of a chosen candidate.
-fn placement(Candidate { node, pods, .. }: &Candidate) -> PostFilterResult {
-    let victims = pods.len();
-    let message =
-        format!("found a potential placement for pod on node {node}, preempting {victims} victims");
-    post_filter_result(Some(Arc::clone(node)), &message)
+/// Builds the PostFilter result that nominates the node of a candidate.
+fn result_of_candidate(Candidate { node, pods, .. }: &Candidate) -> PostFilterResult {
+    let n_victims = pods.len();
+    let message = format!(
+        "found a potential placement for pod on node {node}, preempting {n_victims} victims"
+    );
+    post_filter_result(NominatingInfo::Node(Arc::clone(node)), &message)
 }
 
 /// Lets the extenders filter the candidates.
@@ -122,17 +130,20 @@ async fn call_extenders(
     mut candidates: Vec<Candidate>,
 ) -> Result<Vec<Candidate>, String> {
     for extender in cycle.extenders() {
-        if !extender.preempts() || !extender.is_interested(cycle.pod()) || candidates.is_empty() {
+        if !extender.supports_preemption()
+            || !extender.is_interested(cycle.pod())
+            || candidates.is_empty()
+        {
             continue;
         }
-        let answer = extender.preempt(cycle.pod(), &candidates).await;
-        let answer = answer.map_err(|error| error.to_string()).and_then(|victims| {
-            victims
+        let response = extender.process_preemption(cycle.pod(), &candidates).await;
+        let accepted = response.map_err(|error| error.to_string()).and_then(|accepted| {
+            accepted
                 .iter()
-                .map(|candidate| convert_to_victims(cycle, extender.name(), candidate))
+                .map(|meta_victims| convert_to_victims(cycle, extender.name(), meta_victims))
                 .collect()
         });
-        candidates = match answer {
+        candidates = match accepted {
             Ok(accepted) => accepted,
             Err(error) if extender.is_ignorable() => {
                 tracing::info!(extender = extender.name(), error, "Extender left out");
@@ -142,15 +153,15 @@ async fn call_extenders(
         };
         if extender.is_ignorable() {
             candidates.retain(|candidate| !candidate.pods.is_empty());
-        } else if let Some(none) = candidates.iter().find(|candidate| candidate.pods.is_empty()) {
-            let node = &none.node;
+        } else if let Some(empty) = candidates.iter().find(|candidate| candidate.pods.is_empty()) {
+            let node = &empty.node;
             return Err(format!("expected at least one victim pod on node \"{node}\""));
         }
     }
     Ok(candidates)
 }
 
-/// Looks up the victims that an extender names.
+/// Looks up the victims on a node that an extender names.
 ///
 /// Upstream: `convertToVictims`.
 ///
@@ -159,24 +170,25 @@ async fn call_extenders(
 fn convert_to_victims(
     cycle: &Cycle<'_>,
     extender: &str,
-    candidate: &MetaVictims,
+    meta_victims: &MetaVictims,
 ) -> Result<Candidate, String> {
-    let name = &candidate.node;
+    let name = &meta_victims.node;
     let node = cycle.nodes().get(name);
     let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
     let find_victim = |uid: &str| {
         let found = NodeRef::pods(node).iter().find(|pod| pod.uid() == uid);
         found.map(|pod| Arc::clone(&pod.pod)).ok_or_else(|| {
+            // Upstream prints a pointer to a struct, as `&{UID}`.
             format!(
                 "extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod is not found on that node"
             )
         })
     };
-    let pods = candidate.pods.iter().map(|uid| find_victim(uid)).collect::<Result<_, _>>()?;
+    let pods = meta_victims.pods.iter().map(|uid| find_victim(uid)).collect::<Result<_, _>>()?;
     Ok(Candidate {
         node: Arc::clone(node.name()),
         pods,
-        num_pdb_violations: candidate.num_pdb_violations,
+        num_pdb_violations: meta_victims.num_pdb_violations,
     })
 }
 
@@ -228,19 +240,22 @@ impl PostFilter for DefaultPreemption {
         fit_error: &FitError,
     ) -> PostFilterPlan {
         let without_candidates = |result| PostFilterPlan { result, candidates: Vec::new() };
-        if let Some(why) = plan::ineligible_to_preempt_others(cycle, fit_error) {
-            return without_candidates(post_filter_result(None, why));
+        if let Some(reason) = plan::ineligible_to_preempt_others(cycle, fit_error) {
+            return without_candidates(post_filter_result(NominatingInfo::Keep, reason));
         }
         let executor = self.executor.get();
         let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
         match plan::find_candidates(cycle, state, fit_error, &budgets, &self.args) {
             Ok(candidates) => {
                 let best = plan::pick_one_node_for_preemption(&candidates);
-                PostFilterPlan { result: best.map(placement).unwrap_or_default(), candidates }
+                PostFilterPlan {
+                    result: best.map(result_of_candidate).unwrap_or_default(),
+                    candidates,
+                }
             }
-            Err(not_helpful) => {
-                let why = not_helpful.to_string();
-                without_candidates(post_filter_result(Some("".into()), &why))
+            Err(no_candidates) => {
+                let message = no_candidates.to_string();
+                without_candidates(post_filter_result(NominatingInfo::Clear, &message))
             }
         }
     }

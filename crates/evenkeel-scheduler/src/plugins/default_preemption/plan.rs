@@ -32,15 +32,15 @@ pub(super) fn ineligible_to_preempt_others(
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cycle.nodes().get(&pod.pod.status.nominated_node_name)?;
-    if fit_error.code(node.slot()) == Code::UnschedulableAndUnresolvable {
+    if fit_error.code_of(node.slot()) == Code::UnschedulableAndUnresolvable {
         // The earlier preemption on this node did not make the pod schedulable.
         return None;
     }
-    let leaving = |other: &PodInfo| {
+    let is_terminating_victim = |other: &PodInfo| {
         other.priority() < pod.priority() && is_terminating_by_preemption(&other.pod)
     };
-    let is_waiting = node.pods().iter().any(leaving);
-    is_waiting.then_some("not eligible due to a terminating pod on the nominated node.")
+    let waits_for_victims = node.pods().iter().any(is_terminating_victim);
+    waits_for_victims.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
 /// Reports whether the pod is terminating because of a preemption.
@@ -73,19 +73,20 @@ pub(super) fn find_candidates(
     budgets: &[Arc<PodDisruptionBudget>],
     args: &Args,
 ) -> Result<Vec<Candidate>, Box<FitError>> {
-    let potential = nodes_where_preemption_might_help(cycle, fit_error);
-    let num_candidates = num_candidates(potential.len(), args);
-    let offset = match potential.len() {
+    let potential_nodes = nodes_where_preemption_might_help(cycle, fit_error);
+    let num_candidates = num_candidates(potential_nodes.len(), args);
+    let offset = match potential_nodes.len() {
         0 => 0,
         len => (mix(cycle.seed()) % len as u64) as usize,
     };
     let (mut non_violating, mut violating, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-    for index in 0..potential.len() {
-        let slot = potential[(offset + index) % potential.len()];
+    for index in 0..potential_nodes.len() {
+        let slot = potential_nodes[(offset + index) % potential_nodes.len()];
         match select_victims_on_node(cycle, state, slot, budgets) {
-            Ok(victims) if victims.num_pdb_violations == 0 => non_violating.push(victims),
-            Ok(victims) => violating.push(victims),
-            Err(why) => rejected.push(NodeStatus { slot, plugin: 0, why }),
+            Ok(candidate) if candidate.num_pdb_violations == 0 => non_violating.push(candidate),
+            Ok(candidate) => violating.push(candidate),
+            // No plugin is known here, and the message does not need one.
+            Err(status) => rejected.push(NodeStatus { slot, plugin: 0, status }),
         }
         if !non_violating.is_empty() && non_violating.len() + violating.len() >= num_candidates {
             break;
@@ -94,7 +95,7 @@ pub(super) fn find_candidates(
     violating.truncate(num_candidates);
     non_violating.extend(violating);
     if non_violating.is_empty() {
-        Err(Box::new(not_helpful(fit_error.n_nodes, rejected)))
+        Err(Box::new(no_candidates_error(fit_error.n_nodes, rejected)))
     } else {
         Ok(non_violating)
     }
@@ -103,33 +104,36 @@ pub(super) fn find_candidates(
 /// Returns the number of candidates to find among this number of nodes.
 ///
 /// Upstream: `calculateNumCandidates`.
-fn num_candidates(nodes: usize, args: &Args) -> usize {
-    let share = nodes * args.min_candidate_nodes_percentage / 100;
-    share.max(args.min_candidate_nodes_absolute).min(nodes)
+fn num_candidates(n_nodes: usize, args: &Args) -> usize {
+    let by_percentage = n_nodes * args.min_candidate_nodes_percentage / 100;
+    by_percentage.max(args.min_candidate_nodes_absolute).min(n_nodes)
 }
 
 /// Returns the nodes where removing pods may help.
 ///
 /// Upstream: `findCandidates`.
 fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
-    let helps = |why: &Status| why.code == Code::Unschedulable;
+    let might_help = |status: &Status| status.code == Code::Unschedulable;
     match &fit_error.overall {
-        Some(overall) if helps(&overall.why) => cycle.nodes().iter().map(NodeRef::slot).collect(),
+        Some(overall) if might_help(&overall.status) => {
+            cycle.nodes().iter().map(NodeRef::slot).collect()
+        }
         Some(_) => Vec::new(),
         None => {
-            let rejected = fit_error.rejected.iter().filter(|rejected| helps(&rejected.why));
+            let rejected =
+                fit_error.rejected.iter().filter(|rejected| might_help(&rejected.status));
             rejected.map(|rejected| rejected.slot).collect()
         }
     }
 }
 
 /// Returns the error for a preemption without candidates. Nodes without a status in `rejected` get "not helpful".
-fn not_helpful(node_count: usize, mut rejected: Vec<NodeStatus>) -> FitError {
-    let absent = node_count - rejected.len().min(node_count);
-    let why = Status::unresolvable(NOT_HELPFUL);
-    rejected.extend((0..absent).map(|_| NodeStatus { slot: 0, plugin: 0, why: why.clone() }));
+fn no_candidates_error(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
+    let without_status = n_nodes.saturating_sub(rejected.len());
+    let not_helpful = NodeStatus::of_all_nodes(0, Status::unresolvable(NOT_HELPFUL));
+    rejected.extend(std::iter::repeat_n(not_helpful, without_status));
     FitError {
-        n_nodes: node_count,
+        n_nodes,
         overall: None,
         rejected,
         pre_filter_plugins: Vec::new(),
@@ -148,26 +152,27 @@ fn select_victims_on_node(
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> Result<Candidate, Status> {
     let priority = cycle.pod().priority();
-    let mut potential: Vec<PodInfo> = cycle.nodes().at(slot).pods().to_vec();
-    potential.retain(|other| other.priority() < priority);
-    if potential.is_empty() {
+    let mut potential_victims: Vec<PodInfo> = cycle.nodes().at(slot).pods().to_vec();
+    potential_victims.retain(|other| other.priority() < priority);
+    if potential_victims.is_empty() {
         return Err(Status::unresolvable(NO_VICTIMS));
     }
     let mut state = state.clone();
-    for other in &potential {
+    for other in &potential_victims {
         cycle.remove_pod(&mut state, other, slot);
     }
-    if let Err(why) = cycle.fits(&state, slot) {
-        potential.iter().for_each(|other| cycle.restore_pod(other, slot));
-        return Err(why);
+    if let Err(status) = cycle.check_fit(&state, slot) {
+        potential_victims.iter().for_each(|other| cycle.restore_pod(other, slot));
+        return Err(status);
     }
-    potential.sort_by(more_important_pod);
-    let (violating, non_violating) = filter_pods_with_pdb_violation(potential, budgets);
+    potential_victims.sort_by(more_important_pod);
+    let PodsByPdbViolation { violating, non_violating } =
+        filter_pods_with_pdb_violation(potential_victims, budgets);
     let violating_count = violating.len();
     let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
     for (index, other) in violating.into_iter().chain(non_violating).enumerate() {
         cycle.add_pod(&mut state, &other, slot);
-        if cycle.fits(&state, slot).is_err() {
+        if cycle.check_fit(&state, slot).is_err() {
             cycle.remove_pod(&mut state, &other, slot);
             num_pdb_violations += usize::from(index < violating_count);
             victims.push(other);
@@ -207,6 +212,12 @@ fn pod_start_time(pod: &Pod) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp::MAX)
 }
 
+/// Pods whose eviction violates a PDB, and the others.
+struct PodsByPdbViolation {
+    violating: Vec<PodInfo>,
+    non_violating: Vec<PodInfo>,
+}
+
 /// Splits pods into those whose eviction violates a PDB and the others. The pods use up the allowed disruptions in
 /// order of importance.
 ///
@@ -214,15 +225,15 @@ fn pod_start_time(pod: &Pod) -> Timestamp {
 fn filter_pods_with_pdb_violation(
     pods: Vec<PodInfo>,
     budgets: &[Arc<PodDisruptionBudget>],
-) -> (Vec<PodInfo>, Vec<PodInfo>) {
-    let mut allowed: Vec<i32> =
+) -> PodsByPdbViolation {
+    let mut allowed_disruptions: Vec<i32> =
         budgets.iter().map(|budget| budget.status.disruptions_allowed).collect();
     let mut violates = |pod: &PodInfo| {
         let meta = &pod.pod.meta;
         if meta.labels.is_empty() {
             return false;
         }
-        for (budget, allowed) in budgets.iter().zip(&mut allowed) {
+        for (budget, allowed) in budgets.iter().zip(&mut allowed_disruptions) {
             let selector = &budget.spec.selector;
             if budget.meta.namespace != meta.namespace
                 || selector.is_empty()
@@ -239,7 +250,8 @@ fn filter_pods_with_pdb_violation(
         }
         false
     };
-    pods.into_iter().partition(|pod| violates(pod))
+    let (violating, non_violating) = pods.into_iter().partition(|pod| violates(pod));
+    PodsByPdbViolation { violating, non_violating }
 }
 
 /// Returns the best candidate, or the first of several equally good ones.
@@ -251,8 +263,8 @@ pub(super) fn pick_one_node_for_preemption(candidates: &[Candidate]) -> Option<&
 
 /// Returns all candidates that are as good as the best one.
 pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let least = candidates.iter().map(selection_key).min();
-    candidates.retain(|candidate| Some(selection_key(candidate)) == least);
+    let best_key = candidates.iter().map(selection_key).min();
+    candidates.retain(|candidate| Some(selection_key(candidate)) == best_key);
     candidates
 }
 

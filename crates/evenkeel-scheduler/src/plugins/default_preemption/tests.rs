@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::{Args, DefaultPreemption, plan};
 use crate::{
-    fixtures::{asking, info, merge, node, table},
-    framework::{Candidate, CycleState, Profile},
+    fixtures::{info, merge, node, table, with_requests},
+    framework::{Candidate, CycleState, NominatingInfo, Profile},
     nodes::NodeTable,
     pod::PodInfo,
     schedule::{Cycle, Nominator, View, schedule_pod},
@@ -20,14 +20,14 @@ use crate::{
 
 /// Returns a pod with a priority and a CPU request, with `more` merged into it.
 fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
-    let mut spec = asking(cpu, "1Mi");
+    let mut spec = with_requests(cpu, "1Mi");
     merge(&mut spec, &json!({ "spec": { "priority": priority } }));
     merge(&mut spec, more);
     info(name, &spec)
 }
 
 /// Returns a pod with this priority and CPU request.
-fn plain(name: &str, priority: i32, cpu: &str) -> PodInfo {
+fn simple_pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
     pod(name, priority, cpu, &json!({}))
 }
 
@@ -63,12 +63,12 @@ fn find_candidates(
 ) -> Result<Vec<Candidate>, String> {
     let profile = Profile::with_defaults("default-scheduler");
     let (nominator, mut state) = (Nominator::default(), CycleState::default());
-    let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
+    let view = View { profile: &profile, nodes, nominator: &nominator, start_node_index: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
     let fit_error = outcome.result.expect_err("the pod fits no node");
-    if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &fit_error) {
-        return Err(why.to_owned());
+    if let Some(reason) = plan::ineligible_to_preempt_others(&cycle, &fit_error) {
+        return Err(reason.to_owned());
     }
     plan::find_candidates(&mut cycle, &state, &fit_error, budgets, &Args::default())
         .map_err(|not_helpful| not_helpful.to_string())
@@ -80,18 +80,19 @@ fn check(
     mut nodes: NodeTable,
     pod: &PodInfo,
     budgets: &[Arc<PodDisruptionBudget>],
-    want: Result<(&str, &[&str], usize), &str>,
+    expected: Result<(&str, &[&str], usize), &str>,
 ) {
     let chosen = find_candidates(&mut nodes, pod, budgets)
-        .map(|all| plan::pick_one_node_for_preemption(&all).unwrap().clone());
-    let chosen = chosen.map(|victims| {
-        let names: Vec<String> = victims.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
-        (victims.node.to_string(), names, victims.num_pdb_violations)
+        .map(|candidates| plan::pick_one_node_for_preemption(&candidates).unwrap().clone());
+    let chosen = chosen.map(|candidate| {
+        let names: Vec<String> =
+            candidate.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
+        (candidate.node.to_string(), names, candidate.num_pdb_violations)
     });
-    let want = want.map(|(node, names, num_pdb_violations)| {
+    let expected = expected.map(|(node, names, num_pdb_violations)| {
         (node.to_owned(), names.iter().map(|name| (*name).to_owned()).collect(), num_pdb_violations)
     });
-    assert_eq!(chosen, want.map_err(str::to_owned));
+    assert_eq!(chosen, expected.map_err(str::to_owned));
 }
 
 #[test]
@@ -100,15 +101,17 @@ fn the_fewest_and_least_important_pods_are_victims() {
     let nodes = table_with(
         &one_node,
         vec![
-            ("a", plain("low", 1, "1")),
-            ("a", plain("mid", 2, "2")),
-            ("a", plain("tiny", 1, "1")),
+            ("a", simple_pod("low", 1, "1")),
+            ("a", simple_pod("mid", 2, "2")),
+            ("a", simple_pod("tiny", 1, "1")),
         ],
     );
-    check(nodes, &plain("p", 10, "1"), &[], Ok(("a", &["tiny"], 0)));
-    let nodes =
-        table_with(&one_node, vec![("a", plain("low", 1, "1")), ("a", plain("mid", 2, "3"))]);
-    check(nodes, &plain("p", 10, "3"), &[], Ok(("a", &["mid"], 0)));
+    check(nodes, &simple_pod("p", 10, "1"), &[], Ok(("a", &["tiny"], 0)));
+    let nodes = table_with(
+        &one_node,
+        vec![("a", simple_pod("low", 1, "1")), ("a", simple_pod("mid", 2, "3"))],
+    );
+    check(nodes, &simple_pod("p", 10, "3"), &[], Ok(("a", &["mid"], 0)));
 }
 
 #[test]
@@ -118,13 +121,13 @@ fn among_equal_pods_victims_of_an_earlier_preemption_are_chosen() {
     }] } });
     let one_node = [node("a", &json!({}))];
     for marked in ["x", "y"] {
-        let all = ["x", "y", "z"].map(|name| {
+        let pods = ["x", "y", "z"].map(|name| {
             let more = if name == marked { disruption_target.clone() } else { json!({}) };
             ("a", pod(name, 1, "1", &more))
         });
         check(
-            table_with(&one_node, all.to_vec()),
-            &plain("p", 10, "2"),
+            table_with(&one_node, pods.to_vec()),
+            &simple_pod("p", 10, "2"),
             &[],
             Ok(("a", &[marked], 0)),
         );
@@ -132,57 +135,65 @@ fn among_equal_pods_victims_of_an_earlier_preemption_are_chosen() {
     for (marked, other) in [("a", "b"), ("b", "a")] {
         let nodes = two_nodes(vec![
             (marked, pod("x", 1, "4", &disruption_target)),
-            (other, plain("y", 1, "4")),
+            (other, simple_pod("y", 1, "4")),
         ]);
-        check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
+        check(nodes, &simple_pod("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
     }
     // The uid decides, not the order of arrival.
     for names in [["x", "y"], ["y", "x"]] {
-        let all = names.map(|name| ("a", plain(name, 1, "2")));
-        check(table_with(&one_node, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
+        let pods = names.map(|name| ("a", simple_pod(name, 1, "2")));
+        check(
+            table_with(&one_node, pods.to_vec()),
+            &simple_pod("p", 10, "2"),
+            &[],
+            Ok(("a", &["y"], 0)),
+        );
     }
 }
 
 #[test]
 fn a_criterion_decides_if_all_criteria_before_it_are_equal() {
     // The highest priority among the victims decides.
-    let nodes = two_nodes(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
-    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+    let nodes = two_nodes(vec![("a", simple_pod("x", 5, "4")), ("b", simple_pod("y", 3, "4"))]);
+    check(nodes, &simple_pod("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
     // The sum of priorities decides. Each victim adds to it.
     let nodes = two_nodes(vec![
-        ("a", plain("x1", -5, "2")),
-        ("a", plain("x2", -5, "2")),
-        ("b", plain("y", -5, "4")),
+        ("a", simple_pod("x1", -5, "2")),
+        ("a", simple_pod("x2", -5, "2")),
+        ("b", simple_pod("y", -5, "4")),
     ]);
-    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+    check(nodes, &simple_pod("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
     // The latest start decides.
-    let since = |minute: u32| json!({ "status": { "startTime": format!("2027-01-15T08:{minute:02}:00Z") } });
-    let nodes =
-        two_nodes(vec![("a", pod("x", 1, "4", &since(1))), ("b", pod("y", 1, "4", &since(2)))]);
-    check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
+    let started_at = |minute: u32| json!({ "status": { "startTime": format!("2027-01-15T08:{minute:02}:00Z") } });
+    let nodes = two_nodes(vec![
+        ("a", pod("x", 1, "4", &started_at(1))),
+        ("b", pod("y", 1, "4", &started_at(2))),
+    ]);
+    check(nodes, &simple_pod("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
 }
 
 #[test]
 fn preemption_avoids_violating_disruption_budgets() {
     let labelled = json!({ "metadata": { "labels": { "app": "db" } } });
     let db = json!({ "app": "db" });
-    let nodes = || two_nodes(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
-    check(nodes(), &plain("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
-    check(nodes(), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
-    check(nodes(), &plain("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
+    let nodes =
+        || two_nodes(vec![("a", pod("x", 1, "4", &labelled)), ("b", simple_pod("y", 5, "4"))]);
+    check(nodes(), &simple_pod("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
+    check(nodes(), &simple_pod("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
+    check(nodes(), &simple_pod("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
     // The budget allows the eviction of the more important pod. The eviction of the other one violates it, so that pod
     // is reprieved first.
     let one_node = [node("a", &json!({}))];
     let two_pods = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
     check(
         table_with(&one_node, two_pods.clone()),
-        &plain("p", 10, "2"),
+        &simple_pod("p", 10, "2"),
         &[budget(&db, 1)],
         Ok(("a", &["x"], 0)),
     );
     check(
         table_with(&one_node, two_pods),
-        &plain("p", 10, "4"),
+        &simple_pod("p", 10, "4"),
         &[budget(&db, 1)],
         Ok(("a", &["x", "y"], 1)),
     );
@@ -193,11 +204,11 @@ fn reasons_against_preemption_are_reported() {
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
     let nodes = table_with(
         &[node("a", &json!({})), node("b", &tainted)],
-        vec![("a", plain("x", 10, "4")), ("b", plain("y", 1, "4"))],
+        vec![("a", simple_pod("x", 10, "4")), ("b", simple_pod("y", 1, "4"))],
     );
     let not_helpful = "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
-    check(nodes, &plain("p", 10, "1"), &[], Err(not_helpful));
-    let nodes = two_nodes(vec![("a", plain("x", 1, "4")), ("b", plain("y", 1, "4"))]);
+    check(nodes, &simple_pod("p", 10, "1"), &[], Err(not_helpful));
+    let nodes = two_nodes(vec![("a", simple_pod("x", 1, "4")), ("b", simple_pod("y", 1, "4"))]);
     let never = pod("p", 10, "1", &json!({ "spec": { "preemptionPolicy": "Never" } }));
     check(nodes, &never, &[], Err("not eligible due to preemptionPolicy=Never."));
     let terminating = json!({
@@ -207,12 +218,12 @@ fn reasons_against_preemption_are_reported() {
         }] },
     });
     let nodes =
-        || two_nodes(vec![("a", pod("x", 1, "4", &terminating)), ("b", plain("y", 2, "4"))]);
-    let nominated = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "a" } }));
-    let waits = "not eligible due to a terminating pod on the nominated node.";
-    check(nodes(), &nominated, &[], Err(waits));
-    let elsewhere = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "b" } }));
-    check(nodes(), &elsewhere, &[], Ok(("a", &["x"], 0)));
+        || two_nodes(vec![("a", pod("x", 1, "4", &terminating)), ("b", simple_pod("y", 2, "4"))]);
+    let nominated_to_a = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "a" } }));
+    let waiting = "not eligible due to a terminating pod on the nominated node.";
+    check(nodes(), &nominated_to_a, &[], Err(waiting));
+    let nominated_to_b = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "b" } }));
+    check(nodes(), &nominated_to_b, &[], Ok(("a", &["x"], 0)));
 }
 
 #[test]
@@ -226,10 +237,10 @@ fn the_failure_names_the_node_with_the_victims() {
     });
     let now = crate::fixtures::at(0);
     core.add_or_update_node(&node("a", &json!({})), now);
-    let mut low = asking("4", "1Gi");
+    let mut low = with_requests("4", "1Gi");
     merge(&mut low, &json!({ "spec": { "nodeName": "a" } }));
     core.add_or_update_pod(&crate::fixtures::pod("low", &low), now);
-    core.add_or_update_pod(&plain("high", 5, "1").pod, now);
+    core.add_or_update_pod(&simple_pod("high", 5, "1").pod, now);
     let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
     let crate::core::AttemptResult::Failed(failure) = attempted.result else {
         panic!("the attempt did not fail")
@@ -238,16 +249,16 @@ fn the_failure_names_the_node_with_the_victims() {
         failure.message,
         "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 1 victims"
     );
-    assert_eq!(failure.nominated.as_deref(), Some("a"));
+    assert_eq!(failure.nominating_info, NominatingInfo::Node("a".into()));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
     // The nominated pod uses resources of the node, so another pod does not fit.
     core.delete_pod("low", now);
-    core.add_or_update_pod(&plain("other", 5, "4").pod, now);
+    core.add_or_update_pod(&simple_pod("other", 5, "4").pod, now);
     core.queue_mut().remove("high");
-    core.queue_mut().nominator_mut().add_nominated_pod(&plain("high", 5, "1"), "a");
+    core.queue_mut().nominator_mut().add_nominated_pod(&simple_pod("high", 5, "1"), "a");
     let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
     assert!(
-        matches!(attempted.result, crate::core::AttemptResult::Failed(failure) if !failure.error)
+        matches!(attempted.result, crate::core::AttemptResult::Failed(failure) if !failure.is_error)
     );
 }
 
@@ -263,27 +274,27 @@ proptest! {
         let mut nodes = table(&names.map(|name| node(name, &json!({}))));
         for (index, (node, pod_priority, pod_cpu)) in pods.iter().enumerate() {
             let name = names[usize::from(*node)];
-            let free_cpu = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
+            let free_cpu = nodes.get(name).map_or(0, |node| node.allocatable_cpu() - node.requested_cpu());
             if i64::from(*pod_cpu) * 1000 <= free_cpu {
-                nodes.place(plain(&format!("v{index}"), *pod_priority, &pod_cpu.to_string()), name);
+                nodes.place(simple_pod(&format!("v{index}"), *pod_priority, &pod_cpu.to_string()), name);
             }
         }
-        let used = |nodes: &NodeTable| -> Vec<(i64, usize)> {
+        let usage = |nodes: &NodeTable| -> Vec<(i64, usize)> {
             names.map(|name| nodes.get(name).unwrap()).map(|node| (node.requested_cpu(), node.pods().len())).to_vec()
         };
-        let before = used(&nodes);
+        let before = usage(&nodes);
         let requested = i64::from(cpu) * 1000;
         prop_assume!(before.iter().all(|(used, _)| 4000 - used < requested));
-        let found = find_candidates(&mut nodes, &plain("p", priority, &cpu.to_string()), &[]);
-        prop_assert_eq!(used(&nodes), before.clone());
-        for victims in found.unwrap_or_default() {
-            let node = nodes.get(&victims.node).unwrap();
-            let freed: i64 = victims.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).asks.requests.cpu).sum();
-            prop_assert!(node.cpu() - node.requested_cpu() + freed >= requested, "the victims suffice");
-            for victim in &victims.pods {
+        let candidates = find_candidates(&mut nodes, &simple_pod("p", priority, &cpu.to_string()), &[]);
+        prop_assert_eq!(usage(&nodes), before.clone());
+        for candidate in candidates.unwrap_or_default() {
+            let node = nodes.get(&candidate.node).unwrap();
+            let freed: i64 = candidate.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).requirements.requests.cpu).sum();
+            prop_assert!(node.allocatable_cpu() - node.requested_cpu() + freed >= requested, "the victims suffice");
+            for victim in &candidate.pods {
                 let victim = PodInfo::new(Arc::clone(victim));
                 prop_assert!(victim.priority() < priority);
-                let without_victim = node.cpu() - node.requested_cpu() + freed - victim.asks.requests.cpu;
+                let without_victim = node.allocatable_cpu() - node.requested_cpu() + freed - victim.requirements.requests.cpu;
                 prop_assert!(without_victim < requested, "each victim is needed");
             }
         }

@@ -20,17 +20,20 @@ use super::{
     in_use::InUse,
     inventory::{Inventory, Offer},
     pools::{self, Pool, PoolState},
-    requests::{Choice, ClaimRequests, MAX_DEVICES, claim_name},
+    requests::{Choice, ChoiceSelector, ClaimRequests, MAX_DEVICES, claim_name},
     selectors::EvaluationError,
 };
+
+/// Number of steps between checks of the timeout.
+const STEPS_PER_TIMEOUT_CHECK: u32 = 64;
 
 /// Failure of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The node cannot provide the devices.
-    None,
+    NoSolution,
     /// The node cannot provide the devices, and a pool is invalid.
-    Invalid,
+    InvalidPool,
     /// No node can provide the devices, because a claim or class is invalid.
     Fatal(String),
     /// The search timed out.
@@ -39,21 +42,22 @@ pub(super) enum Failure {
 
 /// A device selected for a request.
 #[derive(Debug, Clone)]
-pub(super) struct Picked<'a> {
-    /// Index of the request. `choice` is the index of its subrequest.
-    pub(super) request: usize,
-    pub(super) choice: usize,
+pub(super) struct SelectedDevice<'a> {
+    /// Index of the request in the claim.
+    pub(super) request_index: usize,
+    /// Index of the choice in the request.
+    pub(super) choice_index: usize,
     pub(super) offer: &'a Offer,
     pub(super) device: &'a Device,
-    /// Capacity that the request consumes of a shared device.
-    pub(super) share: Option<Amounts>,
+    /// Capacity that the request consumes of a shared device; `None` if the device is not shared.
+    pub(super) consumed: Option<Amounts>,
 }
 
 /// Devices selected for one claim.
 #[derive(Debug)]
-pub(super) struct Allocated<'a> {
-    pub(super) devices: Vec<Picked<'a>>,
-    /// The selected subrequest of each request.
+pub(super) struct AllocatedDevices<'a> {
+    pub(super) devices: Vec<SelectedDevice<'a>>,
+    /// Index of the selected choice of each request.
     pub(super) choices: Vec<usize>,
 }
 
@@ -72,18 +76,18 @@ pub(super) fn allocate<'a>(
     claims: &'a [Arc<ClaimRequests>],
     evaluate: &'a Evaluate<'a>,
     is_timed_out: &'a (dyn Fn() -> bool + 'a),
-) -> Result<Vec<Allocated<'a>>, Failure> {
+) -> Result<Vec<AllocatedDevices<'a>>, Failure> {
     let mut search = Search::new(inventory, in_use, node, claims, evaluate, is_timed_out)?;
-    match search.next(Cursor::default(), false, DevicePosition::default())? {
+    match search.select_for_request(Cursor::default())? {
         Step::Done => Ok(search.results()),
         Step::None | Step::TooMany => {
-            let invalid = search.pools.iter().any(|pool| pool.state == PoolState::Invalid);
-            Err(if invalid { Failure::Invalid } else { Failure::None })
+            let has_invalid_pool = search.pools.iter().any(|pool| pool.state == PoolState::Invalid);
+            Err(if has_invalid_pool { Failure::InvalidPool } else { Failure::NoSolution })
         }
     }
 }
 
-/// Position of the search.
+/// Position of the search: indexes of the claim, of its request, of the choice, and of the device to select for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cursor {
     claim: usize,
@@ -92,7 +96,7 @@ struct Cursor {
     device: usize,
 }
 
-/// Position of a device among the pools.
+/// Position of a device: indexes of its pool, of the slice in the pool, and of the device in the slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct DevicePosition {
     pool: usize,
@@ -103,20 +107,33 @@ struct DevicePosition {
 /// Result of a search step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
+    /// All claims have their devices.
     Done,
+    /// No selection from here on satisfies all claims.
     None,
     /// The claim requests more than the maximum number of devices, regardless of the selected devices.
     TooMany,
 }
 
+/// Effect of a violated constraint on the search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConstraintViolation {
+    /// The search fails, because no other device can replace this one.
+    IsFatal,
+    /// The search tries another device.
+    SkipsDevice,
+}
+
 /// Undo record of one selected device.
 struct Undo<'a> {
-    /// Whether the device's counters were added to `spent`.
-    counted: bool,
-    /// Whether the claim was added to `chosen`.
-    marked: bool,
-    /// Consumed capacity, and whether other requests consumed capacity of the device before.
-    share: Option<(Amounts, bool)>,
+    /// Whether the device's counters were added to `consumed_counters`.
+    consumed_counters: bool,
+    /// Whether the claim was added to `claims_of_device`.
+    added_claim: bool,
+    /// Capacity that was added to `consumed_capacity`.
+    consumed_capacity: Option<Amounts>,
+    /// Whether other requests consumed capacity of the device before.
+    was_shared: bool,
     cursor: Cursor,
     position: DevicePosition,
     device: &'a Device,
@@ -131,18 +148,21 @@ struct Search<'a> {
     is_timed_out: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
-    /// Devices of requests with `allocationMode: All`, by claim, request and subrequest.
-    all: HashMap<(usize, usize, usize), Vec<DevicePosition>>,
-    /// Selected devices by id, each with the indexes of the claims that it was selected for.
-    chosen: HashMap<&'a str, Vec<usize>>,
-    /// Consumed capacity of shared devices by id.
-    shares: HashMap<&'a str, Amounts>,
+    /// Devices of requests with `allocationMode: All`, by the indexes of claim, request and choice.
+    all_devices: HashMap<(usize, usize, usize), Vec<DevicePosition>>,
+    /// Indexes of the claims for which a device was selected, by the device's id.
+    claims_of_device: HashMap<&'a str, Vec<usize>>,
+    /// Capacity of shared devices that the selected requests consume, by the device's id.
+    consumed_capacity: HashMap<&'a str, Amounts>,
     /// Counters of each pool less those of devices in use, by index of the pool.
-    remaining: HashMap<usize, Counters<'a>>,
+    available_counters: HashMap<usize, Counters<'a>>,
     /// Counters that the selected devices consume, by index of the pool.
-    spent: HashMap<usize, Counters<'a>>,
-    picked: Vec<Vec<Picked<'a>>>,
+    consumed_counters: HashMap<usize, Counters<'a>>,
+    /// Selected devices of each claim.
+    selected: Vec<Vec<SelectedDevice<'a>>>,
+    /// Index of the selected choice, by claim and request.
     choices: Vec<Vec<usize>>,
+    /// Number of steps of the search so far.
     steps: u32,
 }
 
@@ -167,12 +187,12 @@ impl<'a> Search<'a> {
             is_timed_out,
             pools: pools::gather(inventory, node),
             constraints: Vec::with_capacity(claims.len()),
-            all: HashMap::new(),
-            chosen: HashMap::new(),
-            shares: HashMap::new(),
-            remaining: HashMap::new(),
-            spent: HashMap::new(),
-            picked: vec![Vec::new(); claims.len()],
+            all_devices: HashMap::new(),
+            claims_of_device: HashMap::new(),
+            consumed_capacity: HashMap::new(),
+            available_counters: HashMap::new(),
+            consumed_counters: HashMap::new(),
+            selected: vec![Vec::new(); claims.len()],
             choices: claims
                 .iter()
                 .map(|claim_requests| vec![0; claim_requests.requests.len()])
@@ -182,11 +202,11 @@ impl<'a> Search<'a> {
         for (claim, claim_requests) in claims.iter().enumerate() {
             search.constraints.push(constraints(&claim_requests.claim)?);
             for (request, choices) in claim_requests.requests.iter().enumerate() {
-                for (index, choice) in
-                    choices.iter().enumerate().filter(|(_, choice)| choice.count.is_none())
-                {
-                    let positions = search.all_of(&claim_requests.claim, choice)?;
-                    search.all.insert((claim, request, index), positions);
+                for (index, choice) in choices.iter().enumerate() {
+                    if choice.count.is_none() {
+                        let positions = search.find_all_devices(&claim_requests.claim, choice)?;
+                        search.all_devices.insert((claim, request, index), positions);
+                    }
                 }
                 search.check_limit(claim, request)?;
             }
@@ -194,22 +214,22 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
-    /// Returns all devices that match the subrequest.
-    fn all_of(
+    /// Returns all devices that match the choice.
+    fn find_all_devices(
         &self,
         claim: &ResourceClaim,
         choice: &Choice,
     ) -> Result<Vec<DevicePosition>, Failure> {
         let mut positions = Vec::new();
         for (pool_index, pool) in self.pools.iter().enumerate() {
-            let why = match pool.state {
+            let reason = match pool.state {
                 PoolState::Usable => None,
                 PoolState::Incomplete => Some("being updated"),
                 PoolState::Invalid => Some("invalid"),
             };
-            if let Some(why) = why {
+            if let Some(reason) = reason {
                 return Err(Failure::Fatal(format!(
-                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {why}",
+                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {reason}",
                     claim_name(claim),
                     choice.name(),
                     pool.driver,
@@ -234,22 +254,20 @@ impl<'a> Search<'a> {
         Ok(positions)
     }
 
-    /// Fails if the claim requests more than [`MAX_DEVICES`] devices.
+    /// Fails if the claim's requests up to this one request more than [`MAX_DEVICES`] devices.
     fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
-        let least = |request: usize| {
-            let choices = self.claims[claim].requests[request].iter().enumerate();
-            choices
-                .map(|(choice, _)| self.count(Cursor { claim, request, choice, device: 0 }))
-                .min()
+        let min_count = |request: usize| {
+            let choices = 0..self.claims[claim].requests[request].len();
+            choices.map(|choice| self.count(Cursor { claim, request, choice, device: 0 })).min()
         };
-        let before: usize = (0..request).filter_map(least).sum();
-        let more = least(request).unwrap_or(0);
-        if more <= MAX_DEVICES.saturating_sub(before) {
+        let n_before: usize = (0..request).filter_map(min_count).sum();
+        let n_added = min_count(request).unwrap_or(0);
+        if n_added <= MAX_DEVICES.saturating_sub(n_before) {
             return Ok(());
         }
         let claim = &self.claims[claim].claim;
         Err(Failure::Fatal(format!(
-            "claim {}, request {}: adding {more} devices exceeds the claim limit of {MAX_DEVICES}, with {before} already accounted for",
+            "claim {}, request {}: adding {n_added} devices exceeds the claim limit of {MAX_DEVICES}, with {n_before} already accounted for",
             claim_name(claim),
             claim.spec.devices.requests[request].name
         )))
@@ -259,63 +277,48 @@ impl<'a> Search<'a> {
         &self.claims[cursor.claim].requests[cursor.request][cursor.choice]
     }
 
-    /// Returns the number of devices that the subrequest requests.
-    fn count(&self, cursor: Cursor) -> usize {
-        let all =
-            || self.all.get(&(cursor.claim, cursor.request, cursor.choice)).map_or(0, Vec::len);
-        self.choice(cursor).count.unwrap_or_else(all)
+    /// Returns all devices of a choice with `allocationMode: All`.
+    fn all_devices(&self, Cursor { claim, request, choice, .. }: Cursor) -> &[DevicePosition] {
+        self.all_devices.get(&(claim, request, choice)).map_or(&[], Vec::as_slice)
     }
 
-    /// Continues the search at `cursor`, with devices from `start` on. `chosen` means that the subrequest is fixed.
-    fn next(
-        &mut self,
-        cursor: Cursor,
-        chosen: bool,
-        start: DevicePosition,
-    ) -> Result<Step, Failure> {
+    /// Returns the number of devices that the choice requests.
+    fn count(&self, cursor: Cursor) -> usize {
+        self.choice(cursor).count.unwrap_or_else(|| self.all_devices(cursor).len())
+    }
+
+    /// Counts a step of the search. Fails if the search has timed out.
+    fn count_step(&mut self) -> Result<(), Failure> {
         self.steps += 1;
-        if self.steps.is_multiple_of(64) && (self.is_timed_out)() {
+        if self.steps.is_multiple_of(STEPS_PER_TIMEOUT_CHECK) && (self.is_timed_out)() {
             return Err(Failure::TimedOut);
         }
-        let Some(claim_requests) = self.claims.get(cursor.claim) else { return Ok(Step::Done) };
-        let Some(choices) = claim_requests.requests.get(cursor.request) else {
-            let step = self.next(
-                Cursor { claim: cursor.claim + 1, ..Cursor::default() },
-                false,
-                DevicePosition::default(),
-            )?;
-            // The limit of another claim does not reject this claim's subrequest.
-            return Ok(if step == Step::TooMany { Step::None } else { step });
-        };
-        let several = choices.first().is_some_and(|choice| choice.choice.is_some());
-        if several && !chosen {
-            // A request with alternatives tries its subrequests in order of preference.
-            return self.choose(cursor, choices.len());
-        }
-        if choices.is_empty() {
-            return Ok(Step::None);
-        }
-        let requested = self.count(cursor);
-        let all = self.choice(cursor).count.is_none();
-        if all && requested == 0 {
-            return Ok(Step::None);
-        }
-        if cursor.device >= requested {
-            let next =
-                Cursor { claim: cursor.claim, request: cursor.request + 1, ..Cursor::default() };
-            return self.next(next, false, DevicePosition::default());
-        }
-        if requested - cursor.device > MAX_DEVICES.saturating_sub(self.picked[cursor.claim].len()) {
-            return Ok(Step::TooMany);
-        }
-        if all { self.take_all(cursor) } else { self.take_one(cursor, start) }
+        Ok(())
     }
 
-    /// Selects the first subrequest with which the rest of the search succeeds.
-    fn choose(&mut self, cursor: Cursor, choices: usize) -> Result<Step, Failure> {
+    /// Selects devices for the request at `cursor`, whose choice is still open, and for all requests after it.
+    fn select_for_request(&mut self, cursor: Cursor) -> Result<Step, Failure> {
+        self.count_step()?;
+        let Some(claim_requests) = self.claims.get(cursor.claim) else { return Ok(Step::Done) };
+        let Some(choices) = claim_requests.requests.get(cursor.request) else {
+            let next_claim = Cursor { claim: cursor.claim + 1, ..Cursor::default() };
+            let step = self.select_for_request(next_claim)?;
+            // The limit of another claim does not reject this claim's choice.
+            return Ok(if step == Step::TooMany { Step::None } else { step });
+        };
+        match choices.first() {
+            None => Ok(Step::None),
+            Some(choice) if choice.subrequest_name.is_some() => self.choose(cursor, choices.len()),
+            Some(_) => self.select_for_choice(cursor, DevicePosition::default()),
+        }
+    }
+
+    /// Selects the first choice with which the rest of the search succeeds.
+    fn choose(&mut self, cursor: Cursor, n_choices: usize) -> Result<Step, Failure> {
         let mut always_too_many = true;
-        for choice in 0..choices {
-            match self.next(Cursor { choice, ..cursor }, true, DevicePosition::default())? {
+        for choice in 0..n_choices {
+            let start = DevicePosition::default();
+            match self.select_for_choice(Cursor { choice, ..cursor }, start)? {
                 Step::TooMany => {}
                 Step::None => always_too_many = false,
                 Step::Done => {
@@ -327,19 +330,40 @@ impl<'a> Search<'a> {
         Ok(if always_too_many { Step::TooMany } else { Step::None })
     }
 
-    /// Selects the next device of a request for all devices, then continues the search.
-    fn take_all(&mut self, cursor: Cursor) -> Result<Step, Failure> {
-        let positions = self.all.get(&(cursor.claim, cursor.request, cursor.choice));
-        let Some(position) = positions.and_then(|positions| positions.get(cursor.device)).copied()
-        else {
+    /// Selects the remaining devices of the choice at `cursor` among the devices from `start` on, and devices for all
+    /// requests after it.
+    fn select_for_choice(
+        &mut self,
+        cursor: Cursor,
+        start: DevicePosition,
+    ) -> Result<Step, Failure> {
+        self.count_step()?;
+        let requested = self.count(cursor);
+        let requests_all = self.choice(cursor).count.is_none();
+        if requests_all && requested == 0 {
+            return Ok(Step::None);
+        }
+        if cursor.device >= requested {
+            let (claim, request) = (cursor.claim, cursor.request + 1);
+            return self.select_for_request(Cursor { claim, request, ..Cursor::default() });
+        }
+        let n_selected = self.selected[cursor.claim].len();
+        if requested - cursor.device > MAX_DEVICES.saturating_sub(n_selected) {
+            return Ok(Step::TooMany);
+        }
+        if requests_all { self.select_next_of_all(cursor) } else { self.select_one(cursor, start) }
+    }
+
+    /// Selects the next device of a choice that requests all devices, then continues the search.
+    fn select_next_of_all(&mut self, cursor: Cursor) -> Result<Step, Failure> {
+        let Some(position) = self.all_devices(cursor).get(cursor.device).copied() else {
             return Ok(Step::None);
         };
-        let Some(undo) = self.take(cursor, position, true)? else { return Ok(Step::None) };
-        let step = self.next(
-            Cursor { device: cursor.device + 1, ..cursor },
-            true,
-            DevicePosition::default(),
-        );
+        let Some(undo) = self.select(cursor, position, ConstraintViolation::IsFatal)? else {
+            return Ok(Step::None);
+        };
+        let next = Cursor { device: cursor.device + 1, ..cursor };
+        let step = self.select_for_choice(next, DevicePosition::default());
         if step != Ok(Step::Done) {
             self.undo(&undo);
         }
@@ -347,24 +371,26 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the devices from `start` on: selects one, then continues the search.
-    fn take_one(&mut self, cursor: Cursor, start: DevicePosition) -> Result<Step, Failure> {
+    fn select_one(&mut self, cursor: Cursor, start: DevicePosition) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
                 continue;
             }
             let first_offer = if pool == start.pool { start.offer } else { 0 };
-            for offer in first_offer..self.pools[pool].offers.len() {
-                let here = self.pools[pool].offers[offer];
-                let begins = pool == start.pool && offer == start.offer;
-                for device in if begins { start.device } else { 0 }..here.devices().len() {
-                    let position = DevicePosition { pool, offer, device };
-                    if !self.may_take(cursor, here, device)? {
+            for offer_index in first_offer..self.pools[pool].offers.len() {
+                let offer = self.pools[pool].offers[offer_index];
+                let is_start = pool == start.pool && offer_index == start.offer;
+                let first_device = if is_start { start.device } else { 0 };
+                for device in first_device..offer.devices().len() {
+                    if !self.may_select(cursor, offer, device)? {
                         continue;
                     }
-                    let Some(undo) = self.take(cursor, position, false)? else { continue };
-                    let rest = DevicePosition { device: device + 1, ..position };
-                    let step =
-                        self.next(Cursor { device: cursor.device + 1, ..cursor }, true, rest);
+                    let position = DevicePosition { pool, offer: offer_index, device };
+                    let violation = ConstraintViolation::SkipsDevice;
+                    let Some(undo) = self.select(cursor, position, violation)? else { continue };
+                    let next = Cursor { device: cursor.device + 1, ..cursor };
+                    let after = DevicePosition { device: device + 1, ..position };
+                    let step = self.select_for_choice(next, after);
                     if step == Ok(Step::Done) {
                         return step;
                     }
@@ -378,24 +404,25 @@ impl<'a> Search<'a> {
         Ok(Step::None)
     }
 
-    /// Reports whether the device is free, matches the subrequest, and has enough capacity.
-    fn may_take(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
+    /// Reports whether the device is free, matches the choice, and has enough capacity.
+    fn may_select(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
         let (choice, claim) = (self.choice(cursor), &self.claims[cursor.claim].claim);
         let id = &*offer.ids[device];
         if self.is_taken(choice, id, cursor.claim) || !self.selects(claim, choice, offer, device)? {
             return Ok(false);
         }
-        let already = [self.in_use.shared(id), self.shares.get(id)];
-        self.suffices(claim, choice, offer, device, already)
+        let consumed = [self.in_use.consumed_capacity(id), self.consumed_capacity.get(id)];
+        self.suffices(claim, choice, offer, device, consumed)
     }
 
+    /// Reports whether the device is not free for the choice of the claim with this index.
     fn is_taken(&self, choice: &Choice, id: &str, claim: usize) -> bool {
-        let chosen = self.chosen.get(id);
-        if choice.admin {
+        let claims = self.claims_of_device.get(id);
+        if choice.admin_access {
             // Admin access shares devices with other claims, but a claim gets each device only once.
-            return chosen.is_some_and(|claims| claims.contains(&claim));
+            return claims.is_some_and(|claims| claims.contains(&claim));
         }
-        self.in_use.is_taken(id) || chosen.is_some_and(|claims| !claims.is_empty())
+        self.in_use.is_exclusively_allocated(id) || claims.is_some_and(|claims| !claims.is_empty())
     }
 
     /// Reports whether the class and the request select the device, and whether the node can access it.
@@ -406,43 +433,46 @@ impl<'a> Search<'a> {
         offer: &Offer,
         device: usize,
     ) -> Result<bool, Failure> {
-        for (class, n, selector) in choice.selectors() {
+        for ChoiceSelector { class, index, selector } in choice.selectors() {
             let owner = || match class {
-                Some(class) => format!("class {class}: selector #{n}"),
-                None => format!("claim {}: selector #{n}", claim_name(claim)),
+                Some(class) => format!("class {class}: selector #{index}"),
+                None => format!("claim {}: selector #{index}", claim_name(claim)),
             };
             match (self.evaluate)(offer, selector, device) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(EvaluationError::Compile(why)) => {
-                    return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", owner())));
+                Err(EvaluationError::Compile(reason)) => {
+                    return Err(Failure::Fatal(format!(
+                        "{}: CEL compile error: {reason}",
+                        owner()
+                    )));
                 }
-                Err(EvaluationError::Run(why)) => {
+                Err(EvaluationError::Run(reason)) => {
                     let id = &offer.ids[device];
                     return Err(Failure::Fatal(format!(
-                        "{} on device {id}: CEL runtime error: {why}",
+                        "{} on device {id}: CEL runtime error: {reason}",
                         owner()
                     )));
                 }
             }
         }
         let per_device = offer.slice.spec.per_device_node_selection;
-        Ok(!per_device || pools::device_reaches(&offer.devices()[device], self.node))
+        Ok(!per_device || pools::is_device_accessible(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has enough capacity left after `already`, the capacity that others consume.
+    /// Reports whether the device has enough capacity beside `consumed`, the capacity that others consume.
     fn suffices(
         &self,
         claim: &ResourceClaim,
         choice: &Choice,
         offer: &Offer,
         device: usize,
-        already: [Option<&Amounts>; 2],
+        consumed: [Option<&Amounts>; 2],
     ) -> Result<bool, Failure> {
         let total = &offer.devices()[device].capacity;
-        capacity::suffices(choice.capacity.as_ref(), total, already).map_err(|why| {
+        capacity::suffices(choice.capacity.as_ref(), total, consumed).map_err(|reason| {
             Failure::Fatal(format!(
-                "claim {}, request {}: checking capacity for device {}: {why}",
+                "claim {}, request {}: checking capacity for device {}: {reason}",
                 claim_name(claim),
                 choice.name(),
                 offer.ids[device]
@@ -450,43 +480,49 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Selects the device if it is available. With `must`, a violated constraint is an error, because no other device
-    /// can replace it.
-    fn take(
+    /// Selects the device if it is available. Returns `None`, and changes nothing, if it is not.
+    fn select(
         &mut self,
         cursor: Cursor,
         position: DevicePosition,
-        must: bool,
+        violation: ConstraintViolation,
     ) -> Result<Option<Undo<'a>>, Failure> {
         let choice = self.choice(cursor);
         let offer: &'a Offer = self.pools[position.pool].offers[position.offer];
         let device = &offer.devices()[position.device];
         let id: &'a str = &offer.ids[position.device];
         let is_shared = device.allow_multiple_allocations;
-        let has_device = self.chosen.get(id).is_some_and(|claims| claims.contains(&cursor.claim));
-        if (choice.admin && !is_shared && has_device)
-            || (!choice.admin && self.is_taken(choice, id, cursor.claim))
-        {
+        // A claim may get several shares of a shared device by admin access.
+        if !(choice.admin_access && is_shared) && self.is_taken(choice, id, cursor.claim) {
             return Ok(None);
         }
-        let mut undo =
-            Undo { counted: false, marked: false, share: None, cursor, position, device };
-        let counted_before =
-            is_shared && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
-        if !counted_before && !device.consumes_counters.is_empty() {
-            if !self.spend(position.pool, device) {
+        let was_shared = self.consumed_capacity.contains_key(id);
+        let mut undo = Undo {
+            consumed_counters: false,
+            added_claim: false,
+            consumed_capacity: None,
+            was_shared,
+            cursor,
+            position,
+            device,
+        };
+        // All shares of a device consume its counters only once.
+        let counters_are_consumed =
+            is_shared && (self.in_use.consumed_capacity(id).is_some() || was_shared);
+        if !counters_are_consumed && !device.consumes_counters.is_empty() {
+            if !self.consume_counters(position.pool, device) {
                 return Ok(None);
             }
-            undo.counted = true;
+            undo.consumed_counters = true;
         }
         let mut taints = device.taints.iter().chain(self.inventory.taints_of(offer, device));
         if taints.any(|taint| forbids(taint, &choice.tolerations)) {
             self.undo_counters(&undo);
             return Ok(None);
         }
-        if !self.constrain(cursor, choice, offer.driver(), device) {
+        if !self.add_to_constraints(cursor, choice, offer.driver(), device) {
             self.undo_counters(&undo);
-            if must {
+            if violation == ConstraintViolation::IsFatal {
                 return Err(Failure::Fatal(format!(
                     "claim {}, request {}: cannot add device {id} because a claim constraint would not be satisfied",
                     claim_name(&self.claims[cursor.claim].claim),
@@ -495,75 +531,78 @@ impl<'a> Search<'a> {
             }
             return Ok(None);
         }
-        let already = [self.in_use.shared(id), self.shares.get(id)];
+        let consumed = [self.in_use.consumed_capacity(id), self.consumed_capacity.get(id)];
         if !self.suffices(
             &self.claims[cursor.claim].claim,
             choice,
             offer,
             position.device,
-            already,
+            consumed,
         )? {
-            self.release(cursor, choice);
+            self.remove_from_constraints(cursor, choice);
             self.undo_counters(&undo);
             return Ok(None);
         }
         if is_shared {
-            let taken = capacity::consumed(choice.capacity.as_ref(), &device.capacity)
+            let consumed = capacity::consumed(choice.capacity.as_ref(), &device.capacity)
                 .map_err(Failure::Fatal)?;
-            let before = self.shares.contains_key(id);
-            let sums = self.shares.entry(id).or_default();
-            for (name, amount) in &taken {
+            let sums = self.consumed_capacity.entry(id).or_default();
+            for (name, amount) in &consumed {
                 *sums.entry(name.clone()).or_insert(Quantity::ZERO) += *amount;
             }
-            undo.share = Some((taken, before));
+            undo.consumed_capacity = Some(consumed);
         } else {
-            self.chosen.entry(id).or_default().push(cursor.claim);
-            undo.marked = true;
+            self.claims_of_device.entry(id).or_default().push(cursor.claim);
+            undo.added_claim = true;
         }
-        let share = undo.share.as_ref().map(|(taken, _)| taken.clone());
-        let (request, choice) = (cursor.request, cursor.choice);
-        self.picked[cursor.claim].push(Picked { request, choice, offer, device, share });
+        self.selected[cursor.claim].push(SelectedDevice {
+            request_index: cursor.request,
+            choice_index: cursor.choice,
+            offer,
+            device,
+            consumed: undo.consumed_capacity.clone(),
+        });
         Ok(Some(undo))
     }
 
     /// Reverts the selection of a device.
     fn undo(&mut self, undo: &Undo<'a>) {
         let cursor = undo.cursor;
-        self.picked[cursor.claim].pop();
+        self.selected[cursor.claim].pop();
         let id: &'a str = {
             let offer: &'a Offer = self.pools[undo.position.pool].offers[undo.position.offer];
             &offer.ids[undo.position.device]
         };
-        if let Some((taken, before)) = &undo.share {
-            if *before {
-                let sums = self.shares.entry(id).or_default();
-                for (name, amount) in taken {
+        if let Some(consumed) = &undo.consumed_capacity {
+            if undo.was_shared {
+                let sums = self.consumed_capacity.entry(id).or_default();
+                for (name, amount) in consumed {
                     *sums.entry(name.clone()).or_insert(Quantity::ZERO) -= *amount;
                 }
             } else {
-                self.shares.remove(id);
+                self.consumed_capacity.remove(id);
             }
         }
-        if undo.marked
-            && let Some(claims) = self.chosen.get_mut(id)
+        if undo.added_claim
+            && let Some(claims) = self.claims_of_device.get_mut(id)
         {
             claims.pop();
         }
-        self.release(cursor, self.choice(cursor));
+        self.remove_from_constraints(cursor, self.choice(cursor));
         self.undo_counters(undo);
     }
 
     fn undo_counters(&mut self, undo: &Undo<'a>) {
-        if undo.counted {
-            let spent = self.spent.entry(undo.position.pool).or_default();
+        if undo.consumed_counters {
+            let consumed = self.consumed_counters.entry(undo.position.pool).or_default();
             for_each_counter(undo.device, |key, amount| {
-                *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
+                *consumed.entry(key).or_insert(Quantity::ZERO) -= amount;
             });
         }
     }
 
     /// Adds the device to all of the claim's constraints. If it violates one, adds it to none and returns false.
-    fn constrain(
+    fn add_to_constraints(
         &mut self,
         cursor: Cursor,
         choice: &Choice,
@@ -571,72 +610,72 @@ impl<'a> Search<'a> {
         device: &'a Device,
     ) -> bool {
         let constraints = &mut self.constraints[cursor.claim];
-        let violated = constraints.iter_mut().position(|constraint| {
-            !constraint.add(&choice.request, choice.choice.as_deref(), driver, device)
+        let violated_index = constraints.iter_mut().position(|constraint| {
+            !constraint.add(&choice.request_name, choice.subrequest_name.as_deref(), driver, device)
         });
-        if let Some(index) = violated {
+        if let Some(index) = violated_index {
             for constraint in constraints[..index].iter_mut().rev() {
-                constraint.remove(&choice.request, choice.choice.as_deref());
+                constraint.remove(&choice.request_name, choice.subrequest_name.as_deref());
             }
         }
-        violated.is_none()
+        violated_index.is_none()
     }
 
     /// Removes the device that was added last from all of the claim's constraints.
-    fn release(&mut self, cursor: Cursor, choice: &Choice) {
+    fn remove_from_constraints(&mut self, cursor: Cursor, choice: &Choice) {
         for constraint in self.constraints[cursor.claim].iter_mut().rev() {
-            constraint.remove(&choice.request, choice.choice.as_deref());
+            constraint.remove(&choice.request_name, choice.subrequest_name.as_deref());
         }
     }
 
     /// Consumes the device's counters. Returns false, and consumes none, if the pool does not have enough left.
-    fn spend(&mut self, pool: usize, device: &'a Device) -> bool {
-        if !self.remaining.contains_key(&pool) {
-            let remaining = self.remaining_in(pool);
-            self.remaining.insert(pool, remaining);
+    fn consume_counters(&mut self, pool: usize, device: &'a Device) -> bool {
+        if !self.available_counters.contains_key(&pool) {
+            let available = self.available_counters_of(pool);
+            self.available_counters.insert(pool, available);
         }
-        let spent = self.spent.entry(pool).or_default();
+        let consumed = self.consumed_counters.entry(pool).or_default();
         for_each_counter(device, |key, amount| {
-            *spent.entry(key).or_insert(Quantity::ZERO) += amount;
+            *consumed.entry(key).or_insert(Quantity::ZERO) += amount;
         });
-        let enough = self.remaining[&pool].iter().all(|(key, remaining)| {
-            spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *remaining
+        let are_sufficient = self.available_counters[&pool].iter().all(|(key, available)| {
+            consumed.get(key).copied().unwrap_or(Quantity::ZERO) <= *available
         });
-        if !enough {
+        if !are_sufficient {
             for_each_counter(device, |key, amount| {
-                *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
+                *consumed.entry(key).or_insert(Quantity::ZERO) -= amount;
             });
         }
-        enough
+        are_sufficient
     }
 
     /// Returns the counters of a pool less those of devices in use.
-    fn remaining_in(&self, pool: usize) -> Counters<'a> {
+    fn available_counters_of(&self, pool: usize) -> Counters<'a> {
         let pool = &self.pools[pool];
-        let mut remaining = Counters::new();
+        let mut available = Counters::new();
         for (set, counters) in &pool.counters {
             for (name, counter) in counters.counters.iter() {
-                remaining.insert((*set, name), counter.value);
+                available.insert((*set, name), counter.value);
             }
         }
-        for offer in pool.offers.iter().chain(&pool.elsewhere) {
+        for offer in pool.offers.iter().chain(&pool.inaccessible_offers) {
             let offer: &'a Offer = offer;
             for (device, id) in offer.devices().iter().zip(&*offer.ids) {
-                if !device.consumes_counters.is_empty() && self.in_use.has(id) {
+                if !device.consumes_counters.is_empty() && self.in_use.contains(id) {
                     for_each_counter(device, |key, amount| {
-                        if let Some(value) = remaining.get_mut(&key) {
+                        if let Some(value) = available.get_mut(&key) {
                             *value -= amount;
                         }
                     });
                 }
             }
         }
-        remaining
+        available
     }
 
-    fn results(self) -> Vec<Allocated<'a>> {
-        let allocated = self.picked.into_iter().zip(self.choices);
-        allocated.map(|(devices, choices)| Allocated { devices, choices }).collect()
+    fn results(self) -> Vec<AllocatedDevices<'a>> {
+        let claims = self.selected.into_iter().zip(self.choices);
+        claims.map(|(devices, choices)| AllocatedDevices { devices, choices }).collect()
     }
 }
 
@@ -652,14 +691,16 @@ fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
     claim.spec.devices.constraints.iter().enumerate().map(build).collect()
 }
 
-fn for_each_counter<'a>(device: &'a Device, mut each: impl FnMut((&'a str, &'a str), Quantity)) {
+/// Calls `f` with counter set, name and value of each counter that the device consumes.
+fn for_each_counter<'a>(device: &'a Device, mut f: impl FnMut((&'a str, &'a str), Quantity)) {
     for consumed in &device.consumes_counters {
         for (name, counter) in consumed.counters.iter() {
-            each((&consumed.counter_set, name), counter.value);
+            f((&consumed.counter_set, name), counter.value);
         }
     }
 }
 
+/// Reports whether the taint keeps the device from requests with these tolerations.
 fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
     let tolerates = |toleration: &DeviceToleration| {
         (toleration.effect.is_empty() || toleration.effect == taint.effect)
@@ -675,12 +716,15 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
 
 /// Returns the devices of an allocation by name, for tests.
 #[cfg(test)]
-pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<ClaimRequests>]) -> Vec<String> {
+pub(super) fn names(
+    allocated: &[AllocatedDevices<'_>],
+    claims: &[Arc<ClaimRequests>],
+) -> Vec<String> {
     let mut names = Vec::new();
     for (allocated, claim_requests) in allocated.iter().zip(claims) {
-        for picked in &allocated.devices {
-            let choice = &claim_requests.requests[picked.request][picked.choice];
-            let (pool, device) = (picked.offer.pool(), &picked.device.name);
+        for selected in &allocated.devices {
+            let choice = &claim_requests.requests[selected.request_index][selected.choice_index];
+            let (pool, device) = (selected.offer.pool(), &selected.device.name);
             names.push(format!("{}={pool}/{device}", choice.full_name()));
         }
     }

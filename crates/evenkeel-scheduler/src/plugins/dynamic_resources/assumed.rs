@@ -16,22 +16,22 @@ pub(super) struct AssumedClaims {
     /// The pod's claims. Each unallocated one comes with the allocation to write.
     pub(super) claims: Vec<(Arc<ResourceClaim>, Option<Allocation>)>,
     /// The claim to create for the pod's extended resources.
-    pub(super) special: Option<ExtendedClaimInCreation>,
+    pub(super) extended_claim: Option<ExtendedClaimInCreation>,
 }
 
 /// A claim for extended resources that PreBind creates.
 #[derive(Debug, Clone)]
 pub(super) struct ExtendedClaimInCreation {
-    pub(super) special: Arc<ExtendedResourceClaim>,
+    pub(super) extended_claim: Arc<ExtendedResourceClaim>,
     pub(super) allocation: Allocation,
     /// Latest written version, or `None` before PreBind has created the claim.
     pub(super) written: Option<Arc<ResourceClaim>>,
 }
 
 impl ExtendedClaimInCreation {
-    /// Returns the uid under which the tracker holds the devices.
-    fn uid(&self) -> &str {
-        &self.written.as_ref().unwrap_or(&self.special.claim).meta.uid
+    /// Returns the uid under which the tracker has the allocation.
+    fn tracked_uid(&self) -> &str {
+        &self.written.as_ref().unwrap_or(&self.extended_claim.claim).meta.uid
     }
 }
 
@@ -42,29 +42,32 @@ impl AssumedClaims {
         let claims =
             claims.filter_map(|(claim, allocation)| Some((&*claim.meta.uid, allocation.as_ref()?)));
         claims.chain(
-            self.special.as_ref().map(|in_creation| (in_creation.uid(), &in_creation.allocation)),
+            self.extended_claim
+                .as_ref()
+                .map(|in_creation| (in_creation.tracked_uid(), &in_creation.allocation)),
         )
     }
 
     /// Returns the latest known version of each claim, or the message that it was deleted.
-    pub(super) fn newest(
+    pub(super) fn latest(
         &self,
-        newest: impl Fn(&ResourceClaim) -> Option<Arc<ResourceClaim>>,
+        latest: impl Fn(&ResourceClaim) -> Option<Arc<ResourceClaim>>,
     ) -> Vec<Result<Arc<ResourceClaim>, String>> {
-        let deleted = |claim: &ResourceClaim| {
+        let not_found = |claim: &ResourceClaim| {
             claims::not_found(&format!("{}/{}", claim.meta.namespace, claim.meta.name))
         };
         let claims = self.claims.iter();
-        let known = claims.map(|(claim, _)| newest(claim).ok_or_else(|| deleted(claim)));
+        let existing = claims.map(|(claim, _)| latest(claim).ok_or_else(|| not_found(claim)));
         // The cache may not show a claim yet that was just created.
-        let written = self.special.as_ref().and_then(|in_creation| in_creation.written.as_ref());
         let written =
-            written.map(|written| Ok(newest(written).unwrap_or_else(|| Arc::clone(written))));
-        known.chain(written).collect()
+            self.extended_claim.as_ref().and_then(|in_creation| in_creation.written.as_ref());
+        let created =
+            written.map(|written| Ok(latest(written).unwrap_or_else(|| Arc::clone(written))));
+        existing.chain(created).collect()
     }
 }
 
 /// Reports whether the pod must wait for the claim's devices to become ready.
 fn must_wait(claim: &ResourceClaim) -> bool {
-    claim.status.allocation.as_deref().is_some_and(claims::must_be_awaited)
+    claim.status.allocation.as_deref().is_some_and(claims::has_binding_conditions)
 }

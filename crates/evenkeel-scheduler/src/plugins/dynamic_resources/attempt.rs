@@ -1,5 +1,5 @@
 //! One attempt for a pod with claims: data about all nodes, and the allocation on each node. Its functions are pure:
-//! the caller passes the results by node as [`Found`].
+//! the caller passes the results by node as [`FilterResults`].
 //!
 //! Upstream: `stateData`.
 
@@ -19,7 +19,7 @@ use super::{
     assumed::{AssumedClaims, ExtendedClaimInCreation},
     claims::{self, Readiness},
     evaluations::Evaluate,
-    extended::{ExtendedResourceClaim, ExtendedResourceRequest, Which},
+    extended::{ExtendedResourceClaim, ExtendedResourceRequest, NeedsDevices},
     in_use::InUse,
     inventory::Inventory,
     requests::{self, ClaimRequests, Classes, claim_name},
@@ -33,7 +33,7 @@ pub(super) struct Attempt {
     claims: Vec<Arc<ResourceClaim>>,
     /// Requests of the unallocated claims, or the reason why they can never be allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
-    extended: Extended,
+    extended_resources: Extended,
     inventory: Arc<Inventory>,
     in_use: Arc<InUse>,
 }
@@ -45,26 +45,27 @@ pub(super) enum Extended {
     #[default]
     None,
     /// The pod requests these resources.
-    ExtendedResourceRequest(ExtendedResourceRequest),
+    Requested(ExtendedResourceRequest),
     /// An earlier attempt created this claim. It must be deleted first.
     Stale(Arc<ResourceClaim>),
 }
 
 /// Results of one attempt by node.
 #[derive(Default)]
-pub(super) struct Found {
-    by_node: HashMap<Box<str>, OnNode>,
+pub(super) struct FilterResults {
+    by_node: HashMap<Box<str>, NodeAllocation>,
     /// Indexes of claims whose existing allocation does not suit some node.
     unavailable: BTreeSet<usize>,
-    /// Claims for extended resources. The key is the set of resources that devices must provide.
-    variants: HashMap<Which, Arc<Variant>>,
+    /// Claims for extended resources, by the resources that devices must provide.
+    variants: HashMap<NeedsDevices, Arc<Variant>>,
 }
 
 /// Allocation on one node.
-struct OnNode {
-    /// Allocations of the unallocated claims in order. The last one belongs to the claim to create, if any.
+struct NodeAllocation {
+    /// Allocations of the unallocated claims in order, then that of `extended_claim`.
     allocations: Vec<Allocation>,
-    special: Option<Arc<ExtendedResourceClaim>>,
+    /// The claim to create for extended resources.
+    extended_claim: Option<Arc<ExtendedResourceClaim>>,
 }
 
 /// Arguments of [`Attempt::filter`] besides the node.
@@ -80,25 +81,25 @@ pub(super) struct FilterContext<'a> {
 
 /// A claim to create for extended resources.
 struct Variant {
-    special: Arc<ExtendedResourceClaim>,
+    extended_claim: Arc<ExtendedResourceClaim>,
     /// Requests of the unallocated claims and of this one, or the reason why they can never be allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
 }
 
 /// Rejects the pod before any node is evaluated if a claim is already being allocated, or if a request or its class is
 /// invalid.
-pub(super) fn check(
+pub(super) fn check_claims(
     claims: &[Arc<ResourceClaim>],
     class: &Classes<'_>,
     is_pending: &dyn Fn(&str) -> bool,
 ) -> Result<(), Status> {
     for claim in claims.iter().filter(|claim| claim.status.allocation.is_none()) {
         if is_pending(&claim.meta.uid) {
-            let why = format!(
+            let message = format!(
                 "resource claim {} is in the process of being allocated",
                 claim_name(claim)
             );
-            return Err(Status::unresolvable(why));
+            return Err(Status::unresolvable(message));
         }
         for request in &claim.spec.devices.requests {
             match request.exactly.as_deref() {
@@ -111,9 +112,9 @@ pub(super) fn check(
                 }
                 None => {}
             }
-            for choice in &request.first_available {
-                let name = format!("{}/{}", request.name, choice.name);
-                check_class(&name, &choice.device_class_name, class)?;
+            for subrequest in &request.first_available {
+                let name = format!("{}/{}", request.name, subrequest.name);
+                check_class(&name, &subrequest.device_class_name, class)?;
             }
         }
     }
@@ -139,24 +140,24 @@ impl Attempt {
         compile: &Compile<'_>,
         inventory: Arc<Inventory>,
         in_use: Arc<InUse>,
-        extended: Extended,
+        extended_resources: Extended,
     ) -> Self {
         let unallocated = claims.iter().filter(|claim| claim.status.allocation.is_none());
         let claim_requests =
             unallocated.map(|claim| requests::claim_requests(claim, class, compile).map(Arc::new));
         let claim_requests = claim_requests.collect();
-        Self { claims, claim_requests, extended, inventory, in_use }
+        Self { claims, claim_requests, extended_resources, inventory, in_use }
     }
 
     /// Reports whether the node can provide the pod's claims.
     pub(super) fn filter(
         &self,
         node: &Node,
-        found: &mut Found,
+        results: &mut FilterResults,
         context: &FilterContext<'_>,
     ) -> StatusResult {
         let FilterContext { binding_timeout, now, .. } = *context;
-        let variant = self.variant(node, found, context.compile)?;
+        let variant = self.variant(node, results, context.compile)?;
         if variant.is_none() && self.claims.is_empty() {
             return Ok(());
         }
@@ -171,11 +172,13 @@ impl Attempt {
             variant.as_ref().map_or(&self.claim_requests, |variant| &variant.claim_requests);
         let allocations = self.allocate(node, claim_requests, context)?;
         if !unavailable.is_empty() {
-            found.unavailable.extend(unavailable);
+            results.unavailable.extend(unavailable);
             return Err(Status::unresolvable("resourceclaim not available on the node"));
         }
-        let special = variant.map(|variant| Arc::clone(&variant.special));
-        found.by_node.insert((&*node.meta.name).into(), OnNode { allocations, special });
+        let extended_claim = variant.map(|variant| Arc::clone(&variant.extended_claim));
+        results
+            .by_node
+            .insert((&*node.meta.name).into(), NodeAllocation { allocations, extended_claim });
         Ok(())
     }
 
@@ -183,35 +186,35 @@ impl Attempt {
     fn variant(
         &self,
         node: &Node,
-        found: &mut Found,
+        results: &mut FilterResults,
         compile: &Compile<'_>,
     ) -> Result<Option<Arc<Variant>>, Status> {
-        let extended_request = match &self.extended {
+        let extended_request = match &self.extended_resources {
             Extended::None => return Ok(None),
             Extended::Stale(_) => {
                 return Err(Status::unresolvable("cannot schedule extended resource claim"));
             }
-            Extended::ExtendedResourceRequest(extended_request) => extended_request,
+            Extended::Requested(extended_request) => extended_request,
         };
-        let which = extended_request.on(node)?;
-        if !which.contains(&true) {
+        let needs_devices = extended_request.needs_devices_on(node)?;
+        if !needs_devices.contains(&true) {
             return Ok(None);
         }
-        if let Some(known) = found.variants.get(&which) {
-            return Ok(Some(Arc::clone(known)));
+        if let Some(variant) = results.variants.get(&needs_devices) {
+            return Ok(Some(Arc::clone(variant)));
         }
-        let special = Arc::new(extended_request.special(&which));
-        let special_requests = requests::claim_requests(
-            &special.claim,
+        let extended_claim = Arc::new(extended_request.build_claim(&needs_devices));
+        let extended_claim_requests = requests::claim_requests(
+            &extended_claim.claim,
             &|name: &str| extended_request.class(name),
             compile,
         );
         let claim_requests = self.claim_requests.clone().and_then(|mut claim_requests| {
-            claim_requests.push(Arc::new(special_requests?));
+            claim_requests.push(Arc::new(extended_claim_requests?));
             Ok(claim_requests)
         });
-        let variant = Arc::new(Variant { special, claim_requests });
-        found.variants.insert(which, Arc::clone(&variant));
+        let variant = Arc::new(Variant { extended_claim, claim_requests });
+        results.variants.insert(needs_devices, Arc::clone(&variant));
         Ok(Some(variant))
     }
 
@@ -222,7 +225,8 @@ impl Attempt {
         claim_requests: &Result<Vec<Arc<ClaimRequests>>, String>,
         context: &FilterContext<'_>,
     ) -> Result<Vec<Allocation>, Status> {
-        let claim_requests = claim_requests.as_ref().map_err(|why| Status::error(why.clone()))?;
+        let claim_requests =
+            claim_requests.as_ref().map_err(|message| Status::error(message.clone()))?;
         if claim_requests.is_empty() {
             return Ok(Vec::new());
         }
@@ -232,77 +236,87 @@ impl Attempt {
         let allocated =
             allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_timed_out)
                 .map_err(|failure| match failure {
-                    Failure::None => Status::unresolvable("cannot allocate all claims"),
-                    Failure::Invalid => {
+                    Failure::NoSolution => Status::unresolvable("cannot allocate all claims"),
+                    Failure::InvalidPool => {
                         Status::unresolvable("invalid resource pools were encountered")
                     }
-                    Failure::Fatal(why) => Status::error(why),
+                    Failure::Fatal(message) => Status::error(message),
                     Failure::TimedOut => {
                         Status::error(format!("node {name}: timed out trying to allocate devices"))
                     }
                 })?;
-        let each = claim_requests.iter().zip(&allocated);
-        each.map(|(claim_requests, allocated)| result::result(name, claim_requests, allocated))
+        claim_requests
+            .iter()
+            .zip(&allocated)
+            .map(|(claim_requests, devices)| result::allocation(name, claim_requests, devices))
             .collect::<Result<_, _>>()
             .map_err(Status::error)
     }
 
     /// Scores the node by the rank of the subrequests that its allocations satisfy.
-    pub(super) fn score(&self, node: &str, found: &Found) -> i64 {
-        let Some(on_node) = found.by_node.get(node) else { return 0 };
-        let mut new = on_node.allocations.iter();
+    pub(super) fn score(&self, node: &str, results: &FilterResults) -> i64 {
+        let Some(on_node) = results.by_node.get(node) else { return 0 };
+        let mut new_allocations = on_node.allocations.iter();
         let ranks = self.claims.iter().map(|claim| match claim.status.allocation.as_deref() {
             Some(allocation) => {
-                let taken = |name: &str| {
+                let is_selected = |name: &str| {
                     allocation.devices.results.iter().any(|device| *device.request == *name)
                 };
-                result::rank(claim, taken)
+                result::rank(claim, is_selected)
             }
-            None => new.next().map_or(0, |allocation| allocation.rank),
+            None => new_allocations.next().map_or(0, |allocation| allocation.rank),
         });
         ranks.sum()
     }
 
     /// Returns the claims to assume for the node, or `None` if the filter did not find the node feasible.
-    pub(super) fn decided(&self, node: &str, found: &Found) -> Option<AssumedClaims> {
-        let Some(on_node) = found.by_node.get(node) else {
+    pub(super) fn assumed_claims(
+        &self,
+        node: &str,
+        results: &FilterResults,
+    ) -> Option<AssumedClaims> {
+        let Some(on_node) = results.by_node.get(node) else {
             // The node provides all extended resources itself.
             return self.claims.is_empty().then(AssumedClaims::default);
         };
-        let mut new = on_node.allocations.iter().cloned();
-        let each = self.claims.iter().map(|claim| {
+        let mut new_allocations = on_node.allocations.iter().cloned();
+        let claims = self.claims.iter().map(|claim| {
             let allocation = match claim.status.allocation {
                 Some(_) => None,
-                None => Some(new.next()?),
+                None => Some(new_allocations.next()?),
             };
             Some((Arc::clone(claim), allocation))
         });
-        let claims = each.collect::<Option<_>>()?;
-        let special = match &on_node.special {
-            Some(special) => {
-                let special = Arc::clone(special);
-                Some(ExtendedClaimInCreation { special, allocation: new.next()?, written: None })
+        let claims = claims.collect::<Option<_>>()?;
+        let extended_claim = match &on_node.extended_claim {
+            Some(extended_claim) => {
+                let extended_claim = Arc::clone(extended_claim);
+                Some(ExtendedClaimInCreation {
+                    extended_claim,
+                    allocation: new_allocations.next()?,
+                    written: None,
+                })
             }
             None => None,
         };
-        Some(AssumedClaims { claims, special })
+        Some(AssumedClaims { claims, extended_claim })
     }
 
     /// Returns the claim of an earlier attempt that must be deleted before this pod can be scheduled.
-    pub(super) fn stale(&self) -> Option<&Arc<ResourceClaim>> {
-        match &self.extended {
+    pub(super) fn stale_claim(&self) -> Option<&Arc<ResourceClaim>> {
+        match &self.extended_resources {
             Extended::Stale(claim) => Some(claim),
-            Extended::None | Extended::ExtendedResourceRequest(_) => None,
+            Extended::None | Extended::Requested(_) => None,
         }
     }
 
     /// Returns a claim whose allocation makes a node infeasible and that no other pod uses.
-    pub(super) fn unavailable_claims(
+    pub(super) fn unavailable_claim(
         &self,
         pod: &Pod,
-        found: &Found,
+        results: &FilterResults,
     ) -> Option<Arc<ResourceClaim>> {
-        let claims = found.unavailable.iter().filter_map(|index| self.claims.get(*index));
+        let claims = results.unavailable.iter().filter_map(|index| self.claims.get(*index));
         claims
             .filter(|claim| match &*claim.status.reserved_for {
                 [] => true,
@@ -317,10 +331,10 @@ impl Attempt {
 /// Reports whether the node can access the claim's devices, and whether they are ready or may still become ready.
 fn is_available(claim: &ResourceClaim, node: &Node, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
-    let reaches = allocation.node_selector.as_deref().is_none_or(|selector| {
+    let is_accessible = allocation.node_selector.as_deref().is_none_or(|selector| {
         selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
     });
-    reaches
+    is_accessible
         && match claims::readiness(claim) {
             Readiness::Ready => true,
             Readiness::Failed(_) => false,

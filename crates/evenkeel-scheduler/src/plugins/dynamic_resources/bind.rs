@@ -38,20 +38,20 @@ fn reservation(
     now: Timestamp,
 ) -> Result<Reservation, String> {
     let name = || format!("{}/{}", claim.meta.namespace, claim.meta.name);
-    let refuse = |why: &str| Err(format!("claim {} {why}", name()));
+    let refuse = |reason: &str| Err(format!("claim {} {reason}", name()));
     if claim.meta.deleting() {
         return refuse("got deleted in the meantime");
     }
-    let known = claim.status.allocation.as_deref();
-    let mut status = match (allocation, known) {
+    let current = claim.status.allocation.as_deref();
+    let mut status = match (allocation, current) {
         (Some(_), Some(_)) => return refuse("got allocated elsewhere in the meantime"),
         (None, None) => return refuse("got deallocated elsewhere in the meantime"),
         (Some(allocation), None) => {
-            let mut written = (*allocation.written).clone();
-            written["allocationTimestamp"] = json!(time::seconds(now));
-            json!({ "allocation": written })
+            let mut json = (*allocation.json).clone();
+            json["allocationTimestamp"] = json!(time::seconds(now));
+            json!({ "allocation": json })
         }
-        (None, Some(known)) if known.allocation_timestamp.is_none() => {
+        (None, Some(current)) if current.allocation_timestamp.is_none() => {
             json!({ "allocation": { "allocationTimestamp": time::seconds(now) } })
         }
         (None, Some(_)) => json!({}),
@@ -62,51 +62,52 @@ fn reservation(
             claim.meta.finalizers.iter().map(|finalizer| &**finalizer).chain([FINALIZER]).collect();
         json!({ "metadata": { "finalizers": finalizers } })
     });
-    status["reservedFor"] = reserved_with(claim, pod);
+    status["reservedFor"] = reserved_for_with(claim, pod);
     Ok(Reservation { finalizers, status: json!({ "status": status }) })
 }
 
 /// Returns `status.reservedFor` with the pod added.
-fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
-    let mut reserved: Vec<Value> = Vec::new();
+fn reserved_for_with(claim: &ResourceClaim, pod: &Pod) -> Value {
+    let mut consumers: Vec<Value> = Vec::new();
     for consumer in &claim.status.reserved_for {
-        let mut written =
+        let mut json =
             json!({ "resource": consumer.resource, "name": consumer.name, "uid": consumer.uid });
         if !consumer.api_group.is_empty() {
-            written["apiGroup"] = json!(consumer.api_group);
+            json["apiGroup"] = json!(consumer.api_group);
         }
-        reserved.push(written);
+        consumers.push(json);
     }
-    reserved.push(json!({ "resource": "pods", "name": pod.meta.name, "uid": pod.meta.uid }));
-    Value::Array(reserved)
+    consumers.push(json!({ "resource": "pods", "name": pod.meta.name, "uid": pod.meta.uid }));
+    Value::Array(consumers)
 }
 
 /// Makes the change conditional on the claim's uid and this resource version.
-fn at_version(claim: &ResourceClaim, version: &str, mut change: Value) -> Value {
+fn with_preconditions(claim: &ResourceClaim, version: &str, mut change: Value) -> Value {
     change["metadata"]["uid"] = json!(claim.meta.uid);
     change["metadata"]["resourceVersion"] = json!(version);
     change
 }
 
-/// Returns the claim as a read after a conflict found it. Stricter than upstream, which writes to any claim of the name.
+/// Returns `current`, which a read after a conflict returned, if it is the same claim as `old`. Upstream in contrast
+/// writes to any claim of the name.
 ///
 /// # Errors
 /// If another claim has the name by now.
-fn same_claim(before: &ResourceClaim, current: ResourceClaim) -> Result<ResourceClaim, String> {
-    if current.meta.uid == before.meta.uid {
+fn same_claim(old: &ResourceClaim, current: ResourceClaim) -> Result<ResourceClaim, String> {
+    if current.meta.uid == old.meta.uid {
         return Ok(current);
     }
-    let meta = &before.meta;
+    let meta = &old.meta;
     Err(format!("claim {}/{} got deleted in the meantime", meta.namespace, meta.name))
 }
 
 /// Returns the change that deallocates a claim.
-fn deallocated() -> Value {
+fn deallocation() -> Value {
     json!({ "status": { "allocation": null, "reservedFor": null, "devices": null } })
 }
 
 /// Returns the change that removes the pod's reservation, or `None` if there is nothing to release.
-fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
+fn release_of(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
     if claim.status.allocation.is_none() || !claims::is_reserved(claim, pod) {
         return None;
     }
@@ -117,7 +118,7 @@ fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
 }
 
 /// Returns the change that removes the finalizer, or `None` if the claim does not have it.
-fn unprotected(claim: &ResourceClaim) -> Option<Value> {
+fn finalizer_removal(claim: &ResourceClaim) -> Option<Value> {
     let others: Vec<&Text> =
         claim.meta.finalizers.iter().filter(|finalizer| ***finalizer != *FINALIZER).collect();
     if others.len() == claim.meta.finalizers.len() {
@@ -138,8 +139,8 @@ mod tests {
     }
 
     fn allocation() -> Allocation {
-        let written = json!({ "devices": { "results": [] } });
-        Allocation { result: Arc::default(), written: Arc::new(written), rank: 0 }
+        let json = json!({ "devices": { "results": [] } });
+        Allocation { result: Arc::default(), json: Arc::new(json), rank: 0 }
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
         let pod = info("web", &json!({}));
         let allocated = json!({ "status": { "allocation": {} } });
         let deleted = json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } });
-        for (current, decided, why) in [
+        for (current, decided, reason) in [
             (&deleted, Some(allocation()), "claim shop/c got deleted in the meantime"),
             (
                 &allocated,
@@ -157,7 +158,7 @@ mod tests {
             (&json!({}), None, "claim shop/c got deallocated elsewhere in the meantime"),
         ] {
             let refused = reservation(&claim(current), &pod.pod, decided.as_ref(), at(0));
-            assert_eq!(refused.unwrap_err(), why);
+            assert_eq!(refused.unwrap_err(), reason);
         }
     }
 
@@ -185,11 +186,11 @@ mod tests {
     fn absent_reservations_and_finalizers_need_no_write() {
         let pod = info("web", &json!({}));
         let (none, user) = (claim(&json!({})), json!({ "name": "web", "uid": "web" }));
-        assert_eq!((released(&none, &pod.pod), unprotected(&none)), (None, None));
+        assert_eq!((release_of(&none, &pod.pod), finalizer_removal(&none)), (None, None));
         let unallocated = claim(&json!({ "status": { "reservedFor": [user] } }));
-        assert_eq!(released(&unallocated, &pod.pod), None);
+        assert_eq!(release_of(&unallocated, &pod.pod), None);
         let protected = claim(&json!({ "metadata": { "finalizers": [FINALIZER, "other"] } }));
         let others = json!({ "metadata": { "finalizers": ["other"] } });
-        assert_eq!(unprotected(&protected), Some(others));
+        assert_eq!(finalizer_removal(&protected), Some(others));
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn consumed(
     let mut consumed = Amounts::new();
     for (name, capacity) in total.iter() {
         let requested = requested.and_then(|requested| requested.requests.get(name)).copied();
-        let amount =
-            rounded(requested, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
+        let amount = round_by_policy(requested, capacity)
+            .map_err(|error| format!("capacity \"{name}\": {error}"))?;
         if amount.sign() < 0 {
             return Err(format!("capacity \"{name}\": capacity value is negative"));
         }
@@ -35,14 +35,14 @@ pub(super) fn consumed(
     Ok(consumed)
 }
 
-/// Reports whether the device has the requested capacity left after `already`, the capacity that others consume.
+/// Reports whether the device has the requested capacity beside `consumed_by_others`.
 ///
 /// # Errors
 /// As for [`consumed`].
 pub(super) fn suffices(
     requested: Option<&CapacityRequirements>,
     total: &Map<DeviceCapacity>,
-    already: [Option<&Amounts>; 2],
+    consumed_by_others: [Option<&Amounts>; 2],
 ) -> Result<bool, String> {
     if requested
         .is_some_and(|requested| requested.requests.iter().any(|(name, _)| !total.contains(name)))
@@ -52,28 +52,33 @@ pub(super) fn suffices(
     let consumed = consumed(requested, total)?;
     Ok(total.iter().all(|(name, capacity)| {
         let amount = consumed.get(name).copied().unwrap_or(Quantity::ZERO);
-        let before = already.iter().flatten().filter_map(|amounts| amounts.get(name));
-        let sum = before.fold(amount, |sum, more| sum.plus(*more));
+        let others = consumed_by_others.iter().flatten().filter_map(|amounts| amounts.get(name));
+        let sum = others.fold(amount, |sum, other| sum.plus(*other));
         is_allowed(amount, capacity.request_policy.as_deref()) && sum <= capacity.value
     }))
 }
 
 /// Rounds a requested amount according to the device's request policy.
-fn rounded(requested: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
+fn round_by_policy(
+    requested: Option<Quantity>,
+    capacity: &DeviceCapacity,
+) -> Result<Quantity, String> {
     let policy = capacity.request_policy.as_deref();
     let Some(requested) = requested else {
         return Ok(policy.and_then(|policy| policy.default).unwrap_or(capacity.value));
     };
     let Some(policy) = policy else { return Ok(requested) };
-    if let Some((range, min)) = policy.valid_range.as_deref().and_then(|r| Some((r, r.min?))) {
-        return stepped(requested, range, min);
+    if let Some(range) = policy.valid_range.as_deref()
+        && let Some(min) = range.min
+    {
+        return round_up_to_step(requested, range, min);
     }
-    let enough = policy.valid_values.iter().find(|value| requested <= **value);
-    Ok(enough.copied().unwrap_or(requested))
+    let sufficient = policy.valid_values.iter().find(|value| requested <= **value);
+    Ok(sufficient.copied().unwrap_or(requested))
 }
 
 /// Rounds a requested amount up to the minimum or the next step of the range.
-fn stepped(
+fn round_up_to_step(
     requested: Quantity,
     range: &CapacityRequestPolicyRange,
     min: Quantity,
@@ -127,7 +132,7 @@ mod tests {
         slice.spec.devices[0].capacity.clone()
     }
 
-    fn asking(amount: Option<&str>) -> Option<CapacityRequirements> {
+    fn requirements_of(amount: Option<&str>) -> Option<CapacityRequirements> {
         let amount = amount.map(|text| ("memory", Quantity::parse(text).unwrap()));
         amount.map(|amount| CapacityRequirements { requests: [amount].into_iter().collect() })
     }
@@ -138,7 +143,7 @@ mod tests {
             "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
         let values = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
         let plain = json!({"value": "10Gi"});
-        for (capacity, requested, want) in [
+        for (capacity, requested, expected) in [
             (&plain, None, Some("10Gi")),
             (&plain, Some("3Gi"), Some("3Gi")),
             (&plain, Some("11Gi"), None),
@@ -150,10 +155,10 @@ mod tests {
             (&values, Some("2Gi"), Some("4Gi")),
             (&values, Some("5Gi"), None),
         ] {
-            let (total, requested) = (device(capacity), asking(requested));
+            let (total, requested) = (device(capacity), requirements_of(requested));
             let fits = suffices(requested.as_ref(), &total, [None, None]).unwrap();
             let amount = consumed(requested.as_ref(), &total).unwrap()["memory"];
-            assert_eq!(fits.then_some(amount), want.map(|text| Quantity::parse(text).unwrap()));
+            assert_eq!(fits.then_some(amount), expected.map(|text| Quantity::parse(text).unwrap()));
         }
     }
 
@@ -161,7 +166,7 @@ mod tests {
     fn consumed_capacity_is_not_available_again() {
         let total = device(&json!({"value": "4Gi"}));
         let consumed: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
-        let requested = asking(Some("2Gi"));
+        let requested = requirements_of(Some("2Gi"));
         assert_eq!(suffices(requested.as_ref(), &total, [Some(&consumed), None]), Ok(true));
         assert_eq!(
             suffices(requested.as_ref(), &total, [Some(&consumed), Some(&consumed)]),

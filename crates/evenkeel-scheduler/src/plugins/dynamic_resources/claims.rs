@@ -8,16 +8,24 @@ use evenkeel_api::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Returns the names of the pod's claims, and for each whether it was generated for the pod.
+/// Name of a pod's claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClaimName<'a> {
+    pub(super) name: &'a str,
+    /// Whether the claim was generated for the pod from a template.
+    pub(super) is_generated: bool,
+}
+
+/// Returns the names of the pod's claims.
 ///
 /// # Errors
 /// If a claim has not been generated yet, or the pod names neither claim nor template.
-pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
+pub(super) fn names(pod: &Pod) -> Result<Vec<ClaimName<'_>>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec.resource_claims {
         let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
         if !claim.resource_claim_name.is_empty() {
-            names.push((&*claim.resource_claim_name, false));
+            names.push(ClaimName { name: &claim.resource_claim_name, is_generated: false });
         } else if claim.resource_claim_template_name.is_empty() {
             return Err(format!(
                 "pod \"{namespace}/{name}\", spec.resourceClaim \"{}\": none of the supported fields are set",
@@ -30,7 +38,8 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
                 format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")
             })?;
             // A status without a name means that the pod needs no claim.
-            names.extend(generated.resource_claim_name.as_deref().map(|name| (name, true)));
+            let name = generated.resource_claim_name.as_deref();
+            names.extend(name.map(|name| ClaimName { name, is_generated: true }));
         }
     }
     Ok(names)
@@ -45,7 +54,7 @@ pub(super) fn of_pod(
     get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
 ) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let mut claims = Vec::new();
-    for (name, is_generated) in names(pod)? {
+    for ClaimName { name, is_generated } in names(pod)? {
         let key = format!("{}/{name}", pod.meta.namespace);
         let claim = get(name).ok_or_else(|| not_found(&key))?;
         if claim.meta.deleting() {
@@ -84,7 +93,7 @@ pub(super) enum Readiness {
 }
 
 /// Returns the status of an allocated device in the claim.
-fn status<'a>(
+fn status_of<'a>(
     claim: &'a ResourceClaim,
     device: &DeviceRequestAllocationResult,
 ) -> Option<&'a AllocatedDeviceStatus> {
@@ -102,18 +111,20 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
         if device.binding_conditions.is_empty() {
             continue;
         }
-        let Some(status) = status(claim, device) else { return Readiness::Waits };
-        let condition = |name: &str| {
-            status.conditions.iter().find(|one| *one.type_ == *name && &*one.status == "True")
+        let Some(status) = status_of(claim, device) else { return Readiness::Waits };
+        let true_condition = |name: &str| {
+            let mut conditions = status.conditions.iter();
+            conditions.find(|condition| *condition.type_ == *name && &*condition.status == "True")
         };
-        let failure = device.binding_failure_conditions.iter().find_map(|name| condition(name));
+        let failure =
+            device.binding_failure_conditions.iter().find_map(|name| true_condition(name));
         if let Some(failure) = failure {
             return Readiness::Failed(format!(
                 "device binding failed: claim={}, reason={}, message={:?}",
                 claim.meta.name, failure.reason, &*failure.message
             ));
         }
-        if device.binding_conditions.iter().any(|name| condition(name).is_none()) {
+        if device.binding_conditions.iter().any(|name| true_condition(name).is_none()) {
             return Readiness::Waits;
         }
     }
@@ -121,17 +132,21 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
 }
 
 /// Reports whether any allocated device has binding conditions.
-pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
+pub(super) fn has_binding_conditions(allocation: &AllocationResult) -> bool {
     allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
 }
 
 /// Returns the deadline of the wait for the claim's devices, or `None` if the wait has not begun.
-pub(super) fn limit(claim: &ResourceClaim, timeout: Duration) -> Option<Timestamp> {
-    let allocation = claim.status.allocation.as_deref().filter(|one| must_be_awaited(one))?;
+pub(super) fn wait_deadline(claim: &ResourceClaim, timeout: Duration) -> Option<Timestamp> {
+    let allocation = claim
+        .status
+        .allocation
+        .as_deref()
+        .filter(|allocation| has_binding_conditions(allocation))?;
     allocation.allocation_timestamp?.saturating_add(timeout).ok()
 }
 
 /// Reports whether the claim's binding timeout has passed.
 pub(super) fn is_overdue(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
-    limit(claim, timeout).is_some_and(|limit| limit < now)
+    wait_deadline(claim, timeout).is_some_and(|deadline| deadline < now)
 }

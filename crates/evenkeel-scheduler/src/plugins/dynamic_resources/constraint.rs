@@ -10,7 +10,8 @@ use evenkeel_api::{
 pub(super) struct Constraint<'a> {
     requests: &'a [Text],
     attribute: &'a str,
-    distinct: bool,
+    /// Whether the values must differ (`distinctAttribute`) instead of being equal (`matchAttribute`).
+    is_distinct: bool,
     /// Attribute value of each added device, in the order of addition.
     values: Vec<&'a DeviceAttribute>,
 }
@@ -18,50 +19,52 @@ pub(super) struct Constraint<'a> {
 impl<'a> Constraint<'a> {
     /// Converts a constraint of a claim. Returns `None` if it is of an unknown kind.
     pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
-        let same = constraint.match_attribute.as_deref().map(|attribute| (attribute, false));
-        let other = constraint.distinct_attribute.as_deref().map(|attribute| (attribute, true));
-        let (attribute, distinct) = same.or(other)?;
-        Some(Self { requests: &constraint.requests, attribute, distinct, values: Vec::new() })
+        let (match_attribute, distinct_attribute) =
+            (constraint.match_attribute.as_deref(), constraint.distinct_attribute.as_deref());
+        Some(Self {
+            requests: &constraint.requests,
+            attribute: match_attribute.or(distinct_attribute)?,
+            is_distinct: match_attribute.is_none(),
+            values: Vec::new(),
+        })
     }
 
-    /// Reports whether the constraint applies to the request, or to its subrequest `choice`.
-    fn covers(&self, request: &str, choice: Option<&str>) -> bool {
-        let named = |name: &str| {
-            name == request
-                || choice.is_some_and(|choice| {
-                    name.strip_prefix(request).and_then(|rest| rest.strip_prefix('/'))
-                        == Some(choice)
-                })
+    /// Reports whether the constraint applies to the request, or to this subrequest of it.
+    fn applies_to(&self, request: &str, subrequest: Option<&str>) -> bool {
+        let is_named = |name: &Text| match name.strip_prefix(request) {
+            Some("") => true,
+            Some(rest) => subrequest.is_some() && rest.strip_prefix('/') == subrequest,
+            None => false,
         };
-        self.requests.is_empty() || self.requests.iter().any(|name| named(name))
+        self.requests.is_empty() || self.requests.iter().any(is_named)
     }
 
     /// Adds a device if it satisfies the constraint, and returns whether it does.
     pub(super) fn add(
         &mut self,
         request: &str,
-        choice: Option<&str>,
+        subrequest: Option<&str>,
         driver: &str,
         device: &'a Device,
     ) -> bool {
-        if !self.covers(request, choice) {
+        if !self.applies_to(request, subrequest) {
             return true;
         }
         let Some(value) = attribute(driver, device, self.attribute) else { return false };
-        let fits = if self.distinct {
-            !self.values.iter().any(|other| same(value, other))
+        let is_satisfied = if self.is_distinct {
+            !self.values.iter().any(|other| are_equal(value, other))
         } else {
-            self.values.first().is_none_or(|first| same(value, first))
+            self.values.first().is_none_or(|first| are_equal(value, first))
         };
-        if fits {
+        if is_satisfied {
             self.values.push(value);
         }
-        fits
+        is_satisfied
     }
 
     /// Removes the device that was added last, if the constraint applies to this request.
-    pub(super) fn remove(&mut self, request: &str, choice: Option<&str>) {
-        if self.covers(request, choice) {
+    pub(super) fn remove(&mut self, request: &str, subrequest: Option<&str>) {
+        if self.applies_to(request, subrequest) {
             self.values.pop();
         }
     }
@@ -76,15 +79,15 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
     })
 }
 
-/// Reports whether both values have equal type and value.
-fn same(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
-    fn are_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+/// Reports whether both attributes have equal type and value.
+fn are_equal(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+    fn are_set_and_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b
     }
     match (&a.string, &a.int, &a.bool) {
-        (Some(_), ..) => are_equal(a.string.as_ref(), b.string.as_ref()),
-        (_, Some(_), _) => are_equal(a.int.as_ref(), b.int.as_ref()),
-        (.., Some(_)) => are_equal(a.bool.as_ref(), b.bool.as_ref()),
-        _ => are_equal(a.version.as_ref(), b.version.as_ref()),
+        (Some(_), ..) => are_set_and_equal(a.string.as_ref(), b.string.as_ref()),
+        (_, Some(_), _) => are_set_and_equal(a.int.as_ref(), b.int.as_ref()),
+        (.., Some(_)) => are_set_and_equal(a.bool.as_ref(), b.bool.as_ref()),
+        _ => are_set_and_equal(a.version.as_ref(), b.version.as_ref()),
     }
 }

@@ -13,13 +13,13 @@ use super::{
 const MAX_ENTRIES: usize = 64;
 
 /// Result of a selector for a device.
-pub(super) type Evaluated = Result<bool, EvaluationError>;
+pub(super) type Evaluation = Result<bool, EvaluationError>;
 
 /// Function that returns the result of a selector for the slice's device with this index.
-pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluated + 'a;
+pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluation + 'a;
 
 /// Results of each selector for the devices of one slice, by the selector's text. `None` means not evaluated yet.
-type SliceResults = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
+type SliceResults = HashMap<Box<str>, Box<[Option<Evaluation>]>>;
 
 /// Results of selectors, indexed like the inventory's slices.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Evaluations {
         offer: &Offer,
         selector: &Selector,
         device: usize,
-    ) -> Evaluated {
+    ) -> Evaluation {
         if self.0.len() <= offer.index {
             self.0.resize_with(offer.index + 1, SliceResults::new);
         }
@@ -51,11 +51,11 @@ impl Evaluations {
 
     /// Moves the results of unchanged slices to a newer inventory. Attempts that still read the older one evaluate
     /// again.
-    pub(super) fn move_to(&mut self, before: &Inventory, next: &Inventory) -> Self {
-        let slices = before.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
-        let mut known: HashMap<*const ResourceSlice, SliceResults> =
+    pub(super) fn move_to(&mut self, old: &Inventory, new: &Inventory) -> Self {
+        let slices = old.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
+        let mut results: HashMap<*const ResourceSlice, SliceResults> =
             slices.zip(std::mem::take(&mut self.0)).collect();
-        let moved = next.offers().iter().map(|offer| known.remove(&Arc::as_ptr(&offer.slice)));
+        let moved = new.offers().iter().map(|offer| results.remove(&Arc::as_ptr(&offer.slice)));
         Self(moved.map(Option::unwrap_or_default).collect())
     }
 }
@@ -65,14 +65,17 @@ mod tests {
     use super::*;
     use crate::plugins::dynamic_resources::{
         selectors::SelectorCache,
-        tests::{sized, slice},
+        tests::{devices_of_sizes, slice},
     };
     use serde_json::json;
 
     #[test]
     fn results_follow_their_slices_to_a_newer_inventory() {
         let spec = json!({});
-        let (a, b) = (slice("a", sized(&[1, 2]), &spec), slice("b", sized(&[3]), &spec));
+        let (a, b) = (
+            slice("a", devices_of_sizes(&[1, 2]), &spec),
+            slice("b", devices_of_sizes(&[3]), &spec),
+        );
         let before = Inventory::new(vec![Arc::clone(&b)], Vec::new(), None);
         let selector = SelectorCache::default().get_or_compile("device.driver == 'gpu.example'");
         let mut evaluations = Evaluations::default();
@@ -91,7 +94,8 @@ mod tests {
 
     #[test]
     fn the_results_of_a_slice_are_bounded() {
-        let inventory = Inventory::new(vec![slice("a", sized(&[1]), &json!({}))], vec![], None);
+        let inventory =
+            Inventory::new(vec![slice("a", devices_of_sizes(&[1]), &json!({}))], vec![], None);
         let (mut selectors, mut evaluations) = (SelectorCache::default(), Evaluations::default());
         for n in 0..=MAX_ENTRIES {
             let selector = selectors.get_or_compile(&format!("{n} == 0"));

@@ -12,23 +12,25 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 use crate::{
-    framework::Status, plugins::resource_classes::may_be_devices, pod::PodInfo,
+    framework::Status, plugins::resource_classes::may_be_provided_by_devices, pod::PodInfo,
     resources::Resources,
 };
 
 /// Placeholder name of a claim that is not created yet. It is not a valid object name.
-const UNWRITTEN: &str = "<extended-resources>";
+const PLACEHOLDER_NAME: &str = "<extended-resources>";
 /// Annotation that marks claims for extended resources.
-pub(super) const MARK: &str = "resource.kubernetes.io/extended-resource-claim";
+pub(super) const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str =
+    "resource.kubernetes.io/extended-resource-claim";
 
 /// Extended resources that a pod requests and devices may provide.
 pub(super) struct ExtendedResourceRequest {
     pod: Arc<Pod>,
+    /// Names of the resources, each with its DeviceClass.
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
-/// For each resource of an [`ExtendedResourceRequest`], whether devices must provide it.
-pub(super) type Which = SmallVec<[bool; 8]>;
+/// Whether devices must provide each resource of an [`ExtendedResourceRequest`], in order.
+pub(super) type NeedsDevices = SmallVec<[bool; 8]>;
 
 /// The claim to create for a pod.
 #[derive(Debug, PartialEq)]
@@ -59,19 +61,20 @@ impl ExtendedResourceRequest {
         pod: &PodInfo,
         class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
     ) -> Option<Self> {
-        let Resources { scalars, .. } = &pod.asks.requests;
-        let requests = scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_devices(name));
+        let Resources { scalars, .. } = &pod.requirements.requests;
+        let requests =
+            scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_provided_by_devices(name));
         let resources: Vec<_> =
             requests.map(|(name, _)| (Arc::clone(name), class_of(name))).collect();
         let any_class = resources.iter().any(|(_, class)| class.is_some());
         any_class.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
 
-    /// Returns the resources that devices must provide, because the node does not advertise them.
+    /// Returns for each resource whether devices must provide it, because the node does not advertise it.
     ///
     /// # Errors
     /// If neither the node nor devices can provide a resource.
-    pub(super) fn on(&self, node: &Node) -> Result<Which, Status> {
+    pub(super) fn needs_devices_on(&self, node: &Node) -> Result<NeedsDevices, Status> {
         let each = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {
                 None | Some(0) if class.is_some() => Ok(true),
@@ -89,12 +92,11 @@ impl ExtendedResourceRequest {
     }
 
     /// Builds the claim for the resources that devices must provide.
-    pub(super) fn special(&self, which: &Which) -> ExtendedResourceClaim {
+    pub(super) fn build_claim(&self, needs_devices: &NeedsDevices) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
-        let requested = self.resources.iter().zip(which).filter(|(_, requested)| **requested);
-        for ((name, class), _) in requested {
-            let Some(class) = class else { continue };
+        for ((name, class), needs_devices) in self.resources.iter().zip(needs_devices) {
+            let (Some(class), true) = (class, *needs_devices) else { continue };
             let mut builder = RequestBuilder { name, mappings: Vec::new() };
             requests.extend(builder.requests(&containers, &class.meta.name));
             mappings.append(&mut builder.mappings);
@@ -115,13 +117,14 @@ impl ExtendedResourceRequest {
             controller: true,
             ..OwnerReference::default()
         };
-        let annotations: StrMap = [(MARK, "true")].into_iter().collect();
+        let annotations: StrMap =
+            [(EXTENDED_RESOURCE_CLAIM_ANNOTATION, "true")].into_iter().collect();
         Meta {
-            name: UNWRITTEN.into(),
+            name: PLACEHOLDER_NAME.into(),
             generate_name: format!("{}-extended-resources-", pod.name).into(),
             namespace: pod.namespace.clone(),
             // Placeholder until the API server assigns the uid.
-            uid: format!("{UNWRITTEN}/{}", pod.uid).into(),
+            uid: format!("{PLACEHOLDER_NAME}/{}", pod.uid).into(),
             annotations,
             owners: vec![owner].into(),
             ..Meta::default()
@@ -131,11 +134,11 @@ impl ExtendedResourceRequest {
 
 /// Reports whether a claim was created for extended resources.
 pub(super) fn is_extended_resource_claim(claim: &ResourceClaim) -> bool {
-    claim.meta.annotations.get(MARK) == Some("true")
+    claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
 }
 
 /// Returns the body of the create request.
-pub(super) fn body(claim: &ResourceClaim) -> Value {
+pub(super) fn create_body(claim: &ResourceClaim) -> Value {
     let owner = |owner: &OwnerReference| {
         let OwnerReference { api_version, kind, name, uid, controller, .. } = owner;
         json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": controller })
@@ -154,7 +157,7 @@ pub(super) fn body(claim: &ResourceClaim) -> Value {
         "metadata": {
             "generateName": meta.generate_name,
             "namespace": meta.namespace,
-            "annotations": { MARK: "true" },
+            "annotations": { EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true" },
             "ownerReferences": meta.owners.iter().map(owner).collect::<Vec<_>>(),
         },
         "spec": { "devices": {
@@ -163,12 +166,22 @@ pub(super) fn body(claim: &ResourceClaim) -> Value {
     })
 }
 
-/// Returns the pod's containers, init containers first. The flag is true for an init container that ends before the
-/// next container starts.
-fn containers(pod: &Pod) -> Vec<(&Container, bool)> {
-    let init =
-        pod.spec.init_containers.iter().map(|init| (init, &*init.restart_policy != "Always"));
-    init.chain(pod.spec.containers.iter().map(|container| (container, false))).collect()
+/// A container of a pod.
+struct PodContainer<'a> {
+    container: &'a Container,
+    /// Whether the container ends before the next one starts, as init containers do, except sidecars.
+    ends_early: bool,
+}
+
+/// Returns the pod's containers, init containers first.
+fn containers(pod: &Pod) -> Vec<PodContainer<'_>> {
+    let init_containers = pod.spec.init_containers.iter().map(|container| PodContainer {
+        container,
+        ends_early: &*container.restart_policy != "Always",
+    });
+    let containers =
+        pod.spec.containers.iter().map(|container| PodContainer { container, ends_early: false });
+    init_containers.chain(containers).collect()
 }
 
 /// Builder of the requests and mappings for one resource.
@@ -180,27 +193,33 @@ struct RequestBuilder<'a> {
 impl RequestBuilder<'_> {
     /// Builds the requests of all containers. Init containers reuse the devices of containers that start later. They
     /// share their further devices among themselves.
-    fn requests(&mut self, containers: &[(&Container, bool)], class: &str) -> Vec<DeviceRequest> {
+    fn requests(&mut self, containers: &[PodContainer<'_>], class: &str) -> Vec<DeviceRequest> {
+        // Requests of the containers that do not end early, by index.
         let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
-        for (index, (container, ends)) in containers.iter().enumerate() {
-            let owned = if *ends { None } else { self.request(index, container, class, &[]) };
-            lasting.push(owned);
+        for (index, PodContainer { container, ends_early }) in containers.iter().enumerate() {
+            lasting.push(match ends_early {
+                true => None,
+                false => self.request(index, container, class, &[]),
+            });
         }
-        let first_of_ending = self.mappings.len();
-        let (mut largest, mut own_names) = (None::<DeviceRequest>, Vec::new());
-        for (index, (container, _)) in containers.iter().enumerate().filter(|(_, (_, ends))| *ends)
-        {
-            let Some(owned) = self.request(index, container, class, &lasting[index..]) else {
+        let n_lasting_mappings = self.mappings.len();
+        let (mut largest, mut replaced_names) = (None::<DeviceRequest>, Vec::new());
+        for (index, PodContainer { container, ends_early }) in containers.iter().enumerate() {
+            if !ends_early {
+                continue;
+            }
+            let Some(request) = self.request(index, container, class, &lasting[index..]) else {
                 continue;
             };
-            own_names.push(owned.name.clone());
-            if largest.as_ref().is_none_or(|known| count(known) < count(&owned)) {
-                largest = Some(owned);
+            replaced_names.push(request.name.clone());
+            if largest.as_ref().is_none_or(|largest| count(largest) < count(&request)) {
+                largest = Some(request);
             }
         }
+        // The largest request stands for all requests of containers that end early.
         if let Some(largest) = &largest {
-            for mapping in &mut self.mappings[first_of_ending..] {
-                if own_names.iter().any(|name| **name == *mapping.request) {
+            for mapping in &mut self.mappings[n_lasting_mappings..] {
+                if replaced_names.iter().any(|name| **name == *mapping.request) {
                     mapping.request = largest.name.to_string();
                 }
             }
@@ -224,7 +243,7 @@ impl RequestBuilder<'_> {
         let mut reused = 0;
         for other in others.iter().flatten() {
             reused += count(other);
-            self.map(container, other.name.to_string());
+            self.add_mapping(container, other.name.to_string());
             if reused >= requested {
                 return None;
             }
@@ -232,7 +251,7 @@ impl RequestBuilder<'_> {
         // Position of the resource among the container's resources, sorted by name.
         let position = requests.iter().filter(|(name, _)| *name < &**self.name).count();
         let name = format!("container-{index}-request-{position}");
-        self.map(container, name.clone());
+        self.add_mapping(container, name.clone());
         let exactly = ExactDeviceRequest {
             device_class_name: class.into(),
             allocation_mode: "ExactCount".into(),
@@ -244,12 +263,13 @@ impl RequestBuilder<'_> {
     }
 
     /// Adds the mapping of the container's resource to a request.
-    fn map(&mut self, container: &Container, request: String) {
+    fn add_mapping(&mut self, container: &Container, request: String) {
         let (container, resource) = (container.name.clone(), Arc::clone(self.name));
         self.mappings.push(Mapping { container, resource, request });
     }
 }
 
+/// Returns the number of devices that the request requests.
 fn count(request: &DeviceRequest) -> i64 {
     request.exactly.as_deref().map_or(0, |exactly| exactly.count)
 }
@@ -267,8 +287,8 @@ mod tests {
         Some(Arc::new(DeviceClass::decode(class.to_string().as_bytes(), Encoding::Json).unwrap()))
     }
 
-    fn container(name: &str, asks: &Value) -> Value {
-        json!({ "name": name, "resources": { "requests": asks } })
+    fn container(name: &str, requests: &Value) -> Value {
+        json!({ "name": name, "resources": { "requests": requests } })
     }
 
     fn extended_request(init: &[Value], containers: &[Value]) -> Option<ExtendedResourceRequest> {
@@ -277,12 +297,12 @@ mod tests {
     }
 
     /// Returns the requests as `NAME=N*CLASS`, and the mappings as `CONTAINER/RESOURCE=REQUEST`.
-    fn devices_by_container(special: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
-        let requests = special.claim.spec.devices.requests.iter().map(|request| {
+    fn devices_by_container(extended_claim: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
+        let requests = extended_claim.claim.spec.devices.requests.iter().map(|request| {
             let exactly = request.exactly.as_deref().unwrap();
             format!("{}={}*{}", request.name, exactly.count, exactly.device_class_name)
         });
-        let mappings = special.mappings.iter().map(|mapping| {
+        let mappings = extended_claim.mappings.iter().map(|mapping| {
             let resource = mapping.resource.trim_start_matches("example.com/");
             format!("{}/{resource}={}", mapping.container, mapping.request)
         });
@@ -366,8 +386,9 @@ mod tests {
             ),
         ] {
             let extended_request = extended_request(&init, &containers).unwrap();
-            let which = extended_request.on(&node("n", &json!({}))).unwrap();
-            let (requested, mapped) = devices_by_container(&extended_request.special(&which));
+            let needs_devices = extended_request.needs_devices_on(&node("n", &json!({}))).unwrap();
+            let (requested, mapped) =
+                devices_by_container(&extended_request.build_claim(&needs_devices));
             assert_eq!((requested, mapped), (owned(&requests), owned(&mappings)), "{case}");
         }
     }
@@ -380,26 +401,30 @@ mod tests {
     fn advertised_resources_need_no_devices() {
         let node_with =
             |allocatable: &Value| node("n", &json!({ "status": { "allocatable": allocatable } }));
-        let asks = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
-        let request = extended_request(&[], &[container("a", &asks)]).unwrap();
-        for (offered, want) in [
+        let requests = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
+        let request = extended_request(&[], &[container("a", &requests)]).unwrap();
+        for (offered, expected) in [
             (json!({}), [true, true]),
             (json!({ "example.com/gpu": "0" }), [true, true]),
             (json!({ "example.com/gpu": "9" }), [false, true]),
             (json!({ "example.com/gpu": "1", "example.com/nic": "1" }), [false, false]),
         ] {
-            assert_eq!(request.on(&node_with(&offered)).unwrap()[..], want, "{offered}");
+            assert_eq!(
+                request.needs_devices_on(&node_with(&offered)).unwrap()[..],
+                expected,
+                "{offered}"
+            );
         }
-        let asks = json!({ "example.com/gpu": "1", "example.com/other": "1" });
-        let mixed = extended_request(&[], &[container("a", &asks)]).unwrap();
-        let why = mixed.on(&node_with(&json!({}))).unwrap_err();
-        assert_eq!(why.reasons.join(", "), "cannot fit resource");
+        let requests = json!({ "example.com/gpu": "1", "example.com/other": "1" });
+        let mixed = extended_request(&[], &[container("a", &requests)]).unwrap();
+        let rejection = mixed.needs_devices_on(&node_with(&json!({}))).unwrap_err();
+        assert_eq!(rejection.reasons.join(", "), "cannot fit resource");
         let offered = node_with(&json!({ "example.com/other": "0" }));
-        assert_eq!(mixed.on(&offered).unwrap()[..], [true, false]);
-        for asks in
+        assert_eq!(mixed.needs_devices_on(&offered).unwrap()[..], [true, false]);
+        for requests in
             [json!({ "example.com/other": "1" }), json!({ "example.com/gpu": "0" }), json!({})]
         {
-            assert!(extended_request(&[], &[container("a", &asks)]).is_none(), "{asks}");
+            assert!(extended_request(&[], &[container("a", &requests)]).is_none(), "{requests}");
         }
     }
 
@@ -407,13 +432,14 @@ mod tests {
     fn the_pod_controls_its_claim() {
         let extended_request =
             extended_request(&[], &[container("a", &json!({ "example.com/gpu": "2" }))]).unwrap();
-        let special =
-            extended_request.special(&extended_request.on(&node("n", &json!({}))).unwrap());
+        let extended_claim = extended_request
+            .build_claim(&extended_request.needs_devices_on(&node("n", &json!({}))).unwrap());
         assert!(
-            is_extended_resource_claim(&special.claim) && special.claim.meta.controlled_by("web")
+            is_extended_resource_claim(&extended_claim.claim)
+                && extended_claim.claim.meta.controlled_by("web")
         );
         assert_eq!(
-            body(&special.claim),
+            create_body(&extended_claim.claim),
             json!({
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
@@ -429,7 +455,7 @@ mod tests {
             })
         );
         assert_eq!(
-            special.mappings[0].json(),
+            extended_claim.mappings[0].json(),
             json!({ "containerName": "a", "resourceName": "example.com/gpu", "requestName": "container-0-request-0" })
         );
         assert!(

@@ -15,7 +15,7 @@ use super::extended::{self, Mapping};
 /// Existing claims for extended resources, by pod uid.
 #[derive(Debug, Default)]
 pub(super) struct ExtendedResourceClaims {
-    of_pod: HashMap<Text, Arc<ResourceClaim>>,
+    by_pod: HashMap<Text, Arc<ResourceClaim>>,
     /// Uids of claims that the plugin is deleting.
     being_deleted: HashSet<Text>,
 }
@@ -25,37 +25,37 @@ impl ExtendedResourceClaims {
     pub(super) fn observe(&mut self, claim: &Arc<ResourceClaim>) {
         let owner = claim.meta.controller().filter(|_| extended::is_extended_resource_claim(claim));
         if let Some(owner) = owner.filter(|_| !self.being_deleted.contains(&claim.meta.uid)) {
-            self.of_pod.insert(owner.uid.clone(), Arc::clone(claim));
+            self.by_pod.insert(owner.uid.clone(), Arc::clone(claim));
         }
     }
 
     /// Forgets a claim that was deleted.
     pub(super) fn remove(&mut self, claim: &ResourceClaim) {
         self.being_deleted.remove(&claim.meta.uid);
-        self.forget(claim);
+        self.remove_from_index(claim);
     }
 
     /// Returns the claim that an earlier attempt created for the pod.
     pub(super) fn claim_of(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
-        self.of_pod.get(&pod.meta.uid).map(Arc::clone)
+        self.by_pod.get(&pod.meta.uid).map(Arc::clone)
     }
 
     /// Hides a claim that the plugin deletes, until the cache shows the deletion.
     pub(super) fn release_claim(&mut self, claim: &ResourceClaim) {
         self.being_deleted.insert(claim.meta.uid.clone());
-        self.forget(claim);
+        self.remove_from_index(claim);
     }
 
     /// Makes the claim visible again after a failed deletion.
-    pub(super) fn keep(&mut self, claim: &Arc<ResourceClaim>) {
+    pub(super) fn undo_release(&mut self, claim: &Arc<ResourceClaim>) {
         self.being_deleted.remove(&claim.meta.uid);
         self.observe(claim);
     }
 
-    fn forget(&mut self, claim: &ResourceClaim) {
+    fn remove_from_index(&mut self, claim: &ResourceClaim) {
         let Some(owner) = claim.meta.controller() else { return };
-        if self.of_pod.get(&owner.uid).is_some_and(|known| known.meta.uid == claim.meta.uid) {
-            self.of_pod.remove(&owner.uid);
+        if self.by_pod.get(&owner.uid).is_some_and(|indexed| indexed.meta.uid == claim.meta.uid) {
+            self.by_pod.remove(&owner.uid);
         }
     }
 }

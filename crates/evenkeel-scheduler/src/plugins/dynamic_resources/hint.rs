@@ -9,13 +9,13 @@ use crate::framework::{Edit, QueueingHint};
 /// Returns `Queue` if a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
 ///
 /// Upstream: `isSchedulableAfterClaimChange`.
-pub(super) fn after_claim(
+pub(super) fn after_claim_change(
     pod: &Pod,
     edit: &Edit<Arc<ResourceClaim>>,
     claims: impl FnOnce() -> Result<Vec<Arc<ResourceClaim>>, String>,
 ) -> QueueingHint {
     let was_allocated = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
-    let Some(now) = edit.now() else {
+    let Some(current) = edit.after() else {
         let is_stale = |claim: &ResourceClaim| {
             extended::is_extended_resource_claim(claim) && claim.meta.controlled_by(&pod.meta.uid)
         };
@@ -24,11 +24,11 @@ pub(super) fn after_claim(
         );
     };
     let Ok(claims) = claims() else { return QueueingHint::Skip };
-    if was_allocated && now.status.allocation.is_none() {
+    if was_allocated && current.status.allocation.is_none() {
         return QueueingHint::Queue;
     }
-    let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
-    QueueingHint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
+    let uses_claim = claims.iter().any(|claim| claim.meta.uid == current.meta.uid);
+    QueueingHint::when(uses_claim && edit.before().is_none_or(|old| old.status != current.status))
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
             old: claim(name, old),
             new: claim(name, new),
         };
-        for (edit, want) in [
+        for (edit, expected) in [
             (Edit::Added(claim("c", &none)), QueueingHint::Queue),
             (Edit::Added(claim("other", &none)), QueueingHint::Skip),
             (updated("c", &none, &allocated), QueueingHint::Queue),
@@ -61,10 +61,10 @@ mod tests {
             (Edit::Deleted(claim("other", &none)), QueueingHint::Skip),
         ] {
             let claims = || Ok(vec![claim("c", &none)]);
-            assert_eq!(after_claim(&pod.pod, &edit, claims), want, "{edit:?}");
+            assert_eq!(after_claim_change(&pod.pod, &edit, claims), expected, "{edit:?}");
         }
         let missing = || Err("not found".to_owned());
         let edit = updated("other", &allocated, &none);
-        assert_eq!(after_claim(&pod.pod, &edit, missing), QueueingHint::Skip);
+        assert_eq!(after_claim_change(&pod.pod, &edit, missing), QueueingHint::Skip);
     }
 }

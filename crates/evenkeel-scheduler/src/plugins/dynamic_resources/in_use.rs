@@ -13,26 +13,35 @@ use super::{capacity::Amounts, inventory::device_id};
 /// Devices in use by claims without admin access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InUse {
-    /// Exclusively allocated devices, each with its number of allocations.
-    whole: HashMap<Arc<str>, u32>,
-    /// Shared devices, each with its number of shares and the consumed capacity.
-    shared: HashMap<Arc<str>, (u32, Amounts)>,
+    /// Number of allocations of each exclusively allocated device, by id.
+    exclusive: HashMap<Arc<str>, u32>,
+    /// Shared devices, by id.
+    shared: HashMap<Arc<str>, SharedUse>,
+}
+
+/// Use of a shared device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct SharedUse {
+    /// Number of shares.
+    shares: u32,
+    /// Capacity that the shares consume.
+    consumed: Amounts,
 }
 
 impl InUse {
     /// Reports whether the device is exclusively allocated.
-    pub(super) fn is_taken(&self, id: &str) -> bool {
-        self.whole.contains_key(id)
+    pub(super) fn is_exclusively_allocated(&self, id: &str) -> bool {
+        self.exclusive.contains_key(id)
     }
 
     /// Returns the consumed capacity of a shared device.
-    pub(super) fn shared(&self, id: &str) -> Option<&Amounts> {
-        self.shared.get(id).map(|(_, amounts)| amounts)
+    pub(super) fn consumed_capacity(&self, id: &str) -> Option<&Amounts> {
+        self.shared.get(id).map(|shared| &shared.consumed)
     }
 
     /// Reports whether the device is in use, exclusively or shared.
-    pub(super) fn has(&self, id: &str) -> bool {
-        self.is_taken(id) || self.shared.contains_key(id)
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.is_exclusively_allocated(id) || self.shared.contains_key(id)
     }
 
     /// Adds the devices of an allocation, except those with admin access.
@@ -42,13 +51,13 @@ impl InUse {
         {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
-                *self.whole.entry(id).or_insert(0) += 1;
+                *self.exclusive.entry(id).or_insert(0) += 1;
                 continue;
             }
-            let (count, amounts) = self.shared.entry(id).or_default();
-            *count += 1;
+            let SharedUse { shares, consumed } = self.shared.entry(id).or_default();
+            *shares += 1;
             for (name, amount) in result.consumed_capacity.iter() {
-                *amounts.entry(name.into()).or_insert_with(|| amount.minus(*amount)) += *amount;
+                *consumed.entry(name.into()).or_insert_with(|| amount.minus(*amount)) += *amount;
             }
         }
     }
@@ -60,22 +69,22 @@ impl InUse {
         {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
-                if let Some(count) = self.whole.get_mut(&id) {
+                if let Some(count) = self.exclusive.get_mut(&id) {
                     *count -= 1;
                     if *count == 0 {
-                        self.whole.remove(&id);
+                        self.exclusive.remove(&id);
                     }
                 }
                 continue;
             }
-            let Some((count, amounts)) = self.shared.get_mut(&id) else { continue };
-            *count -= 1;
+            let Some(SharedUse { shares, consumed }) = self.shared.get_mut(&id) else { continue };
+            *shares -= 1;
             for (name, amount) in result.consumed_capacity.iter() {
-                if let Some(sum) = amounts.get_mut(name) {
+                if let Some(sum) = consumed.get_mut(name) {
                     *sum -= *amount;
                 }
             }
-            if *count == 0 {
+            if *shares == 0 {
                 self.shared.remove(&id);
             }
         }
@@ -109,7 +118,7 @@ impl Tracker {
     }
 
     /// Returns the latest known version of the claim.
-    pub(super) fn newest(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
+    pub(super) fn latest(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
         match self.written.get(&*cached.meta.uid) {
             Some(written) if written.meta.version() > cached.meta.version() => Arc::clone(written),
             _ => cached,
@@ -119,13 +128,14 @@ impl Tracker {
     /// Records a claim from the cache.
     pub(super) fn observe(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
-        let newer = |written: &Arc<ResourceClaim>| written.meta.version() > claim.meta.version();
-        let is_outdated = self.written.get(uid).is_some_and(newer);
+        let written = self.written.get(uid);
+        let is_outdated =
+            written.is_some_and(|written| written.meta.version() > claim.meta.version());
         if !is_outdated {
             self.written.remove(uid);
         }
         let allocation = claim.status.allocation.as_deref();
-        if self.cached.get(uid).map(|known| &**known) != allocation {
+        if self.cached.get(uid).map(|cached| &**cached) != allocation {
             self.remove_cached(uid);
             if let Some(allocation) = allocation {
                 let allocation = Arc::new(allocation.clone());
@@ -149,7 +159,7 @@ impl Tracker {
     }
 
     /// Adds an in-flight allocation for the claim with this uid.
-    pub(super) fn decide(&mut self, uid: &str, allocation: Arc<AllocationResult>) {
+    pub(super) fn add_pending(&mut self, uid: &str, allocation: Arc<AllocationResult>) {
         self.settled.remove(uid);
         self.drop_pending(uid);
         Arc::make_mut(&mut self.in_use).add(&allocation);
@@ -157,21 +167,21 @@ impl Tracker {
     }
 
     /// Moves an in-flight allocation to the uid that the API server assigned to its claim.
-    pub(super) fn rename(&mut self, before: &str, uid: &str) {
-        if let Some(allocation) = self.pending.remove(before) {
+    pub(super) fn rename_pending(&mut self, old_uid: &str, uid: &str) {
+        if let Some(allocation) = self.pending.remove(old_uid) {
             self.pending.insert(uid.into(), allocation);
         }
     }
 
     /// Removes an in-flight allocation, unless it was written.
-    pub(super) fn abandon(&mut self, uid: &str) {
+    pub(super) fn remove_unwritten(&mut self, uid: &str) {
         if !self.settled.contains(uid) {
             self.drop_pending(uid);
         }
     }
 
     /// Records a claim that the plugin wrote.
-    pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
+    pub(super) fn record_write(&mut self, claim: Arc<ResourceClaim>) {
         let uid: Box<str> = (&*claim.meta.uid).into();
         let allocation = claim.status.allocation.as_deref();
         if allocation.is_some() && self.cached.get(&uid).map(|cached| &**cached) == allocation {
@@ -188,8 +198,8 @@ impl Tracker {
     /// response arrived.
     pub(super) fn forget_older_write(&mut self, cached: &ResourceClaim) {
         let uid = &*cached.meta.uid;
-        let old = |written: &Arc<ResourceClaim>| written.meta.version() <= cached.meta.version();
-        if self.written.get(uid).is_some_and(old) {
+        let written = self.written.get(uid);
+        if written.is_some_and(|written| written.meta.version() <= cached.meta.version()) {
             self.written.remove(uid);
             if self.settled.remove(uid) {
                 self.drop_pending(uid);
@@ -198,14 +208,14 @@ impl Tracker {
     }
 
     fn remove_cached(&mut self, uid: &str) {
-        if let Some(before) = self.cached.remove(uid) {
-            Arc::make_mut(&mut self.in_use).remove(&before);
+        if let Some(allocation) = self.cached.remove(uid) {
+            Arc::make_mut(&mut self.in_use).remove(&allocation);
         }
     }
 
     fn drop_pending(&mut self, uid: &str) {
-        if let Some(before) = self.pending.remove(uid) {
-            Arc::make_mut(&mut self.in_use).remove(&before);
+        if let Some(allocation) = self.pending.remove(uid) {
+            Arc::make_mut(&mut self.in_use).remove(&allocation);
         }
     }
 }

@@ -44,9 +44,9 @@ impl Offer {
 
     /// Reports whether a device of the slice uses a feature that this allocator does not support. The allocator ignores
     /// such slices.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub(super) fn uses_unsupported_feature(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
-        consumed.any(|one| !one.compatibility_groups.is_empty())
+        consumed.any(|counters| !counters.compatibility_groups.is_empty())
     }
 }
 
@@ -55,9 +55,9 @@ impl Offer {
 pub(super) struct Inventory {
     offers: Vec<Offer>,
     /// Indexes of the slices with a node name, by that name.
-    on_node: HashMap<Text, Vec<usize>>,
+    by_node: HashMap<Text, Vec<usize>>,
     /// Indexes of the slices without a node name.
-    shared: Vec<usize>,
+    without_node: Vec<usize>,
     /// Indexes of slices by driver and pool.
     by_pool: HashMap<(Text, Text), Vec<usize>>,
     rules: Vec<Arc<DeviceTaintRule>>,
@@ -68,26 +68,26 @@ impl Inventory {
     pub(super) fn new(
         mut slices: Vec<Arc<ResourceSlice>>,
         rules: Vec<Arc<DeviceTaintRule>>,
-        before: Option<&Self>,
+        old: Option<&Self>,
     ) -> Self {
         slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        let known: HashMap<*const ResourceSlice, &Offer> = before
+        let old_offers: HashMap<*const ResourceSlice, &Offer> = old
             .iter()
-            .flat_map(|before| &before.offers)
+            .flat_map(|old| &old.offers)
             .map(|offer| (Arc::as_ptr(&offer.slice), offer))
             .collect();
         let mut inventory = Self { rules, ..Self::default() };
         for (index, slice) in slices.into_iter().enumerate() {
             let spec = &slice.spec;
             if spec.node_name.is_empty() {
-                inventory.shared.push(index);
+                inventory.without_node.push(index);
             } else {
-                inventory.on_node.entry(spec.node_name.clone()).or_default().push(index);
+                inventory.by_node.entry(spec.node_name.clone()).or_default().push(index);
             }
             let pool = (spec.driver.clone(), spec.pool.name.clone());
             inventory.by_pool.entry(pool).or_default().push(index);
-            let offer = match known.get(&Arc::as_ptr(&slice)) {
-                Some(same) => Offer { index, ids: Arc::clone(&same.ids), slice },
+            let offer = match old_offers.get(&Arc::as_ptr(&slice)) {
+                Some(old) => Offer { index, ids: Arc::clone(&old.ids), slice },
                 None => Offer::new(index, slice),
             };
             inventory.offers.push(offer);
@@ -101,15 +101,15 @@ impl Inventory {
     }
 
     /// Returns the slices that may have devices for a node.
-    pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
-        let only_for_node = self.on_node.get(node).into_iter().flatten();
-        only_for_node.chain(&self.shared).map(|index| &self.offers[*index])
+    pub(super) fn slices_for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
+        let with_node_name = self.by_node.get(node).into_iter().flatten();
+        with_node_name.chain(&self.without_node).map(|index| &self.offers[*index])
     }
 
     /// Returns the slices of a pool in all of its generations.
-    pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Offer> {
-        let index = self.by_pool.get(&(driver.into(), pool.into()));
-        index.into_iter().flatten().map(|index| &self.offers[*index])
+    pub(super) fn slices_of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Offer> {
+        let indexes = self.by_pool.get(&(driver.into(), pool.into()));
+        indexes.into_iter().flatten().map(|index| &self.offers[*index])
     }
 
     /// Returns the taints that DeviceTaintRules add to the device.
@@ -120,12 +120,12 @@ impl Inventory {
     ) -> impl Iterator<Item = &DeviceTaint> {
         let applies = move |rule: &&Arc<DeviceTaintRule>| {
             let Some(selector) = rule.spec.device_selector.as_deref() else { return false };
-            let fits = |selector: &Option<Text>, value: &str| {
+            let matches = |selector: &Option<Text>, value: &str| {
                 selector.as_deref().is_none_or(|selector| selector == value)
             };
-            fits(&selector.driver, offer.driver())
-                && fits(&selector.pool, offer.pool())
-                && fits(&selector.device, &device.name)
+            matches(&selector.driver, offer.driver())
+                && matches(&selector.pool, offer.pool())
+                && matches(&selector.device, &device.name)
         };
         self.rules.iter().filter(applies).map(|rule| &rule.spec.taint)
     }

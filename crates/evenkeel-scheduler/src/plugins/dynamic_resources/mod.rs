@@ -10,11 +10,11 @@
 //! | constraints (`matchAttribute`, `distinctAttribute`) | `constraint::Constraint` |
 //! | pools, slices by node | `pools::gather`, `inventory::Inventory` |
 //! | device taints and tolerations | `allocate::forbids` |
-//! | partitionable devices (shared counters) | `allocate::spend` |
+//! | partitionable devices (shared counters) | `allocate::consume_counters` |
 //! | consumable capacity (KEP-5075) | `capacity::consumed`, `capacity::suffices` |
 //! | extended resources backed by devices (KEP-5004) | `extended::ExtendedResourceRequest`, `extended_claims::ExtendedResourceClaims` |
-//! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::check` |
-//! | `status.allocation`, `status.reservedFor` | `result::result`, `bind::reservation` |
+//! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::check_readiness` |
+//! | `status.allocation`, `status.reservedFor` | `result::allocation`, `bind::reservation` |
 //! | in-flight allocations | `in_use::Tracker`, `assumed::AssumedClaims` |
 
 mod allocate;
@@ -53,16 +53,17 @@ use tokio::sync::Notify;
 use super::resource_classes::ResourceClasses;
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Handle, ObjectChange,
-        Plugin, PluginFuture, PostBind, PostFilter, PostFilterPlan, PostFilterResult, PreBind,
-        PreEnqueue, PreFilter, PreFilterResult, QueueingHint, Reserve, Score, Status, StatusResult,
+        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Handle,
+        NominatingInfo, ObjectChange, Plugin, PluginFuture, PostBind, PostFilter, PostFilterPlan,
+        PostFilterResult, PreBind, PreEnqueue, PreFilter, PreFilterResult, QueueingHint, Reserve,
+        Score, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     schedule::{Cycle, FitError},
 };
 use assumed::AssumedClaims;
-use attempt::{Attempt, Extended, FilterContext, Found};
+use attempt::{Attempt, Extended, FilterContext, FilterResults};
 use bind::act as writes;
 use evaluations::Evaluations;
 use extended::ExtendedResourceRequest;
@@ -116,10 +117,9 @@ struct Devices {
 
 impl Devices {
     /// Returns the devices of a new inventory. It keeps the selectors' results for slices that did not change.
-    fn new(inventory: Inventory, before: Option<&Self>) -> Self {
-        let moved =
-            before.map(|before| locked(&before.evaluations).move_to(&before.inventory, &inventory));
-        let evaluations = Arc::new(Mutex::new(moved.unwrap_or_default()));
+    fn new(inventory: Inventory, old: Option<&Self>) -> Self {
+        let evaluations = old.map(|old| lock(&old.evaluations).move_to(&old.inventory, &inventory));
+        let evaluations = Arc::new(Mutex::new(evaluations.unwrap_or_default()));
         Self { inventory: Arc::new(inventory), evaluations }
     }
 }
@@ -128,7 +128,7 @@ impl Devices {
 struct AttemptState {
     attempt: Attempt,
     devices: Devices,
-    found: Mutex<Found>,
+    results: Mutex<FilterResults>,
 }
 
 /// Caches and state of a connected plugin.
@@ -138,10 +138,10 @@ struct Observed {
     slices: Cache<ResourceSlice>,
     classes: Cache<DeviceClass>,
     rules: Cache<DeviceTaintRule>,
-    /// Set when slices or taint rules have changed since the inventory was built.
-    stale: Arc<AtomicBool>,
+    /// Set when slices or taint rules change. The next attempt then builds the inventory anew.
+    inventory_is_stale: Arc<AtomicBool>,
     /// Notifies waiters of every change of a claim.
-    changed: Arc<Notify>,
+    claim_changed: Arc<Notify>,
     /// Devices in use, including the in-flight allocations of all profiles.
     tracker: Arc<Mutex<Tracker>>,
     extended_claims: Arc<Mutex<ExtendedResourceClaims>>,
@@ -151,21 +151,24 @@ impl Observed {
     fn new(handle: &Handle) -> Self {
         let (claims, slices) = (handle.watch::<ResourceClaim>(), handle.watch::<ResourceSlice>());
         let rules = handle.watch::<DeviceTaintRule>();
-        let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
+        let inventory_is_stale = Arc::new(AtomicBool::new(true));
+        let claim_changed = Arc::new(Notify::new());
         let (tracker, extended_claims) =
             (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<ExtendedResourceClaims>>());
-        let (tracker_to_update, claims_to_update, changed_claim) =
-            (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&changed));
+        let (tracker_to_update, claims_to_update, to_notify) =
+            (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&claim_changed));
         claims.subscribe(move |event| {
             let (deleted, current) = match event {
                 CacheEvent::Deleted(claim) => (Some(claim), None),
-                CacheEvent::Updated { old, new } => {
-                    (Some(old).filter(|old| old.meta.uid != new.meta.uid), Some(new))
+                // With another uid, the watch missed that the claim was deleted and created again.
+                CacheEvent::Updated { old, new } if old.meta.uid != new.meta.uid => {
+                    (Some(old), Some(new))
                 }
+                CacheEvent::Updated { new, .. } => (None, Some(new)),
                 CacheEvent::Added { object, .. } => (None, Some(object)),
             };
             let (mut tracker, mut extended_claims) =
-                (locked(&tracker_to_update), locked(&claims_to_update));
+                (lock(&tracker_to_update), lock(&claims_to_update));
             if let Some(claim) = deleted {
                 tracker.remove(claim);
                 extended_claims.remove(claim);
@@ -175,14 +178,25 @@ impl Observed {
                 extended_claims.observe(claim);
             }
             drop((tracker, extended_claims));
-            changed_claim.notify_waiters();
+            to_notify.notify_waiters();
         });
-        let (stale_by_slices, stale_by_rules) = (Arc::clone(&stale), Arc::clone(&stale));
+        let (stale_by_slices, stale_by_rules) =
+            (Arc::clone(&inventory_is_stale), Arc::clone(&inventory_is_stale));
         slices.subscribe(move |_| stale_by_slices.store(true, Ordering::Release));
         rules.subscribe(move |_| stale_by_rules.store(true, Ordering::Release));
         let classes = handle.watch();
         let handle = handle.clone();
-        Self { handle, claims, slices, classes, rules, stale, changed, tracker, extended_claims }
+        Self {
+            handle,
+            claims,
+            slices,
+            classes,
+            rules,
+            inventory_is_stale,
+            claim_changed,
+            tracker,
+            extended_claims,
+        }
     }
 }
 
@@ -192,7 +206,7 @@ impl std::fmt::Debug for DynamicResources {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -210,9 +224,9 @@ impl DynamicResources {
         name: &str,
     ) -> Option<Arc<ResourceClaim>> {
         let cached = observed.claims.get(namespace, name)?;
-        let mut tracker = locked(&observed.tracker);
+        let mut tracker = lock(&observed.tracker);
         tracker.forget_older_write(&cached);
-        Some(tracker.newest(cached))
+        Some(tracker.latest(cached))
     }
 
     /// Returns the pod's claims.
@@ -225,25 +239,28 @@ impl DynamicResources {
     }
 
     /// Returns the pod's extended resources that devices may provide.
-    fn extended(&self, observed: &Observed, pod: &PodInfo) -> Extended {
+    fn extended_resources(&self, observed: &Observed, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
         let Some(extended_request) = ExtendedResourceRequest::for_pod(pod, class_of) else {
             return Extended::None;
         };
-        let stale = locked(&observed.extended_claims).claim_of(&pod.pod);
-        stale.map_or(Extended::ExtendedResourceRequest(extended_request), Extended::Stale)
+        match lock(&observed.extended_claims).claim_of(&pod.pod) {
+            Some(stale_claim) => Extended::Stale(stale_claim),
+            None => Extended::Requested(extended_request),
+        }
     }
 
     /// Returns the devices of all slices. It rebuilds the inventory if slices or rules have changed.
     fn devices(&self, observed: &Observed) -> Devices {
-        let mut devices = locked(&self.devices);
-        let stale = observed.stale.swap(false, Ordering::AcqRel);
+        let mut devices = lock(&self.devices);
+        let is_stale = observed.inventory_is_stale.swap(false, Ordering::AcqRel);
         match &*devices {
-            Some(known) if !stale => known.clone(),
-            before => {
+            Some(devices) if !is_stale => devices.clone(),
+            old => {
                 let (slices, rules) = (observed.slices.list(), observed.rules.list());
-                let known = before.as_ref().map(|before| &*before.inventory);
-                let new = Devices::new(Inventory::new(slices, rules, known), before.as_ref());
+                let old_inventory = old.as_ref().map(|old| &*old.inventory);
+                let inventory = Inventory::new(slices, rules, old_inventory);
+                let new = Devices::new(inventory, old.as_ref());
                 *devices = Some(new.clone());
                 new
             }
@@ -252,7 +269,7 @@ impl DynamicResources {
 
     /// Returns the compiled selector, from the cache if possible.
     fn compile(&self, expression: &str) -> Arc<Selector> {
-        locked(&self.selectors).get_or_compile(expression)
+        lock(&self.selectors).get_or_compile(expression)
     }
 }
 
@@ -264,7 +281,7 @@ impl Plugin for DynamicResources {
     fn connect(&self, handle: &Handle) {
         self.observed.get_or_init(|| {
             if self.args.extended_resources {
-                self.resource_classes.follow(handle);
+                self.resource_classes.subscribe(handle);
             }
             Observed::new(handle)
         });
@@ -292,7 +309,7 @@ impl Plugin for DynamicResources {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Object(ObjectChange::ResourceClaim(edit)) => {
-                hint::after_claim(&pod.pod, edit, || self.claims(&pod.pod))
+                hint::after_claim_change(&pod.pod, edit, || self.claims(&pod.pod))
             }
             Change::OwnUpdate { new, .. } => QueueingHint::when(self.claims(&new.pod).is_ok()),
             _ => QueueingHint::Queue,
@@ -348,21 +365,21 @@ impl PreFilter for DynamicResources {
         state.put(PreFilterRan);
         let claims = self.claims(&pod.pod).map_err(Status::unresolvable)?;
         let Some(observed) = self.observed.get() else { return Ok(PreFilterResult::Skip) };
-        let extended = self.extended(observed, pod);
+        let extended = self.extended_resources(observed, pod);
         if claims.is_empty() && matches!(extended, Extended::None) {
             return Ok(PreFilterResult::Skip);
         }
         let class = |name: &str| observed.classes.get("", name);
         let in_use = {
-            let tracker = locked(&observed.tracker);
-            attempt::check(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
+            let tracker = lock(&observed.tracker);
+            attempt::check_claims(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
             tracker.in_use()
         };
         let devices = self.devices(observed);
         let (compile, inventory) =
             (|text: &str| self.compile(text), Arc::clone(&devices.inventory));
         let attempt = Attempt::new(claims, &class, &compile, inventory, in_use, extended);
-        state.put(AttemptState { attempt, devices, found: Mutex::default() });
+        state.put(AttemptState { attempt, devices, results: Mutex::default() });
         Ok(PreFilterResult::All)
     }
 }
@@ -373,19 +390,19 @@ impl Filter for DynamicResources {
         else {
             return Ok(());
         };
-        let (clock, limit) = (&observed.handle.clock, self.args.filter_timeout);
+        let (clock, timeout) = (&observed.handle.clock, self.args.filter_timeout);
         let now = clock.now();
-        let deadline = if limit.is_zero() { None } else { now.saturating_add(limit).ok() };
+        let deadline = if timeout.is_zero() { None } else { now.saturating_add(timeout).ok() };
         let context = FilterContext {
             binding_timeout: self.args.binding_timeout,
             now,
             is_timed_out: &|| deadline.is_some_and(|deadline| clock.now() > deadline),
             compile: &|text| self.compile(text),
             evaluate: &|offer, selector, device| {
-                locked(&state.devices.evaluations).evaluate(offer, selector, device)
+                lock(&state.devices.evaluations).evaluate(offer, selector, device)
             },
         };
-        state.attempt.filter(node.node(), &mut locked(&state.found), &context)
+        state.attempt.filter(node.node(), &mut lock(&state.results), &context)
     }
 }
 
@@ -402,21 +419,25 @@ enum Release<'a> {
 }
 
 /// Decides which claim to deallocate or delete.
-fn release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
+fn decide_release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
     if state.get::<PreFilterRan>().is_none() {
         return Release::PreFilterSkipped;
     }
-    let Some(AttemptState { attempt, found, .. }) = state.get() else { return Release::Nothing };
-    let unavailable = attempt.unavailable_claims(&pod.pod, &locked(found));
-    match (unavailable, attempt.stale()) {
+    let Some(AttemptState { attempt, results, .. }) = state.get() else { return Release::Nothing };
+    let unavailable = attempt.unavailable_claim(&pod.pod, &lock(results));
+    match (unavailable, attempt.stale_claim()) {
         (Some(claim), _) => Release::Deallocate(claim),
         (None, Some(claim)) => Release::Delete(claim),
         (None, None) => Release::Nothing,
     }
 }
 
-fn pre_filter_skipped() -> PostFilterResult {
-    PostFilterResult { message: PRE_FILTER_SKIPPED.into(), done: true, nominated: None }
+fn pre_filter_skipped_result() -> PostFilterResult {
+    PostFilterResult {
+        message: PRE_FILTER_SKIPPED.into(),
+        done: true,
+        nominating_info: NominatingInfo::Keep,
+    }
 }
 
 impl PostFilter for DynamicResources {
@@ -429,8 +450,8 @@ impl PostFilter for DynamicResources {
         let pod = cycle.pod();
         Box::pin(async move {
             let client = self.observed.get().map(|observed| &observed.handle.client);
-            let (done, action) = match (release(state, pod), client) {
-                (Release::PreFilterSkipped, _) => return pre_filter_skipped(),
+            let (outcome, action) = match (decide_release(state, pod), client) {
+                (Release::PreFilterSkipped, _) => return pre_filter_skipped_result(),
                 (Release::Nothing, _) | (_, None) => return PostFilterResult::default(),
                 (Release::Deallocate(claim), Some(client)) => {
                     (writes::deallocate(client, &claim).await.map(drop), "deallocation")
@@ -439,7 +460,7 @@ impl PostFilter for DynamicResources {
                     (writes::delete(client, claim).await, "deletion")
                 }
             };
-            let message = match done {
+            let message = match outcome {
                 Ok(()) => format!("{action} of ResourceClaim completed"),
                 Err(error) => error.to_string(),
             };
@@ -448,9 +469,9 @@ impl PostFilter for DynamicResources {
     }
 
     fn plan(&self, cycle: &mut Cycle<'_>, state: &CycleState, _: &FitError) -> PostFilterPlan {
-        match release(state, cycle.pod()) {
+        match decide_release(state, cycle.pod()) {
             Release::PreFilterSkipped => {
-                PostFilterPlan { result: pre_filter_skipped(), ..PostFilterPlan::default() }
+                PostFilterPlan { result: pre_filter_skipped_result(), ..PostFilterPlan::default() }
             }
             // The message depends on the API server's response, so a dry run cannot predict it.
             _ => PostFilterPlan::default(),
@@ -461,10 +482,10 @@ impl PostFilter for DynamicResources {
 impl Score for DynamicResources {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
         let state = state.get::<AttemptState>();
-        state.map_or(0, |state| state.attempt.score(node.name(), &locked(&state.found)))
+        state.map_or(0, |state| state.attempt.score(node.name(), &lock(&state.results)))
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        super::default_normalize_score(scores, false);
+        super::default_normalize_score(scores);
     }
 }

@@ -17,15 +17,15 @@ pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
 
 /// An exact request, or a subrequest in `firstAvailable`.
 pub(super) struct Choice {
-    pub(super) request: Box<str>,
+    pub(super) request_name: Box<str>,
     /// Name of the subrequest; `None` for an exact request.
-    pub(super) choice: Option<Box<str>>,
+    pub(super) subrequest_name: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
-    of_class: Vec<Arc<Selector>>,
-    of_request: Vec<Arc<Selector>>,
+    class_selectors: Vec<Arc<Selector>>,
+    request_selectors: Vec<Arc<Selector>>,
     /// Number of devices, or `None` for `allocationMode: All`.
     pub(super) count: Option<usize>,
-    pub(super) admin: bool,
+    pub(super) admin_access: bool,
     pub(super) tolerations: Box<[DeviceToleration]>,
     pub(super) capacity: Option<CapacityRequirements>,
 }
@@ -33,29 +33,35 @@ pub(super) struct Choice {
 impl Choice {
     /// Returns the name used in allocation results: `request` or `request/subrequest`.
     pub(super) fn full_name(&self) -> String {
-        match &self.choice {
-            Some(choice) => format!("{}/{choice}", self.request),
-            None => self.request.to_string(),
+        match &self.subrequest_name {
+            Some(subrequest) => format!("{}/{subrequest}", self.request_name),
+            None => self.request_name.to_string(),
         }
     }
 
     /// Returns the name used in error messages: that of the subrequest, if any.
     pub(super) fn name(&self) -> &str {
-        self.choice.as_deref().unwrap_or(&self.request)
+        self.subrequest_name.as_deref().unwrap_or(&self.request_name)
     }
 
-    /// Returns the selectors of the class, each with the class name, then those of the request. Each has its index.
-    pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
-        let class = &*self.class.meta.name;
-        let of_class = self
-            .of_class
-            .iter()
-            .enumerate()
-            .map(move |(index, selector)| (Some(class), index, selector));
-        of_class.chain(
-            self.of_request.iter().enumerate().map(|(index, selector)| (None, index, selector)),
+    /// Returns the selectors of the class, then those of the request.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = ChoiceSelector<'_>> {
+        let class = Some(&*self.class.meta.name);
+        let of_class = self.class_selectors.iter().enumerate();
+        let of_request = self.request_selectors.iter().enumerate();
+        of_class.map(move |(index, selector)| ChoiceSelector { class, index, selector }).chain(
+            of_request.map(|(index, selector)| ChoiceSelector { class: None, index, selector }),
         )
     }
+}
+
+/// A selector of a [`Choice`].
+pub(super) struct ChoiceSelector<'a> {
+    /// Name of the class that has the selector; `None` if the request has it.
+    pub(super) class: Option<&'a str>,
+    /// Index among the selectors of the class or of the request.
+    pub(super) index: usize,
+    pub(super) selector: &'a Selector,
 }
 
 /// A claim with its requests. Each request has its alternatives in order of preference.
@@ -72,16 +78,15 @@ struct Context<'a, 'b> {
 }
 
 /// Fields that requests and subrequests share.
-struct Terms<'a> {
+struct RequestFields<'a> {
     class: &'a str,
     selectors: &'a [DeviceSelector],
     mode: &'a str,
     count: i64,
-    admin: bool,
+    admin_access: bool,
     tolerations: &'a [DeviceToleration],
     capacity: Option<&'a CapacityRequirements>,
-    /// Whether the request has derived attributes.
-    derived: bool,
+    has_derived_attributes: bool,
 }
 
 /// Returns the claim as `namespace/name`, for messages.
@@ -100,100 +105,101 @@ pub(super) fn claim_requests(
 ) -> Result<ClaimRequests, String> {
     let context = Context { claim, classes, compile };
     let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
-    let mut devices_before = 0_usize;
+    let mut n_devices_before = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
         if let Some(exactly) =
             request.exactly.as_deref().filter(|_| request.first_available.is_empty())
         {
-            let terms = Terms {
+            let fields = RequestFields {
                 class: &exactly.device_class_name,
                 selectors: &exactly.selectors,
                 mode: &exactly.allocation_mode,
                 count: exactly.count,
-                admin: exactly.admin_access == Some(true),
+                admin_access: exactly.admin_access == Some(true),
                 tolerations: &exactly.tolerations,
                 capacity: exactly.capacity.as_deref(),
-                derived: !exactly.derived_attributes.is_empty(),
+                has_derived_attributes: !exactly.derived_attributes.is_empty(),
             };
-            choices.push(context.choice(&request.name, None, &terms)?);
+            choices.push(context.choice(&request.name, None, &fields)?);
         }
         for subrequest in &request.first_available {
-            let terms = Terms {
+            let fields = RequestFields {
                 class: &subrequest.device_class_name,
                 selectors: &subrequest.selectors,
                 mode: &subrequest.allocation_mode,
                 count: subrequest.count,
-                admin: false,
+                admin_access: false,
                 tolerations: &subrequest.tolerations,
                 capacity: subrequest.capacity.as_deref(),
-                derived: !subrequest.derived_attributes.is_empty(),
+                has_derived_attributes: !subrequest.derived_attributes.is_empty(),
             };
-            choices.push(context.choice(&request.name, Some(&subrequest.name), &terms)?);
+            choices.push(context.choice(&request.name, Some(&subrequest.name), &fields)?);
         }
-        let devices = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
-        if devices > MAX_DEVICES.saturating_sub(devices_before) {
+        let n_devices = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
+        if n_devices > MAX_DEVICES.saturating_sub(n_devices_before) {
             return Err(format!(
-                "claim {}, request {}: adding {devices} devices exceeds the claim limit of {MAX_DEVICES}, \
-                 with {devices_before} already accounted for",
+                "claim {}, request {}: adding {n_devices} devices exceeds the claim limit of {MAX_DEVICES}, \
+                 with {n_devices_before} already accounted for",
                 claim_name(claim),
                 request.name
             ));
         }
-        devices_before += devices;
+        n_devices_before += n_devices;
         requests.push(choices);
     }
     Ok(ClaimRequests { claim: Arc::clone(claim), requests })
 }
 
 impl<'a> Context<'a, '_> {
+    /// Validates a request or subrequest, and looks up its class.
     fn choice(
         &self,
-        request: &'a str,
-        choice: Option<&'a str>,
-        terms: &Terms<'a>,
+        request_name: &'a str,
+        subrequest_name: Option<&'a str>,
+        fields: &RequestFields<'a>,
     ) -> Result<Choice, String> {
-        let name = choice.unwrap_or(request);
+        let name = subrequest_name.unwrap_or(request_name);
         let prefix = || format!("claim {}, request {name}", claim_name(self.claim));
-        if terms.derived {
+        if fields.has_derived_attributes {
             return Err(format!(
                 "{}: cannot handle request with derived attributes, the feature is disabled",
                 prefix()
             ));
         }
-        if let Some(index) = terms.selectors.iter().position(|selector| selector.cel.is_none()) {
+        if let Some(index) = fields.selectors.iter().position(|selector| selector.cel.is_none()) {
             return Err(format!(
                 "{}, selector #{index}: CEL expression empty (unsupported selector type?)",
                 prefix()
             ));
         }
-        if terms.class.is_empty() {
+        if fields.class.is_empty() {
             return Err(format!(
                 "{}: missing device class name (unsupported request type?)",
                 prefix()
             ));
         }
-        let class = (self.classes)(terms.class).ok_or_else(|| {
-            let class = terms.class;
+        let class = (self.classes)(fields.class).ok_or_else(|| {
+            let class = fields.class;
             format!(
                 "{}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found",
                 prefix()
             )
         })?;
-        let count = match terms.mode {
-            "ExactCount" => Some(usize::try_from(terms.count).unwrap_or(usize::MAX)),
+        let count = match fields.mode {
+            "ExactCount" => Some(usize::try_from(fields.count).unwrap_or(usize::MAX)),
             "All" => None,
             mode => return Err(format!("{}: unsupported count mode {mode}", prefix())),
         };
         Ok(Choice {
-            request: request.into(),
-            choice: choice.map(Into::into),
-            of_class: self.compile_all(&class.spec.selectors),
-            of_request: self.compile_all(terms.selectors),
+            request_name: request_name.into(),
+            subrequest_name: subrequest_name.map(Into::into),
+            class_selectors: self.compile_all(&class.spec.selectors),
+            request_selectors: self.compile_all(fields.selectors),
             count,
-            admin: terms.admin,
-            tolerations: terms.tolerations.into(),
-            capacity: terms.capacity.cloned(),
+            admin_access: fields.admin_access,
+            tolerations: fields.tolerations.into(),
+            capacity: fields.capacity.cloned(),
             class,
         })
     }

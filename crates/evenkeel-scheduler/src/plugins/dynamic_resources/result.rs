@@ -4,8 +4,8 @@ use evenkeel_api::{
     Text,
     views::{
         AllocationResult, DeviceAllocationResult, DeviceConfiguration, DeviceRequest,
-        DeviceRequestAllocationResult, DeviceToleration, NodeSelector, NodeSelectorRequirement,
-        NodeSelectorTerm, ResourceClaim,
+        DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, NodeSelector,
+        NodeSelectorRequirement, NodeSelectorTerm, ResourceClaim,
     },
 };
 use serde_json::{Map, Value, json};
@@ -15,8 +15,8 @@ use std::{
 };
 
 use super::{
-    allocate::{Allocated, Picked},
-    requests::ClaimRequests,
+    allocate::{AllocatedDevices, SelectedDevice},
+    requests::{Choice, ClaimRequests},
 };
 
 /// An allocation, decoded and as JSON.
@@ -25,7 +25,7 @@ pub(super) struct Allocation {
     /// The decoded allocation, as the plugin reads it.
     pub(super) result: Arc<AllocationResult>,
     /// The JSON to write to the claim's status.
-    pub(super) written: Arc<Value>,
+    pub(super) json: Arc<Value>,
     /// Score of the selected subrequests. It is higher for subrequests of higher preference.
     pub(super) rank: i64,
 }
@@ -35,104 +35,117 @@ pub(super) struct Allocation {
 /// Upstream: `FirstAvailableDeviceRequestMaxSize`.
 const MAX_SUBREQUESTS: i64 = 8;
 
-/// Scores the selected subrequests of a claim. Subrequests that the claim lists first score higher.
-pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
-    let of_request = |request: &DeviceRequest| -> i64 {
-        let choices = request.first_available.iter().zip(0..);
-        let taken =
-            choices.filter(|(choice, _)| is_taken(&format!("{}/{}", request.name, choice.name)));
-        taken.map(|(_, index)| MAX_SUBREQUESTS - index).sum()
+/// Scores the selected subrequests of a claim. Subrequests that the claim lists first score higher. `is_selected` receives
+/// `request/subrequest`.
+pub(super) fn rank(claim: &ResourceClaim, is_selected: impl Fn(&str) -> bool) -> i64 {
+    let score_request = |request: &DeviceRequest| -> i64 {
+        let full_name =
+            |subrequest: &DeviceSubRequest| format!("{}/{}", request.name, subrequest.name);
+        let subrequests = request.first_available.iter().zip(0..);
+        let selected = subrequests.filter(|(subrequest, _)| is_selected(&full_name(subrequest)));
+        selected.map(|(_, index)| MAX_SUBREQUESTS - index).sum()
     };
-    claim.spec.devices.requests.iter().map(of_request).sum()
+    claim.spec.devices.requests.iter().map(score_request).sum()
 }
 
 /// Builds the allocation of a claim from the selected devices.
 ///
 /// # Errors
 /// If a node selector has several terms, which an allocation cannot combine.
-pub(super) fn result(
+pub(super) fn allocation(
     node: &str,
     claim_requests: &ClaimRequests,
-    allocated: &Allocated<'_>,
+    allocated: &AllocatedDevices<'_>,
 ) -> Result<Allocation, String> {
-    let selector = selector(node, &allocated.devices).map_err(|why| {
-        format!("create NodeSelector for claim {}: {why}", claim_requests.claim.meta.name)
+    let selector = node_selector(node, &allocated.devices).map_err(|error| {
+        format!("create NodeSelector for claim {}: {error}", claim_requests.claim.meta.name)
     })?;
-    let mut result: Vec<DeviceRequestAllocationResult> = Vec::new();
-    let mut written = Vec::new();
-    for (index, picked) in allocated.devices.iter().enumerate() {
-        let (decoded, json) = device(claim_requests, picked, index);
-        result.push(decoded);
-        written.push(json);
+    let mut results: Vec<DeviceRequestAllocationResult> = Vec::new();
+    let mut results_json = Vec::new();
+    for (index, selected) in allocated.devices.iter().enumerate() {
+        let result = device_result(claim_requests, selected, index);
+        results_json.push(device_result_json(&result, choice_of(claim_requests, selected)));
+        results.push(result);
     }
-    let mut devices = json!({ "results": written });
+    let mut devices_json = json!({ "results": results_json });
     let config = config(claim_requests, allocated);
     if !config.is_empty() {
-        devices["config"] = Value::Array(config);
+        devices_json["config"] = Value::Array(config);
     }
-    let mut written = json!({ "devices": devices });
+    let mut json = json!({ "devices": devices_json });
     if let Some(selector) = &selector {
-        written["nodeSelector"] = selector_json(selector);
+        json["nodeSelector"] = selector_json(selector);
     }
-    let rank =
-        rank(&claim_requests.claim, |name| result.iter().any(|device| *device.request == *name));
+    let is_selected = |name: &str| results.iter().any(|result| *result.request == *name);
+    let rank = rank(&claim_requests.claim, is_selected);
     let result = AllocationResult {
-        devices: DeviceAllocationResult { results: result.into() },
+        devices: DeviceAllocationResult { results: results.into() },
         node_selector: selector.map(Box::new),
         allocation_timestamp: None,
     };
-    Ok(Allocation { result: Arc::new(result), written: Arc::new(written), rank })
+    Ok(Allocation { result: Arc::new(result), json: Arc::new(json), rank })
 }
 
-/// Returns the result for one device, decoded and as JSON. `index` is its index among the claim's devices.
-fn device(
+/// Returns the choice for which the device was selected.
+fn choice_of<'a>(claim_requests: &'a ClaimRequests, selected: &SelectedDevice<'_>) -> &'a Choice {
+    &claim_requests.requests[selected.request_index][selected.choice_index]
+}
+
+/// Returns the result for one device. `index` is its index among the claim's devices.
+fn device_result(
     claim_requests: &ClaimRequests,
-    picked: &Picked<'_>,
+    selected: &SelectedDevice<'_>,
     index: usize,
-) -> (DeviceRequestAllocationResult, Value) {
-    let choice = &claim_requests.requests[picked.request][picked.choice];
-    let share = picked.share.as_ref();
-    let share_id =
-        share.map(|_| share_id(&claim_requests.claim.meta.uid, &picked.device.name, index));
-    let consumed = share.into_iter().flatten().map(|(name, amount)| (name.clone(), *amount));
-    let result = DeviceRequestAllocationResult {
+) -> DeviceRequestAllocationResult {
+    let choice = choice_of(claim_requests, selected);
+    let (claim_uid, device) = (&claim_requests.claim.meta.uid, selected.device);
+    let consumed = selected.consumed.as_ref();
+    DeviceRequestAllocationResult {
         request: choice.full_name().into(),
-        driver: picked.offer.driver().into(),
-        pool: picked.offer.pool().into(),
-        device: picked.device.name.clone(),
-        admin_access: choice.admin.then_some(true),
-        binding_conditions: picked.device.binding_conditions.clone(),
-        binding_failure_conditions: picked.device.binding_failure_conditions.clone(),
-        share_id: share_id.map(Into::into),
-        consumed_capacity: consumed.collect(),
-    };
-    let mut written = json!({
+        driver: selected.offer.driver().into(),
+        pool: selected.offer.pool().into(),
+        device: device.name.clone(),
+        admin_access: choice.admin_access.then_some(true),
+        binding_conditions: device.binding_conditions.clone(),
+        binding_failure_conditions: device.binding_failure_conditions.clone(),
+        share_id: consumed.map(|_| share_id(claim_uid, &device.name, index).into()),
+        consumed_capacity: consumed
+            .into_iter()
+            .flatten()
+            .map(|(name, amount)| (name.clone(), *amount))
+            .collect(),
+    }
+}
+
+/// Returns the JSON of the result for one device, with the tolerations of its choice.
+fn device_result_json(result: &DeviceRequestAllocationResult, choice: &Choice) -> Value {
+    let mut json = json!({
         "request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device,
     });
-    if choice.admin {
-        written["adminAccess"] = json!(true);
+    if choice.admin_access {
+        json["adminAccess"] = json!(true);
     }
     if !choice.tolerations.is_empty() {
-        written["tolerations"] = choice.tolerations.iter().map(toleration).collect();
+        json["tolerations"] = choice.tolerations.iter().map(toleration_json).collect();
     }
     for (name, conditions) in [
         ("bindingConditions", &result.binding_conditions),
         ("bindingFailureConditions", &result.binding_failure_conditions),
     ] {
         if !conditions.is_empty() {
-            written[name] = json!(conditions);
+            json[name] = json!(conditions);
         }
     }
     if let Some(id) = &result.share_id {
-        written["shareID"] = json!(id);
+        json["shareID"] = json!(id);
     }
     if !result.consumed_capacity.is_empty() {
         let amounts = result.consumed_capacity.iter();
         let amounts: Map<String, Value> =
             amounts.map(|(name, amount)| (name.to_owned(), json!(amount.to_string()))).collect();
-        written["consumedCapacity"] = Value::Object(amounts);
+        json["consumedCapacity"] = Value::Object(amounts);
     }
-    (result, written)
+    json
 }
 
 /// Returns a share id in the form of a UUID. It is unique for the claim, the device and the index.
@@ -153,32 +166,33 @@ fn share_id(claim: &str, device: &str, index: usize) -> String {
     )
 }
 
-fn toleration(toleration: &DeviceToleration) -> Value {
+fn toleration_json(toleration: &DeviceToleration) -> Value {
     let DeviceToleration { key, operator, value, effect, toleration_seconds } = toleration;
-    let mut written = Map::new();
+    let mut json = Map::new();
     for (name, text) in [("key", key), ("operator", operator), ("value", value), ("effect", effect)]
     {
         if !text.is_empty() {
-            written.insert(name.to_owned(), json!(text));
+            json.insert(name.to_owned(), json!(text));
         }
     }
     if let Some(seconds) = toleration_seconds {
-        written.insert("tolerationSeconds".to_owned(), json!(seconds));
+        json.insert("tolerationSeconds".to_owned(), json!(seconds));
     }
-    Value::Object(written)
+    Value::Object(json)
 }
 
 /// Returns the configuration for drivers: first that of each class with the requests for the class, then that of the
 /// claim. An empty list of requests means all requests.
-fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Value> {
-    let taken: Vec<_> = allocated
+fn config(claim_requests: &ClaimRequests, allocated: &AllocatedDevices<'_>) -> Vec<Value> {
+    let selected_choices: Vec<&Choice> = allocated
         .choices
         .iter()
         .zip(&claim_requests.requests)
         .filter_map(|(index, choices)| choices.get(*index))
         .collect();
+    // Names of the selected requests by class, in the order of the requests.
     let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
-    for choice in &taken {
+    for choice in &selected_choices {
         let class = &*choice.class.meta.name;
         match classes.iter_mut().find(|(known, _)| *known == class) {
             Some((_, requests)) => requests.push(choice.full_name()),
@@ -198,7 +212,8 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
         entry
     };
     for (class, requests) in &classes {
-        let class_choice = taken.iter().find(|choice| *choice.class.meta.name == **class);
+        let class_choice =
+            selected_choices.iter().find(|choice| *choice.class.meta.name == **class);
         for source in class_choice.iter().flat_map(|choice| &*choice.class.spec.config) {
             config.push(entry("FromClass", requests, &source.configuration));
         }
@@ -206,8 +221,10 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
     for source in &claim_requests.claim.spec.devices.config {
         let requests: Vec<String> = source.requests.iter().map(ToString::to_string).collect();
         let applies = requests.is_empty()
-            || taken.iter().any(|choice| {
-                requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
+            || selected_choices.iter().any(|choice| {
+                requests
+                    .iter()
+                    .any(|name| **name == *choice.request_name || *name == choice.full_name())
             });
         if applies {
             config.push(entry("FromClaim", &requests, &source.configuration));
@@ -217,11 +234,14 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
 }
 
 /// Returns the selector of the nodes that can access the devices, or `None` if all nodes can.
-fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, String> {
+fn node_selector(
+    node: &str,
+    devices: &[SelectedDevice<'_>],
+) -> Result<Option<NodeSelector>, String> {
     let mut term = NodeSelectorTerm::default();
     let (mut fields, mut labels) = (Vec::new(), Vec::new());
-    for picked in devices {
-        let (device, slice) = (picked.device, &picked.offer.slice.spec);
+    for selected in devices {
+        let (device, slice) = (selected.device, &selected.offer.slice.spec);
         let per_device_selection = slice.per_device_node_selection;
         let name = if per_device_selection { &device.node_name } else { &slice.node_name };
         if !name.is_empty() || device.binds_to_node {
@@ -238,8 +258,8 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
         match selector.as_deref().map_or(&[][..], |selector| &selector.node_selector_terms) {
             [] => {}
             [term] => {
-                join(&mut fields, &term.match_fields);
-                join(&mut labels, &term.match_expressions);
+                add_missing(&mut fields, &term.match_fields);
+                add_missing(&mut labels, &term.match_expressions);
             }
             terms => {
                 let count = terms.len();
@@ -255,43 +275,43 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
 }
 
 /// Adds the requirements that the list does not contain yet.
-fn join(all: &mut Vec<NodeSelectorRequirement>, more: &[NodeSelectorRequirement]) {
-    for requirement in more {
-        let same = |known: &NodeSelectorRequirement| {
-            let covers = |a: &[Text], b: &[Text]| a.iter().all(|value| b.contains(value));
-            known.key == requirement.key
-                && known.operator == requirement.operator
-                && covers(&known.values, &requirement.values)
-                && covers(&requirement.values, &known.values)
+fn add_missing(requirements: &mut Vec<NodeSelectorRequirement>, added: &[NodeSelectorRequirement]) {
+    let is_subset = |a: &[Text], b: &[Text]| a.iter().all(|value| b.contains(value));
+    for requirement in added {
+        let is_equal = |other: &NodeSelectorRequirement| {
+            other.key == requirement.key
+                && other.operator == requirement.operator
+                && is_subset(&other.values, &requirement.values)
+                && is_subset(&requirement.values, &other.values)
         };
-        if !all.iter().any(same) {
-            all.push(requirement.clone());
+        if !requirements.iter().any(is_equal) {
+            requirements.push(requirement.clone());
         }
     }
 }
 
 fn selector_json(selector: &NodeSelector) -> Value {
-    let to_json = |requirements: &[NodeSelectorRequirement]| -> Vec<Value> {
+    let requirements_json = |requirements: &[NodeSelectorRequirement]| -> Vec<Value> {
         let requirement_json = |requirement: &NodeSelectorRequirement| {
-            let mut written = json!({ "key": requirement.key, "operator": requirement.operator });
+            let mut json = json!({ "key": requirement.key, "operator": requirement.operator });
             if !requirement.values.is_empty() {
-                written["values"] = json!(requirement.values);
+                json["values"] = json!(requirement.values);
             }
-            written
+            json
         };
         requirements.iter().map(requirement_json).collect()
     };
-    let term = |term: &NodeSelectorTerm| {
-        let mut written = json!({});
+    let term_json = |term: &NodeSelectorTerm| {
+        let mut json = json!({});
         for (name, requirements) in
             [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)]
         {
             if !requirements.is_empty() {
-                written[name] = Value::Array(to_json(requirements));
+                json[name] = Value::Array(requirements_json(requirements));
             }
         }
-        written
+        json
     };
-    let terms: Vec<Value> = selector.node_selector_terms.iter().map(term).collect();
+    let terms: Vec<Value> = selector.node_selector_terms.iter().map(term_json).collect();
     json!({ "nodeSelectorTerms": terms })
 }

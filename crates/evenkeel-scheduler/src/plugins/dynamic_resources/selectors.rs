@@ -41,8 +41,8 @@ impl SelectorCache {
     ///
     /// Upstream: `GetOrCompile`.
     pub(super) fn get_or_compile(&mut self, text: &str) -> Arc<Selector> {
-        if let Some(known) = self.compiled.get(text) {
-            return Arc::clone(known);
+        if let Some(selector) = self.compiled.get(text) {
+            return Arc::clone(selector);
         }
         let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
         if self.compiled.len() >= MAX_ENTRIES {
@@ -61,7 +61,8 @@ impl Selector {
 
     /// Reports whether the selector matches the device.
     pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, EvaluationError> {
-        let program = self.program.as_ref().map_err(|why| EvaluationError::Compile(why.clone()))?;
+        let program =
+            self.program.as_ref().map_err(|error| EvaluationError::Compile(error.clone()))?;
         let device_value = device_value(driver, device).map_err(EvaluationError::Run)?;
         let mut budget = PER_CALL;
         match program.run(&Scope::default().with("device", device_value), &mut budget) {
@@ -70,9 +71,9 @@ impl Selector {
                 "CEL result of type {} could not be converted to bool",
                 other.type_name()
             ))),
-            Err(Failure::Error(why)) if why.contains("no such key:") => {
+            Err(Failure::Error(error)) if error.contains("no such key:") => {
                 Err(EvaluationError::Run(format!(
-                    "{why}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+                    "{error}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
                 )))
             }
             Err(failure) => Err(EvaluationError::Run(failure.words())),
@@ -85,7 +86,8 @@ fn device_value<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, Stri
     let mut attributes: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
     for (name, attribute) in device.attributes.iter() {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-        let value = value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
+        let value =
+            attribute_value(attribute).map_err(|error| format!("attribute {name}: {error}"))?;
         attributes.entry(domain).or_default().push((text(id), value));
     }
     let mut capacity: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
@@ -114,7 +116,7 @@ fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a>
     Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
 }
 
-fn value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
+fn attribute_value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
     let DeviceAttribute { int, bool, string, version } = attribute;
     match (int, bool, string, version) {
         (Some(int), ..) => Ok(Val::Int(*int)),
@@ -144,7 +146,7 @@ mod tests {
             let selector = SelectorCache::default().get_or_compile(text);
             selector.selects("gpu.example", &slice.spec.devices[0])
         };
-        for (text, want) in [
+        for (text, expected) in [
             ("device.driver == 'gpu.example'", true),
             ("device.attributes['gpu.example'].model == 'a100'", true),
             ("device.attributes['gpu.example'].cores > 8", false),
@@ -157,16 +159,16 @@ mod tests {
             ("device.allowMultipleAllocations", true),
             ("cel.bind(a, device.attributes['gpu.example'], a.cores == 8 && a.ready)", true),
         ] {
-            assert_eq!(evaluate(text), Ok(want), "{text}");
+            assert_eq!(evaluate(text), Ok(expected), "{text}");
         }
         assert!(matches!(evaluate("device."), Err(EvaluationError::Compile(_))));
         let failed = evaluate("device.attributes['gpu.example'].none == 1");
         assert!(
-            matches!(failed, Err(EvaluationError::Run(why)) if why.starts_with("no such key: none. consider"))
+            matches!(failed, Err(EvaluationError::Run(error)) if error.starts_with("no such key: none. consider"))
         );
         let failed = evaluate("device.attributes['gpu.example'].cores");
         assert!(
-            matches!(failed, Err(EvaluationError::Run(why)) if why.contains("could not be converted to bool"))
+            matches!(failed, Err(EvaluationError::Run(error)) if error.contains("could not be converted to bool"))
         );
     }
 }

@@ -18,45 +18,53 @@ use crate::metrics::DeviceWaitResult;
 #[derive(Debug, PartialEq, Eq)]
 struct NotReady {
     result: DeviceWaitResult,
-    why: String,
+    message: String,
 }
 
 impl NotReady {
-    fn timed_out(why: &str) -> Self {
-        Self { result: DeviceWaitResult::TimedOut, why: format!("device binding timeout: {why}") }
+    fn timed_out(message: &str) -> Self {
+        Self {
+            result: DeviceWaitResult::TimedOut,
+            message: format!("device binding timeout: {message}"),
+        }
     }
 }
 
-/// Checks the pod's claims: the latest version of each, or the message that it was deleted. Returns `None` if all are
-/// ready, else the time of the next check. `end` is the deadline of the pod's wait.
+/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None` if
+/// all are ready, else the time of the next check. `deadline` ends the pod's wait.
 ///
 /// # Errors
 /// If a device failed, a claim does not exist, or a deadline has passed.
 ///
 /// Upstream: `isPodReadyForBinding`.
-fn check(
+fn check_readiness(
     claims: Vec<Result<Arc<ResourceClaim>, String>>,
     binding_timeout: Duration,
-    end: Timestamp,
+    deadline: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, NotReady> {
     for claim in claims {
-        let claim = claim.map_err(|why| NotReady { result: DeviceWaitResult::Error, why })?;
+        let claim =
+            claim.map_err(|message| NotReady { result: DeviceWaitResult::Error, message })?;
         match claims::readiness(&claim) {
             Readiness::Ready => {}
-            Readiness::Failed(why) => {
-                return Err(NotReady { result: DeviceWaitResult::Failed, why });
+            Readiness::Failed(message) => {
+                return Err(NotReady { result: DeviceWaitResult::Failed, message });
             }
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
                 return Err(NotReady::timed_out(&format!("claim={}", claim.meta.name)));
             }
-            Readiness::Waits if now >= end => {
+            Readiness::Waits if now >= deadline => {
                 return Err(NotReady::timed_out("context deadline exceeded"));
             }
             Readiness::Waits => {
-                let limit = claims::limit(&claim, binding_timeout).unwrap_or(Timestamp::MAX);
+                let claim_deadline = claims::wait_deadline(&claim, binding_timeout);
                 // A claim is overdue only after its deadline, not at it.
-                return Ok(Some(end.min(saturating_add(limit, Duration::from_millis(1)))));
+                let overdue = saturating_add(
+                    claim_deadline.unwrap_or(Timestamp::MAX),
+                    Duration::from_millis(1),
+                );
+                return Ok(Some(deadline.min(overdue)));
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::{InterPodAffinity, by_label};
+use super::{InterPodAffinity, counts_of_key};
 use crate::{
     framework::{CycleState, Filter, PreFilter, PreFilterResult, Status, StatusResult},
     nodes::{NodeRef, NodeTable, RuleKind, Scope, ScopeId, Slot, terms},
@@ -43,13 +43,12 @@ impl PreFilter for InterPodAffinity {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let counts = AffinityState::for_pod(pod, nodes);
-        let no_terms = counts.affinity.is_empty()
+        let has_no_existing_anti_affinity =
+            || counts.existing_anti_affinity.iter().flat_map(|n| n.values()).all(|n| *n == 0);
+        if counts.affinity.is_empty()
             && counts.anti_affinity.is_empty()
-            && counts
-                .existing_anti_affinity
-                .iter()
-                .all(|terms| terms.values().iter().all(|n| *n == 0));
-        if no_terms {
+            && has_no_existing_anti_affinity()
+        {
             return Ok(PreFilterResult::Skip);
         }
         state.put(counts);
@@ -78,78 +77,82 @@ impl PreFilter for InterPodAffinity {
 impl AffinityState {
     fn for_pod(pod: &PodInfo, nodes: &NodeTable) -> Self {
         let mut pod_index = nodes.pod_index();
-        let class = pod_index.class(&pod.pod);
+        let class = pod_index.find_or_add_class(&pod.pod);
         let mut existing_anti_affinity = Vec::new();
-        for (rule, holders) in pod_index.rules_about(class) {
+        for (rule, holders) in pod_index.rules_that_select(class) {
             if rule.kind == RuleKind::AntiAffinity {
-                by_label(&mut existing_anti_affinity, &rule.key, nodes).add(holders, 1);
+                counts_of_key(&mut existing_anti_affinity, &rule.topology_key, nodes)
+                    .add(holders, 1);
             }
         }
         let rules = pod_index.get(class).map_or(&[][..], |class| class.rules());
-        let domains = |kind| {
+        let scopes_with_counts = |kind| {
             let rules = rules.iter().filter(move |rule| rule.kind == kind);
-            rules.map(|rule| (rule.scope, PerDomain::new(nodes.label(&rule.key), 0)))
+            rules.map(|rule| (rule.scope, PerDomain::new(nodes.label(&rule.topology_key), 0)))
         };
         let (affinity_scopes, mut affinity): (SmallVec<[ScopeId; 4]>, Vec<PerDomain>) =
-            domains(RuleKind::Affinity).unzip();
+            scopes_with_counts(RuleKind::Affinity).unzip();
         let mut affinity_total = 0;
         for class in pod_index.members_of_all(&affinity_scopes) {
-            affinity_total +=
-                affinity.iter_mut().map(|affinity| affinity.add(class.nodes(), 1)).sum::<i64>();
+            for counts in &mut affinity {
+                affinity_total += counts.add(class.nodes(), 1);
+            }
         }
-        let anti_affinity = domains(RuleKind::AntiAffinity).map(|(scope, mut anti_affinity)| {
-            pod_index.members(scope).for_each(|class| {
-                anti_affinity.add(class.nodes(), 1);
-            });
-            anti_affinity
-        });
-        let anti_affinity = anti_affinity.collect();
-        let may_be_first = pod_index.is_in_all(class, &affinity_scopes);
+        let mut anti_affinity = Vec::new();
+        for (scope, mut counts) in scopes_with_counts(RuleKind::AntiAffinity) {
+            for class in pod_index.members(scope) {
+                counts.add(class.nodes(), 1);
+            }
+            anti_affinity.push(counts);
+        }
+        let may_be_first = pod_index.is_member_of_all(class, &affinity_scopes);
         Self { affinity, affinity_total, may_be_first, anti_affinity, existing_anti_affinity }
     }
 
-    /// Adds `by` to the counts that `other` on this node contributes to.
-    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
+    /// Adds `delta` to the counts that `other` on this node contributes to.
+    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
         let (slot, nodes) = (node.slot(), node.table());
         let pod_index = nodes.pod_index();
         for (_, term) in terms(&other.pod).filter(|(kind, _)| *kind == RuleKind::AntiAffinity) {
             if pod_index.matches_pod(&Scope::of_term(term, &other.pod), &pod.pod) {
-                let existing_anti_affinity =
-                    by_label(&mut self.existing_anti_affinity, &term.topology_key, nodes);
-                existing_anti_affinity.at_mut(slot).into_iter().for_each(|count| *count += by);
+                let counts =
+                    counts_of_key(&mut self.existing_anti_affinity, &term.topology_key, nodes);
+                if let Some(count) = counts.at_mut(slot) {
+                    *count += delta;
+                }
             }
         }
-        let own_terms = |wanted| terms(&pod.pod).filter(move |(kind, _)| *kind == wanted);
+        let pod_terms = |wanted| terms(&pod.pod).filter(move |(kind, _)| *kind == wanted);
         let matches = |term| pod_index.matches_pod(&Scope::of_term(term, &pod.pod), &other.pod);
-        if !self.affinity.is_empty() && own_terms(RuleKind::Affinity).all(|(_, term)| matches(term))
+        if !self.affinity.is_empty() && pod_terms(RuleKind::Affinity).all(|(_, term)| matches(term))
         {
-            for count in self.affinity.iter_mut().filter_map(|affinity| affinity.at_mut(slot)) {
-                *count += by;
-                self.affinity_total += by;
+            for count in self.affinity.iter_mut().filter_map(|counts| counts.at_mut(slot)) {
+                *count += delta;
+                self.affinity_total += delta;
             }
         }
-        for ((_, term), anti_affinity) in
-            own_terms(RuleKind::AntiAffinity).zip(&mut self.anti_affinity)
-        {
-            if matches(term) {
-                anti_affinity.at_mut(slot).into_iter().for_each(|count| *count += by);
+        for ((_, term), counts) in pod_terms(RuleKind::AntiAffinity).zip(&mut self.anti_affinity) {
+            if matches(term)
+                && let Some(count) = counts.at_mut(slot)
+            {
+                *count += delta;
             }
         }
     }
 
-    /// Reports whether the node satisfies the pod's affinity. Every node with the topology keys satisfies the affinity
-    /// of the first pod of a group.
+    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself, every
+    /// node with the topology keys does.
     ///
     /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.
     fn satisfies_affinity(&self, slot: Slot) -> bool {
-        let mut all = true;
-        for affinity in &self.affinity {
-            match affinity.at(slot) {
+        let mut every_domain_has_pods = true;
+        for counts in &self.affinity {
+            match counts.at(slot) {
                 None => return false,
-                Some(count) => all &= count > 0,
+                Some(count) => every_domain_has_pods &= count > 0,
             }
         }
-        all || (self.affinity_total == 0 && self.may_be_first)
+        every_domain_has_pods || (self.affinity_total == 0 && self.may_be_first)
     }
 }
 

@@ -12,28 +12,28 @@ use crate::{
 /// Returns `Queue` if the change may satisfy the pod's required terms.
 pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     match change {
-        Change::Node(edit) => edit.now().map_or(QueueingHint::Skip, |new| {
+        Change::Node(edit) => edit.after().map_or(QueueingHint::Skip, |new| {
             node_changed(pod, edit.before().map(|old| &**old), new)
         }),
         Change::AssignedPod(edit) => {
             let pod_of = |info: Option<&'_ PodInfo>| info.map(|info| Arc::clone(&info.pod));
-            let (old, new) = (pod_of(edit.before()), pod_of(edit.now()));
+            let (old, new) = (pod_of(edit.before()), pod_of(edit.after()));
             pod_changed(pod, old.as_deref(), new.as_deref())
         }
         _ => QueueingHint::Queue,
     }
 }
 
-/// Handles an added, updated or deleted pod on a node. As upstream, it matches namespaces by name only.
+/// Handles an added, updated or deleted pod on a node. Like upstream, it matches namespaces by name only.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let matches_affinity = |other: &Pod| {
         let mut affinity = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
         affinity.peek().is_some()
             && affinity.all(|(_, term)| Scope::of_term(term, pod).matches_by_namespace_name(other))
     };
-    let matches_anti_affinity = |from: &Pod, other: &Pod| {
-        let mut anti_affinity = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
-        anti_affinity.any(|(_, term)| Scope::of_term(term, from).matches_by_namespace_name(other))
+    let matches_anti_affinity = |owner: &Pod, other: &Pod| {
+        let mut anti_affinity = terms(owner).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
+        anti_affinity.any(|(_, term)| Scope::of_term(term, owner).matches_by_namespace_name(other))
     };
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) => {
@@ -52,10 +52,10 @@ fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);
         match (old.map(value), value(new)) {
             // A node without the topology key satisfies any anti-affinity.
-            (None, now) => kind == RuleKind::AntiAffinity || now.is_some(),
-            (Some(None), now) => kind == RuleKind::Affinity && now.is_some(),
+            (None, new) => kind == RuleKind::AntiAffinity || new.is_some(),
+            (Some(None), new) => kind == RuleKind::Affinity && new.is_some(),
             (Some(Some(_)), None) => kind == RuleKind::AntiAffinity,
-            (Some(Some(before)), Some(now)) => before != now,
+            (Some(Some(old)), Some(new)) => old != new,
         }
     };
     let mut required = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));

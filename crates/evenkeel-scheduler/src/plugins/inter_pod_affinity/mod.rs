@@ -92,10 +92,15 @@ impl Plugin for InterPodAffinity {
 }
 
 /// Returns the counts for this topology key. The first call for a key adds them.
-fn by_label<'a>(all: &'a mut Vec<PerDomain>, key: &str, nodes: &NodeTable) -> &'a mut PerDomain {
-    let index = all.iter().position(|counts| counts.column().key() == key).unwrap_or_else(|| {
-        all.push(PerDomain::new(nodes.label(key), 0));
-        all.len() - 1
+fn counts_of_key<'a>(
+    counts: &'a mut Vec<PerDomain>,
+    topology_key: &str,
+    nodes: &NodeTable,
+) -> &'a mut PerDomain {
+    let index = counts.iter().position(|counts| counts.column().key() == topology_key);
+    let index = index.unwrap_or_else(|| {
+        counts.push(PerDomain::new(nodes.label(topology_key), 0));
+        counts.len() - 1
     });
-    &mut all[index]
+    &mut counts[index]
 }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/interpodaffinity/scoring.go`.
 
-use super::{InterPodAffinity, by_label};
+use super::{InterPodAffinity, counts_of_key};
 use crate::{
     framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{NodeRef, NodeTable, RuleKind, terms},
@@ -23,21 +23,23 @@ impl PreScore for InterPodAffinity {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let prefers = || terms(&pod.pod).any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
-        if self.args.ignore_preferred_terms_of_existing_pods && !prefers() {
+        let has_preferred_terms =
+            || terms(&pod.pod).any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
+        if self.args.ignore_preferred_terms_of_existing_pods && !has_preferred_terms() {
             return PreScoreResult::Skip;
         }
         let mut pod_index = nodes.pod_index();
-        let class = pod_index.class(&pod.pod);
+        let class = pod_index.find_or_add_class(&pod.pod);
         let (mut topology_scores, mut counted_pods) = (Vec::new(), 0);
         for rule in pod_index.get(class).map_or(&[][..], |class| class.rules()) {
             let RuleKind::Preference(weight) = rule.kind else { continue };
             for class in pod_index.members(rule.scope).filter(|class| !class.nodes().is_empty()) {
-                let topology_scores = by_label(&mut topology_scores, &rule.key, nodes);
+                let topology_scores =
+                    counts_of_key(&mut topology_scores, &rule.topology_key, nodes);
                 counted_pods += topology_scores.add(class.nodes(), weight.into());
             }
         }
-        for (rule, holders) in pod_index.rules_about(class) {
+        for (rule, holders) in pod_index.rules_that_select(class) {
             let weight = match rule.kind {
                 RuleKind::AntiAffinity => continue,
                 RuleKind::Affinity => self.args.hard_pod_affinity_weight,
@@ -46,8 +48,8 @@ impl PreScore for InterPodAffinity {
             if rule.kind == RuleKind::Affinity && weight <= 0 {
                 continue;
             }
-            counted_pods +=
-                by_label(&mut topology_scores, &rule.key, nodes).add(holders, weight.into());
+            counted_pods += counts_of_key(&mut topology_scores, &rule.topology_key, nodes)
+                .add(holders, weight.into());
         }
         if counted_pods == 0 {
             return PreScoreResult::Skip;
@@ -76,10 +78,10 @@ impl Score for InterPodAffinity {
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
-        let least = scores.iter().copied().min().unwrap_or(0);
-        let range = scores.iter().copied().max().unwrap_or(0) - least;
+        let min = scores.iter().copied().min().unwrap_or(0);
+        let range = scores.iter().copied().max().unwrap_or(0) - min;
         for score in scores {
-            let fraction = if range > 0 { (*score - least) as f64 / range as f64 } else { 0.0 };
+            let fraction = if range > 0 { (*score - min) as f64 / range as f64 } else { 0.0 };
             *score = (MAX_NODE_SCORE as f64 * fraction) as i64;
         }
     }

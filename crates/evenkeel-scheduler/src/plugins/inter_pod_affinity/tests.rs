@@ -3,7 +3,7 @@
 use evenkeel_api::views::{Node, Pod, PodAffinityTerm};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Args, InterPodAffinity, hint};
 use crate::{
@@ -37,9 +37,9 @@ fn term(n: u8) -> Value {
     term
 }
 
-/// Returns the fields of a pod by number, with or without affinity.
-fn kind(n: u8) -> Value {
-    let preferred = |weight: u8, of: u8| json!([{ "weight": weight, "podAffinityTerm": term(of) }]);
+/// Returns a pod by number, with or without affinity.
+fn numbered_pod(n: u8) -> Value {
+    let preferred = |weight: u8, n: u8| json!([{ "weight": weight, "podAffinityTerm": term(n) }]);
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred_terms = "preferredDuringSchedulingIgnoredDuringExecution";
     let affinity = match n % 7 {
@@ -60,50 +60,57 @@ fn kind(n: u8) -> Value {
 }
 
 /// Returns the topology key of the term and the node's value of it.
-fn value<'a>(node: &'a Node, term: &PodAffinityTerm) -> Option<(String, &'a str)> {
+fn topology_pair<'a>(node: &'a Node, term: &PodAffinityTerm) -> Option<(String, &'a str)> {
     Some((term.topology_key.to_string(), node.meta.labels.get(&term.topology_key)?))
 }
 
 /// Returns the pod's terms of this kind.
-fn of_kind(pod: &Pod, wanted: RuleKind) -> Vec<&PodAffinityTerm> {
-    terms(pod).filter(|(kind, _)| *kind == wanted).map(|(_, term)| term).collect()
+fn terms_of_kind(pod: &Pod, wanted_kind: RuleKind) -> Vec<&PodAffinityTerm> {
+    terms(pod).filter(|(kind, _)| *kind == wanted_kind).map(|(_, term)| term).collect()
 }
 
 /// Returns the message that rejects each node, or an empty one, computed from the objects alone.
 fn expected(cluster: &RandomCluster, pod: &Pod) -> BTreeMap<String, String> {
-    let (near, away) = (of_kind(pod, RuleKind::Affinity), of_kind(pod, RuleKind::AntiAffinity));
-    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| cluster.matches(t, pod, other));
-    let (mut wanted, mut hated, mut refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (affinity, anti_affinity) =
+        (terms_of_kind(pod, RuleKind::Affinity), terms_of_kind(pod, RuleKind::AntiAffinity));
+    let matches_affinity = |other: &Pod| {
+        !affinity.is_empty() && affinity.iter().all(|term| cluster.matches(term, pod, other))
+    };
+    let (mut affinity_pairs, mut anti_affinity_pairs, mut excluded_pairs) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (other, node) in cluster.placed() {
-        for term in near.iter().filter(|_| all(other)).filter_map(|term| value(node, term)) {
-            *wanted.entry(term).or_insert(0) += 1;
+        if matches_affinity(other) {
+            affinity_pairs.extend(affinity.iter().filter_map(|term| topology_pair(node, term)));
         }
-        for term in away.iter().filter(|term| cluster.matches(term, pod, other)) {
-            value(node, term).into_iter().for_each(|pair| *hated.entry(pair).or_insert(0) += 1);
+        for term in anti_affinity.iter().filter(|term| cluster.matches(term, pod, other)) {
+            anti_affinity_pairs.extend(topology_pair(node, term));
         }
-        for term in of_kind(other, RuleKind::AntiAffinity) {
+        for term in terms_of_kind(other, RuleKind::AntiAffinity) {
             if cluster.matches(term, other, pod) {
-                value(node, term).into_iter().for_each(|p| *refused.entry(p).or_insert(0) += 1);
+                excluded_pairs.extend(topology_pair(node, term));
             }
         }
     }
-    let verdict = |node: &Node| {
-        let labelled = near.iter().all(|term| value(node, term).is_some());
-        let found =
-            near.iter().filter_map(|term| value(node, term)).all(|p| wanted.contains_key(&p));
-        if !labelled || !(found || (wanted.is_empty() && all(pod))) {
+    let rejection = |node: &Node| {
+        let pairs = |terms: &[&PodAffinityTerm]| -> Vec<_> {
+            terms.iter().filter_map(|term| topology_pair(node, term)).collect()
+        };
+        let has_topology_keys = pairs(&affinity).len() == affinity.len();
+        let has_affinity = pairs(&affinity).iter().all(|pair| affinity_pairs.contains(pair));
+        let is_first_of_group = affinity_pairs.is_empty() && matches_affinity(pod);
+        if !has_topology_keys || !(has_affinity || is_first_of_group) {
             return "node(s) didn't match pod affinity rules";
         }
-        if away.iter().filter_map(|term| value(node, term)).any(|pair| hated.contains_key(&pair)) {
+        if pairs(&anti_affinity).iter().any(|pair| anti_affinity_pairs.contains(pair)) {
             return "node(s) didn't match pod anti-affinity rules";
         }
-        let pairs = node.meta.labels.iter().map(|(key, value)| (key.to_owned(), value));
-        if pairs.into_iter().any(|pair| refused.contains_key(&pair)) {
+        let mut labels = node.meta.labels.iter().map(|(key, value)| (key.to_owned(), value));
+        if labels.any(|pair| excluded_pairs.contains(&pair)) {
             return "node(s) didn't satisfy existing pods anti-affinity rules";
         }
         ""
     };
-    cluster.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
+    cluster.nodes.iter().map(|(name, node)| (name.clone(), rejection(node).to_owned())).collect()
 }
 
 /// Returns the score of each node, computed from the objects alone.
@@ -112,13 +119,9 @@ fn expected_scores(
     pod: &Pod,
     args: &Args,
 ) -> Option<BTreeMap<String, i64>> {
-    let preferred = |pod: &'_ Pod| {
-        let terms = terms(pod).map(|(kind, term)| (kind, term.clone()));
-        terms.collect::<Vec<_>>()
-    };
-    let own_terms: Vec<_> = preferred(pod);
-    let prefers = own_terms.iter().any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
-    if args.ignore_preferred_terms_of_existing_pods && !prefers {
+    let own_terms: Vec<_> = terms(pod).collect();
+    let has_preferences = own_terms.iter().any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
+    if args.ignore_preferred_terms_of_existing_pods && !has_preferences {
         return None;
     }
     let mut sums: BTreeMap<(String, &str), i64> = BTreeMap::new();
@@ -130,10 +133,10 @@ fn expected_scores(
             if let RuleKind::Preference(weight) = kind
                 && cluster.matches(term, pod, other)
             {
-                add(value(node, term), *weight);
+                add(topology_pair(node, term), *weight);
             }
         }
-        for (kind, term) in preferred(other) {
+        for (kind, term) in terms(other) {
             let weight = match kind {
                 RuleKind::Preference(weight) => weight,
                 RuleKind::Affinity if args.hard_pod_affinity_weight > 0 => {
@@ -141,8 +144,8 @@ fn expected_scores(
                 }
                 _ => continue,
             };
-            if cluster.matches(&term, other, pod) {
-                add(value(node, &term), weight);
+            if cluster.matches(term, other, pod) {
+                add(topology_pair(node, term), weight);
             }
         }
     }
@@ -155,10 +158,10 @@ fn expected_scores(
     };
     let raw: BTreeMap<String, i64> =
         cluster.nodes.iter().map(|(name, node)| (name.clone(), sum(node))).collect();
-    let (least, most) = (raw.values().min().copied()?, raw.values().max().copied()?);
-    let scaled = |raw: i64| match most - least {
+    let (min, max) = (raw.values().min().copied()?, raw.values().max().copied()?);
+    let scaled = |raw: i64| match max - min {
         0 => 0,
-        range => (100.0 * ((raw - least) as f64 / range as f64)) as i64,
+        range => (100.0 * ((raw - min) as f64 / range as f64)) as i64,
     };
     Some(raw.into_iter().map(|(name, raw)| (name, scaled(raw))).collect())
 }
@@ -168,11 +171,11 @@ proptest! {
 
     /// After any history, the plugin gives each node the result that a check of every pod gives.
     #[test]
-    fn counts_equal_those_of_a_new_table(steps in steps(), n in any::<u8>(), ignore in any::<bool>(), weight in 0_i32..3) {
-        let cluster = RandomCluster::after(&steps, kind);
-        let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore };
+    fn counts_equal_those_of_a_new_table(steps in steps(), n in any::<u8>(), ignore_preferred_terms in any::<bool>(), weight in 0_i32..3) {
+        let cluster = RandomCluster::after(&steps, numbered_pod);
+        let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore_preferred_terms };
         let plugin = InterPodAffinity::new(args.clone());
-        let pod = info("new", &kind(n));
+        let pod = info("new", &numbered_pod(n));
         prop_assert_eq!(filter_results(&plugin, &cluster.table, &pod), expected(&cluster, &pod.pod));
         if !cluster.nodes.is_empty() {
             prop_assert_eq!(scores(&plugin, &cluster.table, &pod), expected_scores(&cluster, &pod.pod, &args));
@@ -181,53 +184,57 @@ proptest! {
 
     /// `add_pod` and `remove_pod` have the same effect as pods on their nodes.
     #[test]
-    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
-        let mut cluster = RandomCluster::after(&steps, kind);
-        let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
+    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), node in 0_u8..4) {
+        let mut cluster = RandomCluster::after(&steps, numbered_pod);
+        let (pod, other) = (info("new", &numbered_pod(n)), info("other", &numbered_pod(other)));
         let plugin = InterPodAffinity::default();
-        let on = format!("n{on}");
+        let node_name = format!("n{node}");
         let mut state = CycleState::default();
-        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
-        let runs = before == crate::framework::PreFilterResult::All;
-        let Some(node) = cluster.table.get(&on).filter(|_| runs) else { return Ok(()) };
+        let pre_filter_result = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
+        let is_filtered = pre_filter_result == crate::framework::PreFilterResult::All;
+        let Some(node) = cluster.table.get(&node_name).filter(|_| is_filtered) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
+        let results_with_other = filter_results_of_state(&plugin, &state, &pod, &cluster.table);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
-        prop_assert_eq!(without, filter_results(&plugin, &cluster.table, &pod));
-        cluster.table.place(other, &on);
-        prop_assert_eq!(with, filter_results(&plugin, &cluster.table, &pod));
+        let results_without_other = filter_results_of_state(&plugin, &state, &pod, &cluster.table);
+        prop_assert_eq!(results_without_other, filter_results(&plugin, &cluster.table, &pod));
+        cluster.table.place(other, &node_name);
+        prop_assert_eq!(results_with_other, filter_results(&plugin, &cluster.table, &pod));
     }
 }
 
 #[test]
 fn the_first_pod_of_a_group_fits_every_node_with_the_topology_key() {
-    let zoned = node("a", &json!({ "metadata": { "labels": { ZONE: "z" } } }));
-    let mut nodes = table(&[zoned, node("b", &json!({}))]);
-    let web = |app: &str| {
-        let near =
+    let node_in_zone = node("a", &json!({ "metadata": { "labels": { ZONE: "z" } } }));
+    let mut nodes = table(&[node_in_zone, node("b", &json!({}))]);
+    let pod_near_web = |app: &str| {
+        let term =
             json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": "web" } } });
         json!({ "metadata": { "labels": { "app": app } }, "spec": { "affinity": { "podAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [near] } } } })
+            "requiredDuringSchedulingIgnoredDuringExecution": [term] } } } })
     };
-    let place = |nodes: &_, app| {
+    let rejections = |nodes: &_, app| {
         let plugin = InterPodAffinity::default();
-        filter_results(&plugin, nodes, &info("p", &web(app))).into_values().collect::<Vec<_>>()
+        filter_results(&plugin, nodes, &info("p", &pod_near_web(app)))
+            .into_values()
+            .collect::<Vec<_>>()
     };
-    let refused = "node(s) didn't match pod affinity rules";
-    assert_eq!(place(&nodes, "web"), ["", refused]);
-    assert_eq!(place(&nodes, "other"), [refused, refused]);
-    nodes.place(info("first", &web("web")), "a");
-    assert_eq!(place(&nodes, "other"), ["", refused]);
+    let mismatch = "node(s) didn't match pod affinity rules";
+    assert_eq!(rejections(&nodes, "web"), ["", mismatch]);
+    assert_eq!(rejections(&nodes, "other"), [mismatch, mismatch]);
+    nodes.place(info("first", &pod_near_web("web")), "a");
+    assert_eq!(rejections(&nodes, "other"), ["", mismatch]);
 }
 
 #[test]
 fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
-    let near = |app: &str| json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": app } } });
-    let of = |kind: &str, app: &str| json!({ "spec": { "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [near(app)] } } } });
+    let term = |app: &str| json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": app } } });
+    let pod_with_term = |kind: &str, app: &str| json!({ "spec": { "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [term(app)] } } } });
     let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));
-    let (near, away) =
-        (pod("p", &of("podAffinity", "web")), pod("p", &of("podAntiAffinity", "web")));
+    let (near, away) = (
+        pod("p", &pod_with_term("podAffinity", "web")),
+        pod("p", &pod_with_term("podAntiAffinity", "web")),
+    );
     let updated = |old: &str, new: &str| Edit::Updated { old: labelled(old), new: labelled(new) };
     let pods: [(&Pod, Edit<PodInfo>, QueueingHint); 8] = [
         (&near, Edit::Added(labelled("web")), QueueingHint::Queue),
@@ -239,8 +246,8 @@ fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
         (&away, updated("web", "db"), QueueingHint::Queue),
         (&away, updated("db", "web"), QueueingHint::Skip),
     ];
-    for (n, (pod, edit, want)) in pods.into_iter().enumerate() {
-        assert_eq!(hint::hint(pod, &Change::AssignedPod(edit)), want, "{n}");
+    for (n, (pod, edit, expected)) in pods.into_iter().enumerate() {
+        assert_eq!(hint::hint(pod, &Change::AssignedPod(edit)), expected, "{n}");
     }
     let zone = |zone: Option<&str>| match zone {
         Some(zone) => node("a", &json!({ "metadata": { "labels": { ZONE: zone } } })),
@@ -258,7 +265,7 @@ fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
         (&away, moved(None, Some("z")), QueueingHint::Skip),
         (&away, moved(Some("z"), Some("z")), QueueingHint::Skip),
     ];
-    for (n, (pod, edit, want)) in nodes.into_iter().enumerate() {
-        assert_eq!(hint::hint(pod, &Change::Node(edit)), want, "{n}");
+    for (n, (pod, edit, expected)) in nodes.into_iter().enumerate() {
+        assert_eq!(hint::hint(pod, &Change::Node(edit)), expected, "{n}");
     }
 }

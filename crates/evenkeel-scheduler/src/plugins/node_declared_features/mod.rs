@@ -4,8 +4,8 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | features that a pod needs, inferred from its spec (KEP-5328) | `needed` |
-//! | `restartPolicyRules` with the action `RestartAllContainers` | `restarts_all` |
+//! | features that a pod needs, inferred from its spec (KEP-5328) | `required_features` |
+//! | `restartPolicyRules` with the action `RestartAllContainers` | `may_restart_all_containers` |
 //! | `status.declaredFeatures` of the node must contain them | `filter` |
 //! | a node declares more features, or an update of the pod changes its needs | `events_to_register`, `queueing_hint` |
 
@@ -31,14 +31,14 @@ pub struct NodeDeclaredFeatures;
 
 /// Names of the features that a pod needs.
 #[derive(Debug, PartialEq, Eq)]
-struct Needed(Vec<&'static str>);
+struct RequiredFeatures(Vec<&'static str>);
 
-/// A feature, and the function that reports whether a pod needs it.
+/// A feature, and the function that reports whether a pod requires it.
 type Feature = (&'static str, fn(&Pod) -> bool);
 
 /// Features that matter for scheduling. Upstream infers others only for updates of running pods.
 const FEATURES: [Feature; 3] = [
-    ("RestartAllContainersOnContainerExits", restarts_all),
+    ("RestartAllContainersOnContainerExits", may_restart_all_containers),
     ("UserNamespacesHostNetworkSupport", |pod| {
         pod.spec.host_network && pod.spec.host_users == Some(false)
     }),
@@ -52,13 +52,13 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
 }
 
 /// Reports whether a container exit may restart all containers of the pod.
-fn restarts_all(pod: &Pod) -> bool {
+fn may_restart_all_containers(pod: &Pod) -> bool {
     let mut rules = containers(pod).flat_map(|container| &*container.restart_policy_rules);
     rules.any(|rule| &*rule.action == "RestartAllContainers")
 }
 
 /// Returns the names of the features that the pod needs.
-fn needed(pod: &Pod) -> Vec<&'static str> {
+fn required_features(pod: &Pod) -> Vec<&'static str> {
     FEATURES.iter().filter(|(_, needs)| needs(pod)).map(|(name, _)| *name).collect()
 }
 
@@ -82,7 +82,7 @@ impl Plugin for NodeDeclaredFeatures {
     fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::OwnUpdate { old, new } => {
-                QueueingHint::when(needed(&old.pod) != needed(&new.pod))
+                QueueingHint::when(required_features(&old.pod) != required_features(&new.pod))
             }
             _ => QueueingHint::Queue,
         }
@@ -103,20 +103,23 @@ impl PreFilter for NodeDeclaredFeatures {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let needed = needed(&pod.pod);
-        if needed.is_empty() {
+        let required_features = required_features(&pod.pod);
+        if required_features.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(Needed(needed));
+        state.put(RequiredFeatures(required_features));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for NodeDeclaredFeatures {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(Needed(needed)) = state.get::<Needed>() else { return Ok(()) };
+        let Some(RequiredFeatures(required_features)) = state.get::<RequiredFeatures>() else {
+            return Ok(());
+        };
         let declared = &node.node().status.declared_features;
-        if needed.iter().all(|name| declared.iter().any(|own| **own == **name)) {
+        let is_declared = |name: &&str| declared.iter().any(|feature| **feature == **name);
+        if required_features.iter().all(is_declared) {
             return Ok(());
         }
         Err(Status::unresolvable(UNMATCHED))

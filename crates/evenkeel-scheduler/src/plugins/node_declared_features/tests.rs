@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{NodeDeclaredFeatures, needed};
+use super::{NodeDeclaredFeatures, required_features};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{
@@ -13,7 +13,7 @@ use crate::{
 #[test]
 fn required_features_are_inferred_from_the_spec() {
     let container = |more: serde_json::Value| json!({"spec": {"containers": [more]}});
-    for (spec, want) in [
+    for (spec, expected) in [
         (json!({}), vec![]),
         (
             container(
@@ -35,7 +35,7 @@ fn required_features_are_inferred_from_the_spec() {
         (json!({"spec": {"hostNetwork": true, "hostUsers": true}}), vec![]),
         (json!({"spec": {"hostUsers": false}}), vec![]),
     ] {
-        assert_eq!(needed(&pod("p", &spec)), want, "{spec}");
+        assert_eq!(required_features(&pod("p", &spec)), expected, "{spec}");
     }
 }
 
@@ -52,8 +52,8 @@ fn nodes_must_declare_all_required_features() {
     let mut state = CycleState::default();
     assert_eq!(NodeDeclaredFeatures.pre_filter(&mut state, &pod, &nodes), Ok(PreFilterResult::All));
     assert!(NodeDeclaredFeatures.filter(&state, &pod, nodes.get("a").unwrap()).is_ok());
-    let why = NodeDeclaredFeatures.filter(&state, &pod, nodes.get("b").unwrap()).unwrap_err();
-    assert_eq!(why.reasons.join(", "), "node(s) didn't match Pod's required features");
+    let rejection = NodeDeclaredFeatures.filter(&state, &pod, nodes.get("b").unwrap()).unwrap_err();
+    assert_eq!(rejection.reasons.join(", "), "node(s) didn't match Pod's required features");
     let plain = info("q", &json!({}));
     let skipped = NodeDeclaredFeatures.pre_filter(&mut CycleState::default(), &plain, &nodes);
     assert_eq!(skipped, Ok(PreFilterResult::Skip));
@@ -70,14 +70,14 @@ fn a_pod_is_retried_when_its_required_features_change() {
         json!({"spec": {"hostNetwork": true, "hostUsers": false}, "status": {"phase": "Pending", "reason": "x"}}),
     );
     let node_added = Change::Node(Edit::Added(node("a", &json!({}))));
-    for (change, want) in [
+    for (change, expected) in [
         (pod_update(with_requirement.clone(), updated), QueueingHint::Skip),
         (pod_update(with_requirement.clone(), json!({})), QueueingHint::Queue),
         (node_added, QueueingHint::Queue),
     ] {
         assert_eq!(
             NodeDeclaredFeatures.queueing_hint(&info("p", &with_requirement), &change),
-            want,
+            expected,
             "{change:?}"
         );
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     framework::{Change, Edit, ObjectChange, QueueingHint},
-    plugins::resource_classes::implicit,
+    plugins::resource_classes::implicit_resource_name,
     pod::PodInfo,
     resources::Resources,
 };
@@ -22,18 +22,17 @@ pub(super) fn hint(
     change: &Change,
     devices_provide: DevicesProvide<'_>,
 ) -> QueueingHint {
-    let requests = &pod.asks.requests;
+    let requests = &pod.requirements.requests;
     match change {
-        Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
-            let (allocatable, before) =
-                (Allocatable::of(new), edit.before().map(|old| Allocatable::of(old)));
+        Change::Node(edit) => QueueingHint::when(edit.after().is_some_and(|new| {
+            let allocatable = Allocatable::of(new);
+            let old_allocatable = edit.before().map(|old| Allocatable::of(old));
             allocatable.fits(requests, devices_provide)
-                && before.is_none_or(|before| {
-                    allocatable.has_increased(&before, requests, devices_provide)
-                })
+                && old_allocatable
+                    .is_none_or(|old| allocatable.has_increased(&old, requests, devices_provide))
         })),
         Change::AssignedPod(Edit::Updated { old, new }) => QueueingHint::when(
-            exceeds_in_requested(&old.asks.requests, &new.asks.requests, requests),
+            exceeds_in_requested(&old.requirements.requests, &new.requirements.requests, requests),
         ),
         Change::Object(ObjectChange::DeviceClass(edit)) => {
             QueueingHint::when(maps_requested_resource(edit, requests))
@@ -44,14 +43,16 @@ pub(super) fn hint(
 
 /// Reports whether a requested resource was mapped to a DeviceClass.
 fn maps_requested_resource(edit: &Edit<Arc<DeviceClass>>, requests: &Resources) -> bool {
-    let Some(class) = edit.now() else { return false };
+    let Some(class) = edit.after() else { return false };
     let is_requested =
         |name: &str| requests.scalars.iter().any(|(requested, _)| **requested == *name);
-    let named = &class.spec.extended_resource_name;
+    let explicit_name = &class.spec.extended_resource_name;
     match edit.before() {
-        Some(before) if before.spec.extended_resource_name == *named => false,
-        Some(_) => is_requested(named),
-        None => is_requested(&implicit(&class.meta.name)) || is_requested(named),
+        Some(old) if old.spec.extended_resource_name == *explicit_name => false,
+        Some(_) => is_requested(explicit_name),
+        None => {
+            is_requested(&implicit_resource_name(&class.meta.name)) || is_requested(explicit_name)
+        }
     }
 }
 
@@ -84,19 +85,19 @@ impl Allocatable {
             })
     }
 
-    /// Reports whether a resource that the pod requests increased.
+    /// Reports whether a resource that the pod requests increased, or devices may provide one.
     fn has_increased(
         &self,
-        before: &Self,
+        old: &Self,
         requests: &Resources,
         devices_provide: DevicesProvide<'_>,
     ) -> bool {
-        let devices = |(name, amount): &(Arc<str>, i64)| {
+        let devices_may_provide = |(name, amount): &(Arc<str>, i64)| {
             *amount > 0 && self.resources.scalar(name) == 0 && devices_provide(name)
         };
-        self.pods > before.pods
-            || exceeds_in_requested(&self.resources, &before.resources, requests)
-            || requests.scalars.iter().any(devices)
+        self.pods > old.pods
+            || exceeds_in_requested(&self.resources, &old.resources, requests)
+            || requests.scalars.iter().any(devices_may_provide)
     }
 }
 

@@ -4,10 +4,10 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check`, `InsufficientResources` |
+//! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check_resource`, `InsufficientResources` |
 //! | `ignoredResources`, `ignoredResourceGroups` | `ignores` |
-//! | `scoringStrategy`: `LeastAllocated`, `MostAllocated` | `Strategy`, `score::mean` |
-//! | `scoringStrategy`: `RequestedToCapacityRatio` | `Strategy`, `score::by_shape` |
+//! | `scoringStrategy`: `LeastAllocated`, `MostAllocated` | `Strategy`, `score::weighted_mean` |
+//! | `scoringStrategy`: `RequestedToCapacityRatio` | `Strategy`, `score::weighted_mean_by_shape` |
 //! | extended resources backed by devices (KEP-5004) | `devices_provide` |
 
 mod hint;
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 pub use super::amounts::ResourceWeight;
-use super::{amounts::Counted, resource_classes::ResourceClasses, shape::Shape};
+use super::{amounts::ScoredResources, resource_classes::ResourceClasses, shape::Shape};
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, Code, CycleState, EventResource, Filter, Handle, Plugin,
@@ -36,10 +36,10 @@ pub struct NodeResourcesFit {
     ignored_resources: Vec<Box<str>>,
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
-    counted: Counted,
-    /// Extended resources that DeviceClasses provide through [`DynamicResources`](super::DynamicResources). `None` if
-    /// the feature gate `DRAExtendedResource` is off.
-    devices: Option<Arc<ResourceClasses>>,
+    scored_resources: ScoredResources,
+    /// DeviceClasses that provide extended resources through [`DynamicResources`](super::DynamicResources). `None` if the
+    /// feature gate `DRAExtendedResource` is off.
+    device_classes: Option<Arc<ResourceClasses>>,
 }
 
 /// Arguments of [`NodeResourcesFit`].
@@ -91,16 +91,18 @@ impl Default for NodeResourcesFit {
 impl NodeResourcesFit {
     /// Returns the plugin with these arguments.
     pub fn new(args: Args) -> Self {
-        let counted = Counted::new(&args.resources);
-        let devices = args.extended_resources.then(Arc::default);
-        let Args { ignored_resources, ignored_resource_groups, strategy, .. } = args;
-        let ignored_groups = ignored_resource_groups;
-        Self { ignored_resources, ignored_groups, strategy, counted, devices }
+        Self {
+            scored_resources: ScoredResources::new(&args.resources),
+            device_classes: args.extended_resources.then(Arc::default),
+            ignored_resources: args.ignored_resources,
+            ignored_groups: args.ignored_resource_groups,
+            strategy: args.strategy,
+        }
     }
 
     /// Reports whether devices provide the resource on nodes that do not advertise it.
     fn devices_provide(&self, name: &str) -> bool {
-        self.devices.as_ref().is_some_and(|devices| devices.class_of(name).is_some())
+        self.device_classes.as_ref().is_some_and(|classes| classes.class_of(name).is_some())
     }
 
     /// Reports whether the filter ignores a resource.
@@ -118,8 +120,8 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn connect(&self, handle: &Handle) {
-        if let Some(devices) = &self.devices {
-            devices.follow(handle);
+        if let Some(device_classes) = &self.device_classes {
+            device_classes.subscribe(handle);
         }
     }
 
@@ -135,7 +137,7 @@ impl Plugin for NodeResourcesFit {
                 &[ActionType::Add, ActionType::UpdateNodeAllocatable],
             ),
         ];
-        if self.devices.is_some() {
+        if self.device_classes.is_some() {
             events.push(ClusterEvent::new(
                 EventResource::DeviceClass,
                 &[ActionType::Add, ActionType::Update],
@@ -161,27 +163,31 @@ impl Plugin for NodeResourcesFit {
 
 impl Filter for NodeResourcesFit {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let asks = &pod.asks.requests;
+        let requests = &pod.requirements.requests;
         let mut insufficient = InsufficientResources::default();
         if node.pods().len() + 1 > node.pods_allowed() {
             insufficient.reasons.push(Reason::Borrowed("Too many pods"));
         }
-        insufficient.check("Insufficient cpu", asks.cpu, node.requested_cpu(), node.cpu());
-        insufficient.check(
+        insufficient.check_resource(
+            "Insufficient cpu",
+            requests.cpu,
+            node.requested_cpu(),
+            node.allocatable_cpu(),
+        );
+        insufficient.check_resource(
             "Insufficient memory",
-            asks.memory,
+            requests.memory,
             node.requested_memory(),
-            node.memory(),
+            node.allocatable_memory(),
         );
-        let storage = (node.requested_ephemeral_storage(), node.ephemeral_storage());
-        insufficient.check(
+        insufficient.check_resource(
             "Insufficient ephemeral-storage",
-            asks.ephemeral_storage,
-            storage.0,
-            storage.1,
+            requests.ephemeral_storage,
+            node.requested_ephemeral_storage(),
+            node.allocatable_ephemeral_storage(),
         );
-        for (name, amount) in &asks.scalars {
-            let (used, allocatable) = (node.requested_scalar(name), node.scalar(name));
+        for (name, amount) in &requests.scalars {
+            let (used, allocatable) = (node.requested_scalar(name), node.allocatable_scalar(name));
             let is_insufficient =
                 *amount > 0 && *amount > allocatable - used && !self.ignores(name);
             if is_insufficient && !(allocatable == 0 && self.devices_provide(name)) {
@@ -204,7 +210,14 @@ struct InsufficientResources {
 }
 
 impl InsufficientResources {
-    fn check(&mut self, reason: &'static str, requested: i64, used: i64, allocatable: i64) {
+    /// Adds the reason if the node, with `used` of its `allocatable` amount in use, cannot provide the requested amount.
+    fn check_resource(
+        &mut self,
+        reason: &'static str,
+        requested: i64,
+        used: i64,
+        allocatable: i64,
+    ) {
         if requested > 0 && requested > allocatable - used {
             self.unresolvable |= requested > allocatable;
             self.reasons.push(Reason::Borrowed(reason));

@@ -4,11 +4,14 @@ use super::{NodeResourcesFit, Strategy};
 use crate::{
     framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{NodeRef, NodeTable},
-    plugins::{amounts::Requests, shape::Shape},
+    plugins::{
+        amounts::{AbsentRequests, Amount, Requests},
+        shape::Shape,
+    },
     pod::PodInfo,
 };
 
-/// The pod's request for each counted resource.
+/// The pod's request for each scored resource.
 struct PodRequests(Requests);
 
 impl PreScore for NodeResourcesFit {
@@ -19,7 +22,7 @@ impl PreScore for NodeResourcesFit {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        state.put(PodRequests(self.counted.requests_with_defaults(pod)));
+        state.put(PodRequests(self.scored_resources.requests_with_defaults(pod)));
         PreScoreResult::All
     }
 }
@@ -28,7 +31,7 @@ impl Score for NodeResourcesFit {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
         match state.get::<PodRequests>() {
             Some(PodRequests(requests)) => self.score_node(node, requests),
-            None => self.score_node(node, &self.counted.requests_with_defaults(pod)),
+            None => self.score_node(node, &self.scored_resources.requests_with_defaults(pod)),
         }
     }
 
@@ -43,7 +46,7 @@ impl Score for NodeResourcesFit {
         let requests = match state.get::<PodRequests>() {
             Some(PodRequests(requests)) => requests,
             None => {
-                computed = self.counted.requests_with_defaults(pod);
+                computed = self.scored_resources.requests_with_defaults(pod);
                 &computed
             }
         };
@@ -55,36 +58,53 @@ impl NodeResourcesFit {
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         match &self.strategy {
             Strategy::LeastAllocated => {
-                self.mean(node, requests, |after, allocatable| match after > allocatable {
-                    true => 0,
-                    false => percentage(allocatable - after, allocatable),
+                self.weighted_mean(node, requests, |requested, allocatable| {
+                    match requested > allocatable {
+                        true => 0,
+                        false => percentage(allocatable - requested, allocatable),
+                    }
                 })
             }
-            Strategy::MostAllocated => self.mean(node, requests, |after, allocatable| {
-                percentage(after.min(allocatable), allocatable)
-            }),
-            Strategy::RequestedToCapacityRatio(shape) => self.by_shape(node, requests, shape),
+            Strategy::MostAllocated => {
+                self.weighted_mean(node, requests, |requested, allocatable| {
+                    percentage(requested.min(allocatable), allocatable)
+                })
+            }
+            Strategy::RequestedToCapacityRatio(shape) => {
+                self.weighted_mean_by_shape(node, requests, shape)
+            }
         }
+    }
+
+    /// Returns the amounts of the resource with this index, with default requests.
+    #[inline]
+    fn amount_on(&self, index: usize, node: NodeRef<'_>, requests: &[i64]) -> Option<Amount> {
+        self.scored_resources.amount_on(index, node, requests, AbsentRequests::Default)
     }
 
     /// Returns the weighted mean of the resources' scores. `score` receives the requested and the allocatable amount.
     #[inline]
-    fn mean(&self, node: NodeRef<'_>, requests: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
+    fn weighted_mean(
+        &self,
+        node: NodeRef<'_>,
+        requests: &[i64],
+        score: impl Fn(i64, i64) -> i64,
+    ) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for index in 0..self.counted.len() {
-            let Some(amount) = self.counted.on(index, node, requests, true) else { continue };
-            sum += score(amount.after, amount.allocatable) * amount.weight;
+        for index in 0..self.scored_resources.len() {
+            let Some(amount) = self.amount_on(index, node, requests) else { continue };
+            sum += score(amount.requested_with_pod, amount.allocatable) * amount.weight;
             weights += amount.weight;
         }
         if weights == 0 { 0 } else { sum / weights }
     }
 
     /// Returns the weighted mean of the resources' scores by the shape, without resources that score 0.
-    fn by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
+    fn weighted_mean_by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for index in 0..self.counted.len() {
-            let Some(amount) = self.counted.on(index, node, requests, true) else { continue };
-            let score = shape.score_for(amount.after, amount.allocatable);
+        for index in 0..self.scored_resources.len() {
+            let Some(amount) = self.amount_on(index, node, requests) else { continue };
+            let score = shape.score_for(amount.requested_with_pod, amount.allocatable);
             if score > 0 {
                 sum += score * amount.weight;
                 weights += amount.weight;

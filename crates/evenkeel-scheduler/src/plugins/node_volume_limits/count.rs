@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     framework::Status,
-    plugins::volumes::{CLAIM, Lookup, not_found},
+    plugins::volumes::{CLAIM_RESOURCE, VolumeListers, not_found},
 };
 
 /// A volume of a CSI driver. Volumes with equal driver and handle are the same.
@@ -16,7 +16,7 @@ pub(super) struct CsiVolume {
     handle: Box<str>,
     /// Whether the volume is of an in-tree type that migrated to CSI. Such a volume counts only on nodes with a
     /// CSINode.
-    migrated: bool,
+    is_migrated: bool,
 }
 
 impl PartialEq for CsiVolume {
@@ -34,14 +34,14 @@ impl std::hash::Hash for CsiVolume {
 }
 
 impl CsiVolume {
-    fn new(driver: &str, handle: &str, migrated: bool) -> Option<Self> {
-        let counts = !driver.is_empty() && !handle.is_empty();
-        counts.then(|| Self { driver: driver.into(), handle: handle.into(), migrated })
+    fn new(driver: &str, handle: &str, is_migrated: bool) -> Option<Self> {
+        let is_known = !driver.is_empty() && !handle.is_empty();
+        is_known.then(|| Self { driver: driver.into(), handle: handle.into(), is_migrated })
     }
 
     /// Reports whether the volume counts on a node with this CSINode.
     pub(super) fn counts_on(&self, node: Option<&CsiNode>) -> bool {
-        !self.migrated || node.is_some()
+        !self.is_migrated || node.is_some()
     }
 }
 
@@ -50,46 +50,49 @@ impl CsiVolume {
 /// # Errors
 ///
 /// If a claim does not exist, belongs to another pod, or has no name.
-pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<CsiVolume>, Status> {
-    let mut found: Vec<CsiVolume> = Vec::new();
+pub(super) fn volumes_of_pod(
+    listers: &dyn VolumeListers,
+    pod: &Pod,
+) -> Result<Vec<CsiVolume>, Status> {
+    let mut volumes: Vec<CsiVolume> = Vec::new();
     for volume in &pod.spec.volumes {
         let csi_volume = match claim_of(listers, pod, volume)? {
-            ClaimLookup::Claim(claim) => of_claim(listers, &claim),
+            ClaimLookup::Claim(claim) => volume_of_claim(listers, &claim),
             ClaimLookup::Missing(name) => {
-                let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM, &name));
-                let why = format!("looking up PVC {namespace}/{name}: {why}");
-                return Err(Status::unresolvable(why));
+                let (namespace, reason) = (&pod.meta.namespace, not_found(CLAIM_RESOURCE, &name));
+                let reason = format!("looking up PVC {namespace}/{name}: {reason}");
+                return Err(Status::unresolvable(reason));
             }
-            ClaimLookup::Inline => inline(volume)?,
+            ClaimLookup::Inline => volume_of_inline_source(volume)?,
         };
-        found.extend(csi_volume.filter(|csi_volume| !found.contains(csi_volume)));
+        volumes.extend(csi_volume.filter(|csi_volume| !volumes.contains(csi_volume)));
     }
-    Ok(found)
+    Ok(volumes)
 }
 
 /// Returns the volumes of the pods on a node.
 pub(super) fn volumes_on_node<'a>(
-    listers: &dyn Lookup,
+    listers: &dyn VolumeListers,
     pods: impl Iterator<Item = &'a Pod>,
     node: Option<&CsiNode>,
 ) -> Result<HashSet<CsiVolume>, Status> {
-    let mut found = HashSet::new();
+    let mut volumes = HashSet::new();
     for pod in pods {
         for volume in &pod.spec.volumes {
             let csi_volume = match claim_of(listers, pod, volume)? {
-                ClaimLookup::Claim(claim) => of_claim(listers, &claim),
+                ClaimLookup::Claim(claim) => volume_of_claim(listers, &claim),
                 ClaimLookup::Missing(_) => None,
-                ClaimLookup::Inline => inline(volume)?,
+                ClaimLookup::Inline => volume_of_inline_source(volume)?,
             };
-            found.extend(csi_volume.filter(|csi_volume| csi_volume.counts_on(node)));
+            volumes.extend(csi_volume.filter(|csi_volume| csi_volume.counts_on(node)));
         }
     }
-    Ok(found)
+    Ok(volumes)
 }
 
 /// Returns the volumes that are attached to a node or are to be attached.
-pub(super) fn attached(
-    listers: &dyn Lookup,
+pub(super) fn attached_volumes(
+    listers: &dyn VolumeListers,
     attachments: &[Arc<VolumeAttachment>],
 ) -> HashSet<CsiVolume> {
     let csi_volume = |attachment: &Arc<VolumeAttachment>| {
@@ -111,7 +114,11 @@ enum ClaimLookup {
 }
 
 /// Looks up the claim of a pod's volume.
-fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<ClaimLookup, Status> {
+fn claim_of(
+    listers: &dyn VolumeListers,
+    pod: &Pod,
+    volume: &Volume,
+) -> Result<ClaimLookup, Status> {
     let ephemeral = volume.source.persistent_volume_claim.is_none();
     let name = match &volume.source.persistent_volume_claim {
         Some(source) => source.claim_name.to_string(),
@@ -131,7 +138,7 @@ fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<ClaimLoo
 }
 
 /// Returns the CSI volume of an inline volume, if its in-tree type migrated to CSI.
-fn inline(volume: &Volume) -> Result<Option<CsiVolume>, Status> {
+fn volume_of_inline_source(volume: &Volume) -> Result<Option<CsiVolume>, Status> {
     let plugin = csi_translation::plugin_of_inline(&volume.source)
         .filter(|name| csi_translation::is_over(name));
     let Some((plugin, driver)) =
@@ -149,10 +156,13 @@ fn inline(volume: &Volume) -> Result<Option<CsiVolume>, Status> {
 }
 
 /// Returns the claim's volume, or a placeholder for the volume to be provisioned for an unbound claim.
-fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
+fn volume_of_claim(
+    listers: &dyn VolumeListers,
+    claim: &PersistentVolumeClaim,
+) -> Option<CsiVolume> {
     let name = &*claim.spec.volume_name;
     let volume = if name.is_empty() { None } else { listers.volume(name) };
-    let Some(volume) = volume else { return of_class(listers, claim) };
+    let Some(volume) = volume else { return placeholder_for_claim(listers, claim) };
     if let Some(csi) = volume.spec.source.csi.as_deref() {
         return CsiVolume::new(&csi.driver, &csi.volume_handle, false);
     }
@@ -166,7 +176,10 @@ fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<CsiVo
 }
 
 /// Returns a placeholder for the volume that the claim's class will provision.
-fn of_class(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
+fn placeholder_for_claim(
+    listers: &dyn VolumeListers,
+    claim: &PersistentVolumeClaim,
+) -> Option<CsiVolume> {
     let class = volume::class_of_claim(claim);
     let class = if class.is_empty() { None } else { listers.class(class) }?;
     // The handle of a volume to be provisioned is not known. A NUL byte makes the placeholder differ from all real

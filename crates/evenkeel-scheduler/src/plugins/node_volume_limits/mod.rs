@@ -4,11 +4,11 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
+//! | `spec.drivers[].allocatable.count` of the CSINode | `limit_of`, `filter` |
 //! | volumes count once for each driver and handle | `count::CsiVolume`, `count::volumes_on_node` |
-//! | unbound claims count for the provisioner of their class | `count::of_claim`, `count::of_class` |
-//! | in-tree volumes that migrated to CSI | `count::inline` |
-//! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
+//! | unbound claims count for the provisioner of their class | `count::volume_of_claim`, `count::placeholder_for_claim` |
+//! | in-tree volumes that migrated to CSI | `count::volume_of_inline_source` |
+//! | VolumeAttachments of volumes that no pod on the node uses | `count::attached_volumes` |
 //! | `preventPodSchedulingIfMissing` of the CSIDriver | `requires_driver`, `has_driver` |
 
 mod count;
@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use evenkeel_api::views::{CsiNode, CsiNodeDriver, Pod, Volume};
 use evenkeel_component_helpers::storage::{claims, csi_translation};
 
-use super::volumes::{Cached, Lookup, named_claims};
+use super::volumes::{VolumeCaches, VolumeListers, named_claims};
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
@@ -31,11 +31,11 @@ use crate::{
 };
 use count::CsiVolume;
 
-const TOO_MANY: &str = "node(s) exceed max volume count";
+const MAX_VOLUME_COUNT_EXCEEDED: &str = "node(s) exceed max volume count";
 
 /// The NodeVolumeLimits plugin.
 pub struct NodeVolumeLimits {
-    listers: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn VolumeListers>>,
     rejects_missing_drivers: bool,
 }
 
@@ -68,7 +68,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(VolumeCaches::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -91,19 +91,21 @@ impl Plugin for NodeVolumeLimits {
                 Edit::Updated { old, new } => QueueingHint::when(has_higher_limit(old, new)),
                 Edit::Deleted(_) => QueueingHint::Skip,
             },
-            Change::Object(ObjectChange::Claim(Edit::Added(claim))) => QueueingHint::when(
-                claim.meta.namespace == pod.meta.namespace
-                    && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
-            ),
+            Change::Object(ObjectChange::PersistentVolumeClaim(Edit::Added(claim))) => {
+                QueueingHint::when(
+                    claim.meta.namespace == pod.meta.namespace
+                        && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
+                )
+            }
             Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(deleted))) => {
-                let inline = pod.spec.volumes.iter().filter_map(|volume| {
+                let mut drivers_of_inline_volumes = pod.spec.volumes.iter().filter_map(|volume| {
                     let plugin = csi_translation::plugin_of_inline(&volume.source)?;
                     csi_translation::driver_of(plugin)
                 });
-                let mut drivers = inline;
                 QueueingHint::when(
                     named_claims(pod).next().is_some()
-                        || drivers.any(|driver| *deleted.spec.attacher == *driver),
+                        || drivers_of_inline_volumes
+                            .any(|driver| *deleted.spec.attacher == *driver),
                 )
             }
             _ => QueueingHint::Skip,
@@ -132,17 +134,17 @@ fn max_volumes(pod: &Pod) -> usize {
 }
 
 /// Returns the maximum number of the driver's volumes on the node, or `None` if there is no limit.
-fn limit(driver: &CsiNodeDriver) -> Option<i32> {
+fn limit_of(driver: &CsiNodeDriver) -> Option<i32> {
     driver.allocatable.as_deref().and_then(|allocatable| allocatable.count)
 }
 
 /// Reports whether the node's limit for some driver increased.
 fn has_higher_limit(old: &CsiNode, new: &CsiNode) -> bool {
-    let before = |name: &str| {
+    let old_limit = |name: &str| {
         let driver = old.spec.drivers.iter().find(|driver| *driver.name == *name);
-        driver.and_then(limit).unwrap_or(0)
+        driver.and_then(limit_of).unwrap_or(0)
     };
-    new.spec.drivers.iter().any(|driver| limit(driver).unwrap_or(0) > before(&driver.name))
+    new.spec.drivers.iter().any(|driver| limit_of(driver).unwrap_or(0) > old_limit(&driver.name))
 }
 
 impl PreFilter for NodeVolumeLimits {
@@ -170,22 +172,18 @@ impl Filter for NodeVolumeLimits {
         let volumes = volumes.as_ref().map_err(Clone::clone)?;
         let csi_node = listers.csi_node(node.name());
         let csi_node = csi_node.as_deref();
-        let mut new: Vec<&CsiVolume> =
+        let mut new_volumes: Vec<&CsiVolume> =
             volumes.iter().filter(|volume| volume.counts_on(csi_node)).collect();
-        for volume in new.iter().filter(|_| self.rejects_missing_drivers) {
-            if requires_driver(&**listers, &volume.driver) && !has_driver(csi_node, &volume.driver)
-            {
-                let driver = &volume.driver;
-                return Err(Status::unschedulable(format!(
-                    "{driver} CSI driver is not installed on the node"
-                )));
-            }
+        if self.rejects_missing_drivers {
+            reject_missing_driver(&**listers, &new_volumes, csi_node)?;
         }
-        let limits = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
-        let limited =
-            |driver: &str| limits.iter().find(|known| *known.name == *driver).and_then(limit);
-        new.retain(|volume| limited(&volume.driver).is_some());
-        let Some(least) = new.iter().filter_map(|volume| limited(&volume.driver)).min() else {
+        let drivers = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
+        let limit =
+            |driver: &str| drivers.iter().find(|known| *known.name == *driver).and_then(limit_of);
+        new_volumes.retain(|volume| limit(&volume.driver).is_some());
+        let Some(lowest_limit) =
+            new_volumes.iter().filter_map(|volume| limit(&volume.driver)).min()
+        else {
             return Ok(());
         };
         // Usually the limit suffices even if every volume and attachment counts, so their lookup is not needed.
@@ -193,34 +191,48 @@ impl Filter for NodeVolumeLimits {
         let pods = node.pods();
         let max_used =
             pods.iter().map(|pod| max_volumes(&pod.pod)).sum::<usize>() + attachments.len();
-        if max_used + new.len() <= usize::try_from(least).unwrap_or(0) {
+        if max_used + new_volumes.len() <= usize::try_from(lowest_limit).unwrap_or(0) {
             return Ok(());
         }
         let existing =
             count::volumes_on_node(&**listers, pods.iter().map(|pod| &*pod.pod), csi_node)?;
-        let attached = count::attached(&**listers, &attachments);
-        new.retain(|volume| !existing.contains(*volume));
-        for volume in &new {
-            let of_driver = |existing: &&CsiVolume| existing.driver == volume.driver;
-            let used = existing.iter().filter(of_driver).count()
-                + attached
-                    .iter()
-                    .filter(of_driver)
-                    .filter(|volume| !existing.contains(*volume))
-                    .count();
-            let added = new.iter().filter(|other| other.driver == volume.driver).count();
-            let limit = limited(&volume.driver)
+        let attached = count::attached_volumes(&**listers, &attachments);
+        new_volumes.retain(|volume| !existing.contains(*volume));
+        for volume in &new_volumes {
+            let is_of_driver = |other: &&CsiVolume| other.driver == volume.driver;
+            let only_attached = attached.iter().filter(|other| !existing.contains(*other));
+            let n_used = existing.iter().filter(is_of_driver).count()
+                + only_attached.filter(is_of_driver).count();
+            let n_new = new_volumes.iter().filter(|other| is_of_driver(other)).count();
+            let limit = limit(&volume.driver)
                 .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));
-            if used + added > limit {
-                return Err(Status::unschedulable(TOO_MANY));
+            if n_used + n_new > limit {
+                return Err(Status::unschedulable(MAX_VOLUME_COUNT_EXCEEDED));
             }
         }
         Ok(())
     }
 }
 
+/// Rejects the node if it lacks a driver of the volumes that pods must not miss.
+fn reject_missing_driver(
+    listers: &dyn VolumeListers,
+    volumes: &[&CsiVolume],
+    csi_node: Option<&CsiNode>,
+) -> StatusResult {
+    let is_missing = |volume: &&&CsiVolume| {
+        requires_driver(listers, &volume.driver) && !has_driver(csi_node, &volume.driver)
+    };
+    match volumes.iter().find(is_missing) {
+        None => Ok(()),
+        Some(CsiVolume { driver, .. }) => {
+            Err(Status::unschedulable(format!("{driver} CSI driver is not installed on the node")))
+        }
+    }
+}
+
 /// Reports whether pods that use the driver must not be scheduled to nodes without it.
-fn requires_driver(listers: &dyn Lookup, driver: &str) -> bool {
+fn requires_driver(listers: &dyn VolumeListers, driver: &str) -> bool {
     listers
         .driver(driver)
         .is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))

@@ -45,10 +45,10 @@ fn volume_objects(limits: &Value) -> VolumeObjects {
 
 /// Runs PreFilter and Filter for the node `a`, which runs the pods `existing`.
 fn outcome(volume_objects: VolumeObjects, existing: &[PodInfo], pod: &PodInfo) -> String {
-    outcome_of(&NodeVolumeLimits::default(), volume_objects, existing, pod)
+    outcome_with(&NodeVolumeLimits::default(), volume_objects, existing, pod)
 }
 
-fn outcome_of(
+fn outcome_with(
     plugin: &NodeVolumeLimits,
     volume_objects: VolumeObjects,
     existing: &[PodInfo],
@@ -61,11 +61,11 @@ fn outcome_of(
     }
     let mut state = CycleState::default();
     match plugin.pre_filter(&mut state, pod, &nodes) {
-        Err(why) => why.reasons.join(", "),
+        Err(rejection) => rejection.reasons.join(", "),
         Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
-            Err(why) => why.reasons.join(", "),
+            Err(rejection) => rejection.reasons.join(", "),
         },
     }
 }
@@ -74,29 +74,36 @@ const EXCEEDED: &str = "node(s) exceed max volume count";
 
 #[test]
 fn volumes_of_a_driver_are_counted_once_each() {
-    let two = json!({"csi.example": 2});
+    let limits = json!({"csi.example": 2});
     let existing = [info("q", &using(&["c0"])), info("r", &using(&["c0", "c1"]))];
-    for (pod, want) in [
+    for (pod, expected) in [
         (using(&["c2"]), EXCEEDED),
         (using(&["c0"]), "fits"),
         (using(&["new"]), EXCEEDED),
         (json!({}), "skip"),
     ] {
-        assert_eq!(outcome(volume_objects(&two), &existing, &info("p", &pod)), want, "{pod}");
+        assert_eq!(
+            outcome(volume_objects(&limits), &existing, &info("p", &pod)),
+            expected,
+            "{pod}"
+        );
     }
-    assert_eq!(outcome(volume_objects(&two), &existing[..1], &info("p", &using(&["new"]))), "fits");
     assert_eq!(
-        outcome(volume_objects(&two), &existing[..1], &info("p", &using(&["new", "c1"]))),
+        outcome(volume_objects(&limits), &existing[..1], &info("p", &using(&["new"]))),
+        "fits"
+    );
+    assert_eq!(
+        outcome(volume_objects(&limits), &existing[..1], &info("p", &using(&["new", "c1"]))),
         EXCEEDED
     );
-    let none = volume_objects(&json!({"other": 1}));
+    let without_limit = volume_objects(&json!({"other": 1}));
     assert_eq!(
-        outcome(none, &existing, &info("p", &using(&["c2"]))),
+        outcome(without_limit, &existing, &info("p", &using(&["c2"]))),
         "fits",
         "the driver has no limit"
     );
-    let none = volume_objects(&json!({"csi.example": 0}));
-    assert_eq!(outcome(none, &[], &info("p", &using(&["c2"]))), EXCEEDED);
+    let with_limit_zero = volume_objects(&json!({"csi.example": 0}));
+    assert_eq!(outcome(with_limit_zero, &[], &info("p", &using(&["c2"]))), EXCEEDED);
 }
 
 #[test]
@@ -125,9 +132,9 @@ fn in_tree_volumes_count_for_their_csi_driver() {
         outcome(volume_objects(&limits), &existing, &info("p", &inline("aws://z/vol-1"))),
         "fits"
     );
-    let mut unknown = volume_objects(&limits);
-    unknown.csi_nodes.clear();
-    assert_eq!(outcome(unknown, &existing, &info("p", &inline("vol-2"))), "fits");
+    let mut without_csi_node = volume_objects(&limits);
+    without_csi_node.csi_nodes.clear();
+    assert_eq!(outcome(without_csi_node, &existing, &info("p", &inline("vol-2"))), "fits");
 }
 
 #[test]
@@ -140,10 +147,10 @@ fn claims_must_exist_and_belong_to_the_pod() {
         "looking up PVC shop/x: persistentvolumeclaim \"x\" not found"
     );
     let ephemeral = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
-    let mut others = volume_objects(&limits);
-    others.claims.push(object("p-v", &json!({"spec": {"storageClassName": "k"}})));
+    let mut with_claim_of_other = volume_objects(&limits);
+    with_claim_of_other.claims.push(object("p-v", &json!({"spec": {"storageClassName": "k"}})));
     assert_eq!(
-        outcome(others, &[], &pod_of(ephemeral)),
+        outcome(with_claim_of_other, &[], &pod_of(ephemeral)),
         "PVC shop/p-v was not created for pod shop/p (pod is not owner)"
     );
 }
@@ -151,8 +158,9 @@ fn claims_must_exist_and_belong_to_the_pod() {
 #[test]
 fn a_csi_driver_may_exclude_nodes_without_it() {
     let mut volume_objects = volume_objects(&json!({"other": 1}));
-    let csi_driver =
-        |yes: bool| object("csi.example", &json!({"spec": {"preventPodSchedulingIfMissing": yes}}));
+    let csi_driver = |prevents: bool| {
+        object("csi.example", &json!({"spec": {"preventPodSchedulingIfMissing": prevents}}))
+    };
     volume_objects.drivers = vec![csi_driver(true)];
     let pod = info("p", &using(&["c0"]));
     assert_eq!(
@@ -160,7 +168,7 @@ fn a_csi_driver_may_exclude_nodes_without_it() {
         "csi.example CSI driver is not installed on the node"
     );
     let without_check = NodeVolumeLimits::new(false);
-    assert_eq!(outcome_of(&without_check, volume_objects.clone(), &[], &pod), "fits");
+    assert_eq!(outcome_with(&without_check, volume_objects.clone(), &[], &pod), "fits");
     volume_objects.drivers = vec![csi_driver(false)];
     assert_eq!(outcome(volume_objects, &[], &pod), "fits");
 }
@@ -168,13 +176,17 @@ fn a_csi_driver_may_exclude_nodes_without_it() {
 #[test]
 fn a_higher_limit_of_any_driver_is_detected() {
     let node = |limits: Value| csi_node(&limits);
-    for (old, new, want) in [
+    for (old, new, expected) in [
         (json!({"a": 1}), json!({"a": 2}), true),
         (json!({"a": 2}), json!({"a": 1}), false),
         (json!({}), json!({"a": 1}), true),
         (json!({"a": 1}), json!({"a": 1, "b": 0}), false),
     ] {
-        assert_eq!(has_higher_limit(&node(old.clone()), &node(new.clone())), want, "{old} {new}");
+        assert_eq!(
+            has_higher_limit(&node(old.clone()), &node(new.clone())),
+            expected,
+            "{old} {new}"
+        );
     }
     assert_eq!(super::max_volumes(&pod("p", &using(&["a", "b"]))), 2);
 }

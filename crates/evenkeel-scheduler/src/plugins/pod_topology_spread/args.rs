@@ -85,7 +85,7 @@ static SYSTEM_DEFAULT_CONSTRAINTS: LazyLock<[DefaultConstraint; 2]> = LazyLock::
 
 impl Args {
     /// Returns the constraints of a pod that defines none.
-    pub(super) fn constraints(&self) -> &[DefaultConstraint] {
+    pub(super) fn effective_defaults(&self) -> &[DefaultConstraint] {
         match self.defaulting_type {
             DefaultingType::System => &*SYSTEM_DEFAULT_CONSTRAINTS,
             DefaultingType::List => &self.default_constraints,

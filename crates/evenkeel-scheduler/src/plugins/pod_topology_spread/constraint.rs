@@ -3,7 +3,7 @@
 use evenkeel_api::{
     Text,
     selector::{Operator, Requirement, Selector},
-    views::{Pod, TopologySpreadConstraint},
+    views::{Pod, Taint, TopologySpreadConstraint},
 };
 use evenkeel_component_helpers::scheduling::corev1::find_untolerated_taint;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::DefaultConstraint;
 use crate::{
     nodes::{LabelColumn, NodeTable, Slot},
-    plugins::node_selector::Required,
+    plugins::node_selector::RequiredNodeAffinity,
 };
 
 /// A topology spread constraint of a pod.
@@ -28,7 +28,7 @@ pub(super) struct SpreadConstraint {
 }
 
 impl SpreadConstraint {
-    /// Converts a constraint of the pod. It ignores `matchLabelKeys` unless `match_label_keys`.
+    /// Converts a constraint of the pod. Ignores its `matchLabelKeys` unless `match_label_keys` is true.
     pub(super) fn for_pod(
         constraint: &TopologySpreadConstraint,
         pod: &Pod,
@@ -73,12 +73,12 @@ fn with_match_label_keys(selector: &Selector, keys: &[Text], pod: &Pod) -> Selec
 }
 
 /// Nodes whose pods the constraint counts.
-pub(super) struct Eligible {
-    /// Flag by slot; `None` means all nodes.
-    nodes: Option<Vec<bool>>,
+pub(super) struct EligibleNodes {
+    /// Whether each node is eligible, by slot; `None` means all nodes.
+    is_eligible: Option<Vec<bool>>,
 }
 
-impl Eligible {
+impl EligibleNodes {
     /// Returns the nodes that satisfy the constraint's policies and have the labels of all `keys`.
     pub(super) fn find(
         constraint: &SpreadConstraint,
@@ -86,38 +86,43 @@ impl Eligible {
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
-        let keys: Vec<&LabelColumn> =
+        // Every node has the other keys.
+        let incomplete_keys: Vec<&LabelColumn> =
             keys.iter().map(|key| &**key).filter(|key| key.n_labelled() < nodes.len()).collect();
-        let required = constraint
+        let required_affinity = constraint
             .honors_affinity
-            .then(|| Required::compile(&pod.spec, nodes))
-            .filter(|r| !r.matches_every_node());
-        let tolerated = constraint.honors_taints.then(|| {
-            let tolerated =
-                |taints| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();
-            nodes.taint_sets().iter().map(|taints| tolerated(taints)).collect::<Vec<bool>>()
-        });
-        let tolerated = tolerated.filter(|tolerated| tolerated.contains(&false));
-        if keys.is_empty() && required.is_none() && tolerated.is_none() {
-            return Self { nodes: None };
+            .then(|| RequiredNodeAffinity::compile(&pod.spec, nodes))
+            .filter(|required| !required.matches_every_node());
+        let is_tolerated =
+            |taints: &Arc<[Taint]>| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();
+        let tolerated_taint_sets: Option<Vec<bool>> = constraint
+            .honors_taints
+            .then(|| nodes.taint_sets().iter().map(is_tolerated).collect())
+            .filter(|tolerated: &Vec<bool>| tolerated.contains(&false));
+        if incomplete_keys.is_empty()
+            && required_affinity.is_none()
+            && tolerated_taint_sets.is_none()
+        {
+            return Self { is_eligible: None };
         }
-        let mut eligible = vec![false; nodes.n_slots()];
+        let mut is_eligible = vec![false; nodes.n_slots()];
         for node in nodes.iter() {
             let slot = node.slot();
-            eligible[slot as usize] = keys.iter().all(|key| key.value_of(slot).is_some())
-                && required.as_ref().is_none_or(|required| required.holds(slot))
-                && tolerated.as_ref().is_none_or(|tolerated| tolerated[node.taint_set()]);
+            is_eligible[slot as usize] =
+                incomplete_keys.iter().all(|key| key.value_id_of(slot).is_some())
+                    && required_affinity.as_ref().is_none_or(|required| required.matches(slot))
+                    && tolerated_taint_sets.as_ref().is_none_or(|sets| sets[node.taint_set()]);
         }
-        Self { nodes: Some(eligible) }
+        Self { is_eligible: Some(is_eligible) }
     }
 
     /// Reports whether all nodes are eligible.
-    pub(super) fn is_all(&self) -> bool {
-        self.nodes.is_none()
+    pub(super) fn are_all(&self) -> bool {
+        self.is_eligible.is_none()
     }
 
     /// Reports whether the constraint counts the pods of this node.
-    pub(super) fn has(&self, slot: Slot) -> bool {
-        self.nodes.as_ref().is_none_or(|nodes| nodes[slot as usize])
+    pub(super) fn contains(&self, slot: Slot) -> bool {
+        self.is_eligible.as_ref().is_none_or(|is_eligible| is_eligible[slot as usize])
     }
 }

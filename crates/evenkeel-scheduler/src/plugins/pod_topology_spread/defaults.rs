@@ -32,7 +32,7 @@ impl Owners {
     pub(super) fn selector(&self, pod: &Pod) -> Option<Selector> {
         let mut requirements = Vec::new();
         // All these Services select the pod, so their requirements cannot contradict each other.
-        let mut add = |selector: &Selector| {
+        let mut add_requirements_of = |selector: &Selector| {
             for requirement in selector.requirements() {
                 if !requirements.contains(requirement) {
                     requirements.push(requirement.clone());
@@ -41,9 +41,9 @@ impl Owners {
         };
         self.services.for_each(&pod.meta.namespace, |service| {
             let selector = &service.spec.selector;
-            let has = |(key, value): (&str, &str)| pod.meta.labels.get(key) == Some(value);
-            if selector.iter().all(has) {
-                add(&Selector::from_map(selector));
+            let has_label = |(key, value): (&str, &str)| pod.meta.labels.get(key) == Some(value);
+            if selector.iter().all(has_label) {
+                add_requirements_of(&Selector::from_map(selector));
             }
         });
         if let Some(owner) = pod.meta.controller() {
@@ -51,17 +51,17 @@ impl Owners {
             match (&*owner.api_version, &*owner.kind) {
                 ("v1", "ReplicationController") => {
                     if let Some(owner) = self.controllers.get(namespace, &owner.name) {
-                        add(&owner.spec.selector);
+                        add_requirements_of(&owner.spec.selector);
                     }
                 }
                 ("apps/v1", "ReplicaSet") => {
                     if let Some(owner) = self.replica_sets.get(namespace, &owner.name) {
-                        add(&owner.spec.selector);
+                        add_requirements_of(&owner.spec.selector);
                     }
                 }
                 ("apps/v1", "StatefulSet") => {
                     if let Some(owner) = self.stateful_sets.get(namespace, &owner.name) {
-                        add(&owner.spec.selector);
+                        add_requirements_of(&owner.spec.selector);
                     }
                 }
                 _ => {}

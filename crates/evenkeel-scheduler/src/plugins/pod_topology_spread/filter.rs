@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     PodTopologySpread, WhenUnsatisfiable,
-    constraint::{Eligible, SpreadConstraint},
+    constraint::{EligibleNodes, SpreadConstraint},
 };
 use crate::{
     framework::{CycleState, Filter, PreFilter, PreFilterResult, Status, StatusResult},
@@ -20,17 +20,17 @@ const NO_ELIGIBLE_NODE: i64 = i64::MIN;
 
 /// The pod's hard constraints.
 #[derive(Clone)]
-struct HardConstraints(Vec<Constraint>);
+struct HardConstraints(Vec<HardConstraint>);
 
 /// A hard constraint with its counts.
 #[derive(Clone)]
-struct Constraint {
-    spread: Arc<SpreadConstraint>,
-    eligible: Arc<Eligible>,
-    /// Number of matching pods in each domain that has an eligible node.
-    pods: PerDomain,
+struct HardConstraint {
+    spec: Arc<SpreadConstraint>,
+    eligible_nodes: Arc<EligibleNodes>,
+    /// Number of matching pods in each domain, or [`NO_ELIGIBLE_NODE`].
+    counts: PerDomain,
     /// Minimum of the counts over all domains; 0 if there are fewer than `minDomains`.
-    fewest: i64,
+    min_match: i64,
     /// 1 if the pod matches its own selector, else 0.
     self_match: i64,
 }
@@ -42,15 +42,15 @@ impl PreFilter for PodTopologySpread {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let spread = self.constraints(&pod.pod, WhenUnsatisfiable::DoNotSchedule);
-        if spread.is_empty() {
+        let specs = self.constraints(&pod.pod, WhenUnsatisfiable::DoNotSchedule);
+        if specs.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        let keys: Vec<_> = spread.iter().map(|spread| nodes.label(&spread.topology_key)).collect();
-        let constraints = spread
+        let keys: Vec<_> = specs.iter().map(|spec| nodes.label(&spec.topology_key)).collect();
+        let constraints = specs
             .into_iter()
             .zip(&keys)
-            .map(|(spread, key)| Constraint::new(spread, key, pod, nodes, &keys));
+            .map(|(spec, key)| HardConstraint::new(spec, key, pod, nodes, &keys));
         state.put(HardConstraints(constraints.collect()));
         Ok(PreFilterResult::All)
     }
@@ -75,74 +75,80 @@ impl PreFilter for PodTopologySpread {
 }
 
 impl HardConstraints {
-    /// Adds `by` to the counts of the constraints that match `other` on this node.
-    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
+    /// Adds `delta` to the counts of the constraints that match `other` on this node.
+    fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
         let (pod, other, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
         let Self(constraints) = self;
         if other.namespace != pod.namespace
-            || constraints.iter().any(|constraint| constraint.pods.at(slot).is_none())
+            || constraints.iter().any(|constraint| constraint.counts.at(slot).is_none())
         {
             return;
         }
         for constraint in constraints {
-            if constraint.spread.selector.matches(&other.labels)
-                && constraint.eligible.has(slot)
-                && let Some(count) = constraint.pods.at_mut(slot)
+            if constraint.spec.selector.matches(&other.labels)
+                && constraint.eligible_nodes.contains(slot)
+                && let Some(count) = constraint.counts.at_mut(slot)
             {
-                *count += by;
-                constraint.find_min_match();
+                *count += delta;
+                constraint.update_min_match();
             }
         }
     }
 }
 
-impl Constraint {
+impl HardConstraint {
     fn new(
-        spread: SpreadConstraint,
+        spec: SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
-        let eligible = Eligible::find(&spread, &pod.pod, nodes, keys);
-        let mut pods = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
-        if eligible.is_all() {
-            for (count, nodes) in pods.values_mut().iter_mut().zip(key.nodes_by_value()) {
-                *count = if *nodes > 0 { 0 } else { NO_ELIGIBLE_NODE };
+        let eligible_nodes = EligibleNodes::find(&spec, &pod.pod, nodes, keys);
+        let mut counts = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
+        if eligible_nodes.are_all() {
+            for (count, n_nodes) in counts.values_mut().iter_mut().zip(key.node_counts()) {
+                *count = if *n_nodes > 0 { 0 } else { NO_ELIGIBLE_NODE };
             }
         } else {
-            for slot in nodes.slots().iter().copied().filter(|slot| eligible.has(*slot)) {
-                pods.at_mut(slot).into_iter().for_each(|count| *count = 0);
-            }
-        }
-        // As upstream, an empty selector does not count existing pods, but it matches the pod itself.
-        if !spread.selector.is_everything() {
-            let scope = Scope::within(&pod.pod.meta.namespace, spread.selector.clone());
-            let mut pod_index = nodes.pod_index();
-            let scope = pod_index.scope(scope);
-            for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
-                for (slot, matching) in class.nodes().iter().filter(|(slot, _)| eligible.has(*slot))
-                {
-                    pods.at_mut(slot).into_iter().for_each(|count| *count += i64::from(matching));
+            for slot in nodes.slots().iter().copied().filter(|slot| eligible_nodes.contains(*slot))
+            {
+                if let Some(count) = counts.at_mut(slot) {
+                    *count = 0;
                 }
             }
         }
-        let self_match = i64::from(spread.selector.matches(&pod.pod.meta.labels));
-        let (spread, eligible) = (Arc::new(spread), Arc::new(eligible));
-        let mut constraint = Self { spread, eligible, pods, fewest: 0, self_match };
-        constraint.find_min_match();
+        // Like upstream, an empty selector does not count existing pods, but it matches the pod itself.
+        if !spec.selector.is_everything() {
+            let scope = Scope::within(&pod.pod.meta.namespace, spec.selector.clone());
+            let mut pod_index = nodes.pod_index();
+            let scope = pod_index.find_or_add_scope(scope);
+            for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
+                for (slot, n_pods) in class.nodes().iter() {
+                    if eligible_nodes.contains(slot)
+                        && let Some(count) = counts.at_mut(slot)
+                    {
+                        *count += i64::from(n_pods);
+                    }
+                }
+            }
+        }
+        let self_match = i64::from(spec.selector.matches(&pod.pod.meta.labels));
+        let (spec, eligible_nodes) = (Arc::new(spec), Arc::new(eligible_nodes));
+        let mut constraint = Self { spec, eligible_nodes, counts, min_match: 0, self_match };
+        constraint.update_min_match();
         constraint
     }
 
     /// Updates the minimum of the counts.
-    fn find_min_match(&mut self) {
-        let domains =
-            || self.pods.values().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
-        let enough = match self.spread.min_domains {
+    fn update_min_match(&mut self) {
+        let counts =
+            || self.counts.values().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
+        let has_min_domains = match self.spec.min_domains {
             ..=1 => true,
-            min_domains => domains().count() >= min_domains as usize,
+            min_domains => counts().count() >= min_domains as usize,
         };
-        self.fewest = if enough { domains().min().unwrap_or(0) } else { 0 };
+        self.min_match = if has_min_domains { counts().min().unwrap_or(0) } else { 0 };
     }
 }
 
@@ -152,15 +158,14 @@ impl Filter for PodTopologySpread {
             return Ok(());
         };
         for constraint in constraints {
-            let Some(count) = constraint.pods.at(node.slot()) else {
+            let Some(count) = constraint.counts.at(node.slot()) else {
                 return Err(Status::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
             let count = if count == NO_ELIGIBLE_NODE { 0 } else { count };
-            if count + constraint.self_match - constraint.fewest
-                > i64::from(constraint.spread.max_skew)
-            {
+            let skew = count + constraint.self_match - constraint.min_match;
+            if skew > i64::from(constraint.spec.max_skew) {
                 return Err(Status::unschedulable(
                     "node(s) didn't match pod topology spread constraints",
                 ));

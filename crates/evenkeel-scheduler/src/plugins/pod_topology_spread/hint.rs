@@ -8,18 +8,21 @@ use crate::framework::{Change, QueueingHint};
 /// Returns `Queue` if the change may satisfy one of the pod's hard constraints.
 pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change) -> QueueingHint {
     match change {
-        Change::Node(edit) => {
-            node_changed(constraints, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
-        }
+        Change::Node(edit) => node_changed(
+            constraints,
+            edit.before().map(|old| &**old),
+            edit.after().map(|new| &**new),
+        ),
         Change::AssignedPod(edit) => {
-            let (old, new) = (edit.before().map(|old| &*old.pod), edit.now().map(|new| &*new.pod));
+            let (old, new) =
+                (edit.before().map(|old| &*old.pod), edit.after().map(|new| &*new.pod));
             pod_changed(pod, constraints, old, new)
         }
         Change::OwnUpdate { old, new } => {
             let (old, new) = (&old.pod, &new.pod);
-            let tolerates_more = old.spec.tolerations != new.spec.tolerations
+            let tolerations_matter = old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honors_taints);
-            if tolerates_more {
+            if tolerations_matter {
                 QueueingHint::Queue
             } else {
                 pod_changed(pod, constraints, Some(old), Some(new))
@@ -53,18 +56,19 @@ fn node_changed(
     old: Option<&Node>,
     new: Option<&Node>,
 ) -> QueueingHint {
-    let has_all = |node: &Node| {
+    let has_all_keys = |node: &Node| {
         constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
     };
     QueueingHint::when(match (old, new) {
-        (Some(old), Some(new)) if has_all(old) == has_all(new) => {
-            let moved = |constraint: &SpreadConstraint| {
+        (Some(old), Some(new)) if has_all_keys(old) == has_all_keys(new) => {
+            let changed_domain = |constraint: &SpreadConstraint| {
                 let key = &constraint.topology_key;
                 old.meta.labels.get(key) != new.meta.labels.get(key)
             };
-            has_all(new) && (constraints.iter().any(moved) || old.spec.taints != new.spec.taints)
+            has_all_keys(new)
+                && (constraints.iter().any(changed_domain) || old.spec.taints != new.spec.taints)
         }
         (Some(_), Some(_)) => true,
-        (old, new) => old.or(new).is_some_and(has_all),
+        (old, new) => old.or(new).is_some_and(has_all_keys),
     })
 }

@@ -9,8 +9,8 @@
 //! | `topologySpreadConstraints`: `topologyKey`, `labelSelector`, `maxSkew` | `constraint::SpreadConstraint` |
 //! | `whenUnsatisfiable: DoNotSchedule` | `filter::HardConstraints` |
 //! | `whenUnsatisfiable: ScheduleAnyway` | `score::SoftConstraints` |
-//! | `minDomains` | `filter::find_min_match` |
-//! | `nodeAffinityPolicy`, `nodeTaintsPolicy` | `constraint::Eligible` |
+//! | `minDomains` | `filter::update_min_match` |
+//! | `nodeAffinityPolicy`, `nodeTaintsPolicy` | `constraint::EligibleNodes` |
 //! | `matchLabelKeys` | `constraint::with_match_label_keys` |
 //! | cluster-level default constraints (`defaultingType`, `defaultConstraints`) | `args::Args`, `defaults::Owners` |
 
@@ -53,26 +53,30 @@ impl PodTopologySpread {
 
     /// Returns the pod's constraints with this `whenUnsatisfiable`, or the default constraints if
     /// the pod defines none.
-    fn constraints(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
+    fn constraints(
+        &self,
+        pod: &Pod,
+        when_unsatisfiable: WhenUnsatisfiable,
+    ) -> Vec<SpreadConstraint> {
         let constraints = &pod.spec.topology_spread_constraints;
         if !constraints.is_empty() {
-            let with_action = constraints
+            let match_label_keys = self.args.match_label_keys;
+            return constraints
                 .iter()
-                .filter(|constraint| *constraint.when_unsatisfiable == *action.as_str());
-            let keys = self.args.match_label_keys;
-            return with_action
-                .map(|constraint| SpreadConstraint::for_pod(constraint, pod, keys))
+                .filter(|constraint| *constraint.when_unsatisfiable == *when_unsatisfiable.as_str())
+                .map(|constraint| SpreadConstraint::for_pod(constraint, pod, match_label_keys))
                 .collect();
         }
+        let defaults = self.args.effective_defaults().iter();
         let mut defaults =
-            self.args.constraints().iter().filter(|default| default.when_unsatisfiable == action);
-        let Some(first) = defaults.next() else { return Vec::new() };
+            defaults.filter(|default| default.when_unsatisfiable == when_unsatisfiable).peekable();
+        if defaults.peek().is_none() {
+            return Vec::new();
+        }
         let Some(selector) = self.owners.get().and_then(|owners| owners.selector(pod)) else {
             return Vec::new();
         };
-        let with =
-            |default: &DefaultConstraint| SpreadConstraint::from_default(default, selector.clone());
-        std::iter::once(first).chain(defaults).map(with).collect()
+        defaults.map(|default| SpreadConstraint::from_default(default, selector.clone())).collect()
     }
 }
 
@@ -88,7 +92,7 @@ impl Plugin for PodTopologySpread {
     }
 
     fn connect(&self, handle: &Handle) {
-        if !self.args.constraints().is_empty() {
+        if !self.args.effective_defaults().is_empty() {
             self.owners.get_or_init(|| Owners::new(&handle.caches));
         }
     }

@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// Returns a constraint by number, which selects its fields.
-fn constraint(n: u8, action: &str) -> Value {
+fn constraint(n: u8, when_unsatisfiable: &str) -> Value {
     let key = [ZONE, HOST, "rack"][usize::from(n / 3) % 3];
     let mut constraint = json!({
         "maxSkew": n % 3 + 1,
         "topologyKey": key,
-        "whenUnsatisfiable": action,
+        "whenUnsatisfiable": when_unsatisfiable,
         "labelSelector": match n / 9 % 4 {
             0 => json!({ "matchLabels": { "app": "web" } }),
             1 => json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["db", "cache"] }] }),
@@ -38,7 +38,7 @@ fn constraint(n: u8, action: &str) -> Value {
     if n % 7 == 1 {
         constraint["nodeAffinityPolicy"] = json!("Ignore");
     }
-    if n % 11 == 2 && action == "DoNotSchedule" {
+    if n % 11 == 2 && when_unsatisfiable == "DoNotSchedule" {
         constraint["minDomains"] = json!(n % 4 + 1);
     }
     if n % 13 == 3 {
@@ -66,9 +66,12 @@ fn numbered_pod(n: u8) -> Value {
     pod
 }
 
-fn constraints_of<'a>(pod: &'a Pod, action: &str) -> Vec<&'a TopologySpreadConstraint> {
-    let all = pod.spec.topology_spread_constraints.iter();
-    all.filter(|one| &*one.when_unsatisfiable == action).collect()
+fn constraints_of<'a>(pod: &'a Pod, when_unsatisfiable: &str) -> Vec<&'a TopologySpreadConstraint> {
+    pod.spec
+        .topology_spread_constraints
+        .iter()
+        .filter(|constraint| &*constraint.when_unsatisfiable == when_unsatisfiable)
+        .collect()
 }
 
 /// Reports whether the labels of `other` match a constraint of `pod`.
@@ -84,15 +87,15 @@ fn count_on(
     cluster: &RandomCluster,
     constraint: &TopologySpreadConstraint,
     pod: &Pod,
-    on: &Node,
+    node: &Node,
 ) -> i64 {
     let with_match_label_keys =
         constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
     if constraint.label_selector.is_everything() && !with_match_label_keys {
         return 0;
     }
-    let counted = cluster.placed().filter(|(other, node)| {
-        node.meta.name == on.meta.name
+    let counted = cluster.placed().filter(|(other, other_node)| {
+        other_node.meta.name == node.meta.name
             && other.meta.namespace == pod.meta.namespace
             && !other.meta.deleting()
             && matches(constraint, pod, other)
@@ -101,14 +104,14 @@ fn count_on(
 }
 
 /// Reports whether the constraint's policies for node affinity and taints include the node.
-fn included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
+fn is_included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
             || find_untolerated_taint(&pod.spec.tolerations, &node.spec.taints).is_none())
 }
 
-fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
-    constraints.iter().all(|one| node.meta.labels.contains(&one.topology_key))
+fn has_topology_keys(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
+    constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
 }
 
 /// Returns the reason to reject each node, or an empty text for a feasible node.
@@ -116,25 +119,27 @@ fn expected(cluster: &RandomCluster, pod: &Pod) -> BTreeMap<String, String> {
     let hard = constraints_of(pod, "DoNotSchedule");
     let domains = |constraint: &TopologySpreadConstraint| {
         let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
-        for node in cluster.nodes.values().filter(|node| has_all(&hard, node)) {
-            if included(constraint, pod, node) {
+        for node in cluster.nodes.values().filter(|node| has_topology_keys(&hard, node)) {
+            if is_included(constraint, pod, node) {
                 let value = node.meta.labels.get(&constraint.topology_key).unwrap();
                 *domains.entry(value).or_insert(0) += count_on(cluster, constraint, pod, node);
             }
         }
         domains
     };
-    let domains: Vec<BTreeMap<&str, i64>> = hard.iter().map(|one| domains(one)).collect();
+    let domains: Vec<BTreeMap<&str, i64>> =
+        hard.iter().map(|constraint| domains(constraint)).collect();
     let rejection = |node: &Node| {
-        for (one, domains) in hard.iter().zip(&domains) {
-            let Some(value) = node.meta.labels.get(&one.topology_key) else {
+        for (constraint, domains) in hard.iter().zip(&domains) {
+            let Some(value) = node.meta.labels.get(&constraint.topology_key) else {
                 return "node(s) didn't match pod topology spread constraints (missing required label)";
             };
-            let enough = domains.len() >= one.min_domains.unwrap_or(1) as usize;
-            let fewest = domains.values().min().copied().filter(|_| enough).unwrap_or(0);
-            let self_match = i64::from(matches(one, pod, pod));
+            let has_min_domains = domains.len() >= constraint.min_domains.unwrap_or(1) as usize;
+            let min_count =
+                if has_min_domains { domains.values().min().copied().unwrap_or(0) } else { 0 };
+            let self_match = i64::from(matches(constraint, pod, pod));
             let count = domains.get(value).copied().unwrap_or(0);
-            if count + self_match - fewest > i64::from(one.max_skew) {
+            if count + self_match - min_count > i64::from(constraint.max_skew) {
                 return "node(s) didn't match pod topology spread constraints";
             }
         }
@@ -148,36 +153,42 @@ fn expected_scores(cluster: &RandomCluster, pod: &Pod) -> Option<BTreeMap<String
     if soft.is_empty() {
         return None;
     }
-    let scored = |node: &Node| has_all(&soft, node);
+    let is_scored = |node: &Node| has_topology_keys(&soft, node);
     let mut raw: BTreeMap<&str, f64> = BTreeMap::new();
-    for one in &soft {
-        let value = |node: &'_ Node| node.meta.labels.get(&one.topology_key).map(str::to_owned);
+    for constraint in &soft {
+        let value =
+            |node: &'_ Node| node.meta.labels.get(&constraint.topology_key).map(str::to_owned);
         let mut domains: BTreeMap<String, i64> = BTreeMap::new();
-        for node in cluster.nodes.values().filter(|node| scored(node)) {
-            let included = included(one, pod, node);
-            *domains.entry(value(node).unwrap()).or_insert(0) +=
-                if included { count_on(cluster, one, pod, node) } else { 0 };
+        for node in cluster.nodes.values().filter(|node| is_scored(node)) {
+            let count = if is_included(constraint, pod, node) {
+                count_on(cluster, constraint, pod, node)
+            } else {
+                0
+            };
+            *domains.entry(value(node).unwrap()).or_insert(0) += count;
         }
-        let by_host = &*one.topology_key == HOST;
-        let scored_nodes = cluster.nodes.values().filter(|node| scored(node)).count();
-        let weight = ((if by_host { scored_nodes } else { domains.len() } + 2) as f64).ln();
-        for (name, node) in cluster.nodes.iter().filter(|(_, node)| scored(node)) {
+        let by_host = &*constraint.topology_key == HOST;
+        let n_scored = cluster.nodes.values().filter(|node| is_scored(node)).count();
+        let n_domains = if by_host { n_scored } else { domains.len() };
+        let weight = ((n_domains + 2) as f64).ln();
+        for (name, node) in cluster.nodes.iter().filter(|(_, node)| is_scored(node)) {
             let count = if by_host {
-                count_on(cluster, one, pod, node)
+                count_on(cluster, constraint, pod, node)
             } else {
                 domains[&value(node).unwrap()]
             };
-            *raw.entry(name).or_insert(0.0) += count as f64 * weight + f64::from(one.max_skew - 1);
+            *raw.entry(name).or_insert(0.0) +=
+                count as f64 * weight + f64::from(constraint.max_skew - 1);
         }
     }
     let raw: BTreeMap<&str, i64> =
         raw.into_iter().map(|(name, raw)| (name, raw.round() as i64)).collect();
-    let (least, most) =
+    let (min, max) =
         (raw.values().min().copied().unwrap_or(0), raw.values().max().copied().unwrap_or(0));
     let scaled = |name: &str| match raw.get(name) {
         None => 0,
-        Some(_) if most == 0 => 100,
-        Some(raw) => 100 * (most + least - raw) / most,
+        Some(_) if max == 0 => 100,
+        Some(raw) => 100 * (max + min - raw) / max,
     };
     Some(cluster.nodes.keys().map(|name| (name.clone(), scaled(name))).collect())
 }
@@ -197,10 +208,10 @@ proptest! {
         }
     }
 
-    /// `add_pod` and `remove_pod` change the cycle's state as if the pod were on the node or removed from it. As in
+    /// `add_pod` and `remove_pod` change the cycle's state as if the pod were on the node or removed from it. Like
     /// upstream, an empty selector only counts pods that are added this way.
     #[test]
-    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), node in 0_u8..4) {
         let mut cluster = RandomCluster::after(&steps, numbered_pod);
         let (pod, other) = (info("new", &numbered_pod(n)), info("other", &numbered_pod(other)));
         let has_empty_selector =
@@ -209,32 +220,32 @@ proptest! {
             return Ok(());
         }
         let plugin = PodTopologySpread::default();
-        let on = format!("n{on}");
+        let node_name = format!("n{node}");
         let mut state = CycleState::default();
-        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
-        let Some(node) = cluster.table.get(&on).filter(|_| before == PreFilterResult::All) else { return Ok(()) };
+        let pre_filter_result = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
+        let Some(node) = cluster.table.get(&node_name).filter(|_| pre_filter_result == PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
+        let results_with_other = filter_results_of_state(&plugin, &state, &pod, &cluster.table);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
-        prop_assert_eq!(without, filter_results(&plugin, &cluster.table, &pod));
-        cluster.table.place(other, &on);
-        prop_assert_eq!(with, filter_results(&plugin, &cluster.table, &pod));
+        let results_without_other = filter_results_of_state(&plugin, &state, &pod, &cluster.table);
+        prop_assert_eq!(results_without_other, filter_results(&plugin, &cluster.table, &pod));
+        cluster.table.place(other, &node_name);
+        prop_assert_eq!(results_with_other, filter_results(&plugin, &cluster.table, &pod));
     }
 }
 
 #[test]
 fn a_pod_fits_only_the_domains_with_the_fewest_pods() {
-    let zoned =
+    let node_in_zone =
         |name: &str, zone: &str| node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
-    let mut nodes = table(&[zoned("a", "a"), zoned("b", "b"), node("c", &json!({}))]);
+    let mut nodes = table(&[node_in_zone("a", "a"), node_in_zone("b", "b"), node("c", &json!({}))]);
     let web = json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "app": "web" } } }] } });
     let plugin = PodTopologySpread::default();
-    let check = |nodes: &_, want: [&str; 3]| {
+    let check = |nodes: &_, expected: [&str; 3]| {
         let filter_results = filter_results(&plugin, nodes, &info("p", &web));
-        assert_eq!(filter_results.into_values().collect::<Vec<_>>(), want);
+        assert_eq!(filter_results.into_values().collect::<Vec<_>>(), expected);
     };
     let unlabelled =
         "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -279,7 +290,7 @@ fn match_label_keys_can_be_disabled() {
     for (match_label_keys, fits) in [(true, ["", ""]), (false, ["no", ""])] {
         let args = Args { match_label_keys, ..Args::default() };
         let filter_results = filter_results(&PodTopologySpread::new(args), &nodes, &pod("p", "2"));
-        let found = filter_results.values().map(|why| if why.is_empty() { "" } else { "no" });
+        let found = filter_results.values().map(|reason| if reason.is_empty() { "" } else { "no" });
         assert_eq!(found.collect::<Vec<_>>(), fits, "{match_label_keys}");
     }
 }
@@ -297,7 +308,7 @@ fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));
     let other_namespace =
         info("o", &json!({ "metadata": { "namespace": "bank", "labels": { "app": "web" } } }));
-    for (n, (edit, want)) in [
+    for (n, (edit, expected)) in [
         (Edit::Added(labelled("web")), QueueingHint::Queue),
         (Edit::Added(labelled("db")), QueueingHint::Skip),
         (Edit::Added(other_namespace), QueueingHint::Skip),
@@ -308,46 +319,52 @@ fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.queueing_hint(&waiting, &Change::AssignedPod(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&waiting, &Change::AssignedPod(edit)), expected, "{n}");
     }
     let zone = |zone: Option<&str>, taints: Value| {
         let labels = zone.map_or(json!({}), |zone| json!({ ZONE: zone }));
         node("a", &json!({ "metadata": { "labels": labels }, "spec": { "taints": taints } }))
     };
     let taint = || json!([{ "key": "k", "effect": "NoSchedule" }]);
-    let (none, z, y) =
+    let (without_zone, in_z, in_y) =
         (zone(None, json!([])), zone(Some("z"), json!([])), zone(Some("y"), json!([])));
     let updated = |old: &std::sync::Arc<Node>, new: &std::sync::Arc<Node>| Edit::Updated {
         old: old.clone(),
         new: new.clone(),
     };
-    for (n, (edit, want)) in [
-        (Edit::Added(z.clone()), QueueingHint::Queue),
-        (Edit::Added(none.clone()), QueueingHint::Skip),
-        (Edit::Deleted(z.clone()), QueueingHint::Queue),
-        (Edit::Deleted(none.clone()), QueueingHint::Skip),
-        (updated(&none, &z), QueueingHint::Queue),
-        (updated(&z, &none), QueueingHint::Queue),
-        (updated(&y, &z), QueueingHint::Queue),
-        (updated(&z, &z), QueueingHint::Skip),
-        (updated(&zone(Some("z"), taint()), &z), QueueingHint::Queue),
-        (updated(&zone(None, taint()), &none), QueueingHint::Skip),
+    for (n, (edit, expected)) in [
+        (Edit::Added(in_z.clone()), QueueingHint::Queue),
+        (Edit::Added(without_zone.clone()), QueueingHint::Skip),
+        (Edit::Deleted(in_z.clone()), QueueingHint::Queue),
+        (Edit::Deleted(without_zone.clone()), QueueingHint::Skip),
+        (updated(&without_zone, &in_z), QueueingHint::Queue),
+        (updated(&in_z, &without_zone), QueueingHint::Queue),
+        (updated(&in_y, &in_z), QueueingHint::Queue),
+        (updated(&in_z, &in_z), QueueingHint::Skip),
+        (updated(&zone(Some("z"), taint()), &in_z), QueueingHint::Queue),
+        (updated(&zone(None, taint()), &without_zone), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
     {
-        assert_eq!(plugin.queueing_hint(&waiting, &Change::Node(edit)), want, "{n}");
+        assert_eq!(plugin.queueing_hint(&waiting, &Change::Node(edit)), expected, "{n}");
     }
-    let tolerant = |policy: &str| {
-        let mut with = constraint(&json!({ "nodeTaintsPolicy": policy }));
-        merge(&mut with, &json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }));
-        (info("p", &constraint(&json!({ "nodeTaintsPolicy": policy }))), info("p", &with))
+    let before_and_with_toleration = |policy: &str| {
+        let mut with_toleration = constraint(&json!({ "nodeTaintsPolicy": policy }));
+        merge(
+            &mut with_toleration,
+            &json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }),
+        );
+        (
+            info("p", &constraint(&json!({ "nodeTaintsPolicy": policy }))),
+            info("p", &with_toleration),
+        )
     };
-    for (policy, want) in [("Honor", QueueingHint::Queue), ("Ignore", QueueingHint::Skip)] {
-        let (old, new) = tolerant(policy);
+    for (policy, expected) in [("Honor", QueueingHint::Queue), ("Ignore", QueueingHint::Skip)] {
+        let (old, new) = before_and_with_toleration(policy);
         assert_eq!(
             plugin.queueing_hint(&new.clone(), &Change::OwnUpdate { old, new }),
-            want,
+            expected,
             "{policy}"
         );
     }

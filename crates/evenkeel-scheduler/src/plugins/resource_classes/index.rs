@@ -10,16 +10,16 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 use crate::resources::is_extended;
 
 /// Prefix of the implicit resource names of classes.
-const PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+const IMPLICIT_NAME_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// Returns the implicit resource name of a class.
-pub(in crate::plugins) fn implicit(class: &str) -> String {
-    format!("{PREFIX}{class}")
+pub(in crate::plugins) fn implicit_resource_name(class: &str) -> String {
+    format!("{IMPLICIT_NAME_PREFIX}{class}")
 }
 
 /// Reports whether devices may provide the resource.
-pub(in crate::plugins) fn may_be_devices(resource: &str) -> bool {
-    is_extended(resource) || resource.starts_with(PREFIX)
+pub(in crate::plugins) fn may_be_provided_by_devices(resource: &str) -> bool {
+    is_extended(resource) || resource.starts_with(IMPLICIT_NAME_PREFIX)
 }
 
 /// DeviceClasses by extended resource.
@@ -46,20 +46,23 @@ impl ClassIndex {
     /// Returns the class of an extended resource. If several classes provide it, the newest applies. Among equally old
     /// classes, the first by name applies.
     pub(super) fn class_of(&mut self, resource: &str) -> Option<Arc<DeviceClass>> {
-        let by_resource = self.by_resource.get_or_insert_with(|| sorted(&self.classes));
+        let by_resource =
+            self.by_resource.get_or_insert_with(|| classes_by_resource(&self.classes));
         by_resource.get(resource).map(Arc::clone)
     }
 }
 
-fn sorted(classes: &HashMap<Text, Arc<DeviceClass>>) -> HashMap<Box<str>, Arc<DeviceClass>> {
+fn classes_by_resource(
+    classes: &HashMap<Text, Arc<DeviceClass>>,
+) -> HashMap<Box<str>, Arc<DeviceClass>> {
     let mut in_ascending_precedence: Vec<_> = classes.values().collect();
     in_ascending_precedence.sort_by_key(|class| (class.meta.creation, Reverse(&class.meta.name)));
     let mut by_resource = HashMap::new();
     for class in in_ascending_precedence {
-        by_resource.insert(implicit(&class.meta.name).into(), Arc::clone(class));
-        let named = &class.spec.extended_resource_name;
-        if !named.is_empty() {
-            by_resource.insert((&**named).into(), Arc::clone(class));
+        by_resource.insert(implicit_resource_name(&class.meta.name).into(), Arc::clone(class));
+        let explicit_name = &class.spec.extended_resource_name;
+        if !explicit_name.is_empty() {
+            by_resource.insert((&**explicit_name).into(), Arc::clone(class));
         }
     }
     by_resource
@@ -86,7 +89,7 @@ mod tests {
             classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())
         };
         assert_eq!(of(&mut classes, "example.com/gpu"), "");
-        for (name, second, resource, want) in [
+        for (name, second, resource, expected) in [
             ("b", 1, "example.com/gpu", "b"),
             ("c", 1, "example.com/gpu", "b"),
             ("a", 1, "example.com/gpu", "a"),
@@ -96,7 +99,7 @@ mod tests {
             ("z", 2, "example.com/gpu", "z"),
         ] {
             classes.set(class(name, second, resource));
-            assert_eq!(of(&mut classes, "example.com/gpu"), want, "after {name} {resource}");
+            assert_eq!(of(&mut classes, "example.com/gpu"), expected, "after {name} {resource}");
         }
         assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/y"), "y");
         assert_eq!(of(&mut classes, "example.com/other"), "");
@@ -115,7 +118,7 @@ mod tests {
             ("kubernetes.io/batch", false),
             ("requests.example.com/gpu", false),
         ] {
-            assert_eq!(may_be_devices(resource), may, "{resource}");
+            assert_eq!(may_be_provided_by_devices(resource), may, "{resource}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::framework::Handle;
 use index::ClassIndex;
-pub(super) use index::{implicit, may_be_devices};
+pub(super) use index::{implicit_resource_name, may_be_provided_by_devices};
 
 /// DeviceClasses by extended resource, kept in sync with the cluster.
 #[derive(Debug, Default)]
@@ -18,11 +18,11 @@ pub(super) struct ResourceClasses(Mutex<ClassIndex>);
 
 impl ResourceClasses {
     /// Subscribes to the cluster's DeviceClasses.
-    pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
-        let follower = Arc::clone(self);
+    pub(super) fn subscribe(self: &Arc<Self>, handle: &Handle) {
+        let this = Arc::clone(self);
         handle.watch::<DeviceClass>().subscribe(move |event| match event {
-            CacheEvent::Deleted(class) => follower.index().remove(&class.meta.name),
-            event => follower.set(Arc::clone(event.object())),
+            CacheEvent::Deleted(class) => this.index().remove(&class.meta.name),
+            event => this.set(Arc::clone(event.object())),
         });
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     AssumedPodVolumes, Observed,
-    bind::{Written, bind_to_claim, check, selected_node, written},
+    bind::{WrittenObject, WrittenObjects, check_bindings, claim_ref_patch, selected_node_patch},
     find::Provision,
 };
 use crate::framework::PreBindError;
@@ -25,22 +25,24 @@ pub(super) async fn bind(
     assumed_volumes: &AssumedPodVolumes,
     timeout: Duration,
 ) -> Result<(), PreBindError> {
-    let (volumes, claims) = write(client, assumed_volumes).await?;
-    let check = || check(observed, pod, assumed_volumes, &volumes, &claims);
+    let written = write(client, assumed_volumes).await?;
+    let check = || check_bindings(observed, pod, assumed_volumes, &written);
     let wait = async {
         loop {
             // The subscription precedes the check, so that no change is missed.
             let changed = observed.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
+            if check()
+                .map_err(|error| PreBindError::Refused(format!("binding volumes: {error}")))?
+            {
                 return Ok(());
             }
             changed.await;
         }
     };
     tokio::select! {
-        done = wait => done,
+        result = wait => result,
         () = observed.clock.sleep(timeout) => {
             Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
         }
@@ -53,23 +55,24 @@ pub(super) async fn bind(
 async fn write(
     client: &Client,
     assumed_volumes: &AssumedPodVolumes,
-) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
-    let (mut volumes, mut claims) = (Vec::new(), Vec::new());
-    for (volume, claim) in &assumed_volumes.found.bindings {
-        let version = put(client, &**volume, &bind_to_claim(volume, claim)).await?;
-        volumes.push(written(&**volume, version));
+) -> Result<WrittenObjects, PreBindError> {
+    let mut written = WrittenObjects::default();
+    for (volume, claim) in &assumed_volumes.pod_volumes.bindings {
+        let version = patch(client, &**volume, &claim_ref_patch(volume, claim)).await?;
+        written.volumes.push(WrittenObject::new(&**volume, version));
     }
-    for Provision { claim, .. } in &assumed_volumes.found.provisions {
-        let version = match selected_node(claim, &assumed_volumes.node) {
-            Some(change) => put(client, &**claim, &change).await?,
+    for Provision { claim, .. } in &assumed_volumes.pod_volumes.provisions {
+        let version = match selected_node_patch(claim, &assumed_volumes.node) {
+            Some(change) => patch(client, &**claim, &change).await?,
             None => claim.meta.version(),
         };
-        claims.push(written(&**claim, version));
+        written.claims.push(WrittenObject::new(&**claim, version));
     }
-    Ok((volumes, claims))
+    Ok(written)
 }
 
-async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
+/// Patches the object if nobody has changed it since. Returns its new resource version.
+async fn patch<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
     let meta = object.meta();
     let target = Target::of(V::kind(), meta);
     let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());

@@ -1,7 +1,7 @@
 //! Patches of volumes and claims in PreBind, and the check that the claims are bound.
 
 use super::{AssumedPodVolumes, Observed, find};
-use crate::plugins::volumes::{Lookup, not_found};
+use crate::plugins::volumes::{VolumeListers, not_found};
 use evenkeel_api::{
     Text, View,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
@@ -10,19 +10,30 @@ use evenkeel_component_helpers::storage::volume;
 use serde_json::{Value, json};
 
 /// A written object with its new resource version.
-pub(super) struct Written {
+pub(super) struct WrittenObject {
     namespace: Text,
     name: Text,
     version: u64,
 }
 
-pub(super) fn written<V: View>(object: &V, version: u64) -> Written {
-    let meta = object.meta();
-    Written { namespace: meta.namespace.clone(), name: meta.name.clone(), version }
+impl WrittenObject {
+    pub(super) fn new<V: View>(object: &V, version: u64) -> Self {
+        let meta = object.meta();
+        Self { namespace: meta.namespace.clone(), name: meta.name.clone(), version }
+    }
+}
+
+/// Objects that PreBind wrote for a pod.
+#[derive(Default)]
+pub(super) struct WrittenObjects {
+    /// Volumes of the bindings, in order.
+    pub(super) volumes: Vec<WrittenObject>,
+    /// Claims to provision.
+    pub(super) claims: Vec<WrittenObject>,
 }
 
 /// Returns the patch that binds the volume to the claim.
-pub(super) fn bind_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
+pub(super) fn claim_ref_patch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     let mut change = json!({"spec": {"claimRef": volume::claim_reference(claim)}});
     if !volume::is_for_claim(volume, claim) {
         change["metadata"] = json!({"annotations": {volume::BOUND_BY_CONTROLLER: "yes"}});
@@ -32,7 +43,7 @@ pub(super) fn bind_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeC
 
 /// Returns the patch that sets the annotation `selected-node` for the provisioner, or `None` if the claim already has
 /// it.
-pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
+pub(super) fn selected_node_patch(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
     let is_set = claim.meta.annotations.get(volume::SELECTED_NODE) == Some(node);
     (!is_set).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
 }
@@ -45,43 +56,44 @@ pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option
 /// provisioner failed.
 ///
 /// Upstream: `checkBindings`.
-pub(super) fn check(
+pub(super) fn check_bindings(
     observed: &Observed,
     pod: &Pod,
     assumed_volumes: &AssumedPodVolumes,
-    volumes: &[Written],
-    claims: &[Written],
+    written: &WrittenObjects,
 ) -> Result<bool, String> {
     let name = &pod.meta.name;
-    let pod_deleted = || format!("pod does not exist any more: pod \"{name}\" not found");
-    observed.pods.get(&pod.meta.namespace, name).ok_or_else(pod_deleted)?;
+    let pod_not_found = || format!("pod does not exist any more: pod \"{name}\" not found");
+    observed.pods.get(&pod.meta.namespace, name).ok_or_else(pod_not_found)?;
     let node = &assumed_volumes.node;
     let node_object = observed.nodes.get("", node);
     let node_object = node_object
         .ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
-    for (written, (_, claim)) in volumes.iter().zip(&assumed_volumes.found.bindings) {
-        let found = observed.stored.volume(&written.name);
-        let deleted = |resource: &str, key: &str| {
+    for (written_volume, (_, claim)) in
+        written.volumes.iter().zip(&assumed_volumes.pod_volumes.bindings)
+    {
+        let not_found = |resource: &str, key: &str| {
             format!("failed to check binding: {}", not_found(resource, key))
         };
-        let volume = found.ok_or_else(|| deleted("persistentvolumes", &written.name))?;
+        let volume = observed.listers.volume(&written_volume.name);
+        let volume = volume.ok_or_else(|| not_found("persistentvolumes", &written_volume.name))?;
         let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-        let claim = observed.stored.claim(namespace, name);
+        let claim = observed.listers.claim(namespace, name);
         let claim = claim
-            .ok_or_else(|| deleted("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
-        if volume.meta.version() < written.version {
+            .ok_or_else(|| not_found("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
+        if volume.meta.version() < written_volume.version {
             return Ok(false);
         }
-        reaches(observed, &volume, &node_object)?;
+        check_node_affinity(observed, &volume, &node_object)?;
         if volume.spec.claim_ref.as_deref().is_none_or(|claim| claim.uid.is_empty()) {
-            return Err(format!("ClaimRef got reset for pv \"{}\"", written.name));
+            return Err(format!("ClaimRef got reset for pv \"{}\"", written_volume.name));
         }
         if !find::is_bound(&claim) {
             return Ok(false);
         }
     }
-    for written in claims {
-        if !is_provisioned(observed, written, &node_object)? {
+    for written_claim in &written.claims {
+        if !is_provisioned(observed, written_claim, &node_object)? {
             return Ok(false);
         }
     }
@@ -89,9 +101,13 @@ pub(super) fn check(
 }
 
 /// Reports whether the volume of a claim was provisioned and the claim is bound to it.
-fn is_provisioned(observed: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
+fn is_provisioned(
+    observed: &Observed,
+    written: &WrittenObject,
+    node: &Node,
+) -> Result<bool, String> {
     let name = &written.name;
-    let claim = observed.stored.claim(&written.namespace, name);
+    let claim = observed.listers.claim(&written.namespace, name);
     let claim = claim.ok_or_else(|| {
         let key = format!("{}/{name}", written.namespace);
         format!("failed to check provisioning pvc: {}", not_found("persistentvolumeclaims", &key))
@@ -108,16 +124,21 @@ fn is_provisioned(observed: &Observed, written: &Written, node: &Node) -> Result
         return Err(format!("provisioning failed for PVC \"{name}\""));
     }
     if !claim.spec.volume_name.is_empty() {
-        let Some(volume) = observed.stored.volume(&claim.spec.volume_name) else {
+        let Some(volume) = observed.listers.volume(&claim.spec.volume_name) else {
             return Ok(false);
         };
-        reaches(observed, &volume, node)?;
+        check_node_affinity(observed, &volume, node)?;
     }
     Ok(find::is_bound(&claim))
 }
 
-fn reaches(observed: &Observed, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
-    if find::is_reachable(&observed.stored, volume, node) {
+/// Returns an error if the volume is not accessible from the node.
+fn check_node_affinity(
+    observed: &Observed,
+    volume: &PersistentVolume,
+    node: &Node,
+) -> Result<(), String> {
+    if find::is_reachable(&observed.listers, volume, node) {
         return Ok(());
     }
     let (volume, node) = (&volume.meta.name, &node.meta.name);

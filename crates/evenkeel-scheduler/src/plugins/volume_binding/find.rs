@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/volumebinding/binder.go`.
 
-use crate::{framework::Status, plugins::volumes::Lookup};
+use crate::{framework::Status, plugins::volumes::VolumeListers};
 use evenkeel_api::{
     quantity::Quantity,
     views::{CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
@@ -15,6 +15,9 @@ const NODE_AFFINITY_CONFLICT: &str = "node(s) didn't match PersistentVolume's no
 const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+
+/// Result for one node. The error is the reason to reject the node.
+type OnNode<T> = Result<T, &'static str>;
 
 /// Claims that a pod uses.
 ///
@@ -79,7 +82,7 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 /// # Errors
 ///
 /// If the claim does not exist, is lost or being deleted, or belongs to another pod.
-pub(super) fn usable(
+pub(super) fn usable_claim(
     pod: &Pod,
     name: &str,
     ephemeral: bool,
@@ -119,7 +122,7 @@ pub(super) fn usable(
 ///
 /// Upstream: `FindPodVolumes`.
 pub(super) fn find_pod_volumes(
-    listers: &dyn Lookup,
+    listers: &dyn VolumeListers,
     claims: &PodClaims,
     node: &Node,
 ) -> Result<PodVolumes, Status> {
@@ -127,10 +130,10 @@ pub(super) fn find_pod_volumes(
     let found = find_delayed_volumes(listers, claims, node)?;
     // Upstream reports the reasons in this order.
     let reasons = [
-        bound.err().filter(|why| *why == NODE_AFFINITY_CONFLICT),
-        found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
-        found.as_ref().err().copied().filter(|why| *why == NO_SPACE),
-        bound.err().filter(|why| *why == VOLUME_GONE),
+        bound.err().filter(|reason| *reason == NODE_AFFINITY_CONFLICT),
+        found.as_ref().err().copied().filter(|reason| *reason == NO_VOLUME),
+        found.as_ref().err().copied().filter(|reason| *reason == NO_SPACE),
+        bound.err().filter(|reason| *reason == VOLUME_GONE),
     ];
     let mut reasons = reasons.into_iter().flatten();
     match (reasons.next(), found) {
@@ -150,11 +153,7 @@ pub(super) fn find_pod_volumes(
 /// Returns the reason to reject the node.
 ///
 /// Upstream: `checkBoundClaims`.
-fn check_bound_claims(
-    listers: &dyn Lookup,
-    claims: &PodClaims,
-    node: &Node,
-) -> Result<(), &'static str> {
+fn check_bound_claims(listers: &dyn VolumeListers, claims: &PodClaims, node: &Node) -> OnNode<()> {
     for volume in &claims.bound {
         let volume = volume.as_deref().ok_or(VOLUME_GONE)?;
         if !is_reachable(listers, volume, node) {
@@ -165,27 +164,34 @@ fn check_bound_claims(
 }
 
 /// Reports whether the volume is accessible from the node, taking CSI migration into account.
-pub(super) fn is_reachable(listers: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
+pub(super) fn is_reachable(
+    listers: &dyn VolumeListers,
+    volume: &PersistentVolume,
+    node: &Node,
+) -> bool {
     let drivers =
         csi_translation::plugin_of_volume(volume).and_then(|_| listers.csi_node(&node.meta.name));
     csi_translation::is_reachable(volume, node, drivers.as_deref())
 }
 
-/// Finds volumes for the claims with delayed binding, smallest claim first. The inner result holds the reason to reject
-/// the node.
+/// Finds volumes for the claims with delayed binding, smallest claim first.
+///
+/// # Errors
+///
+/// Returns a status that rejects all nodes if a claim's class does not exist.
 ///
 /// Upstream: `findMatchingVolumes`.
 fn find_delayed_volumes(
-    listers: &dyn Lookup,
+    listers: &dyn VolumeListers,
     claims: &PodClaims,
     node: &Node,
-) -> Result<Result<PodVolumes, &'static str>, Status> {
+) -> Result<OnNode<PodVolumes>, Status> {
     let mut found = PodVolumes::default();
     let mut to_provision = Vec::new();
     let mut unassigned: Vec<&UnboundClaim> = Vec::new();
     for unbound in &claims.delayed {
         match &unbound.node {
-            Some(chosen) if **chosen != *node.meta.name => return Ok(Err(NO_VOLUME)),
+            Some(selected_node) if **selected_node != *node.meta.name => return Ok(Err(NO_VOLUME)),
             Some(_) => to_provision.push(unbound),
             None => unassigned.push(unbound),
         }
@@ -203,20 +209,24 @@ fn find_delayed_volumes(
     for unbound in to_provision {
         match check_volume_provision(listers, unbound, node)? {
             Ok(provision) => found.provisions.push(provision),
-            Err(why) => return Ok(Err(why)),
+            Err(reason) => return Ok(Err(reason)),
         }
     }
     Ok(Ok(found))
 }
 
-/// Returns the provisioning of the claim on the node. The inner result holds the reason to reject the node.
+/// Returns the provisioning of the claim on the node.
+///
+/// # Errors
+///
+/// Returns a status that rejects all nodes if the claim's class does not exist.
 ///
 /// Upstream: `checkVolumeProvisions`.
 fn check_volume_provision(
-    listers: &dyn Lookup,
+    listers: &dyn VolumeListers,
     unbound: &UnboundClaim,
     node: &Node,
-) -> Result<Result<Provision, &'static str>, Status> {
+) -> Result<OnNode<Provision>, Status> {
     let Some(class) = unbound.class.as_deref() else {
         let name = volume::class_of_claim(&unbound.claim);
         return Err(Status::error(format!("failed to find storage class \"{name}\"")));
@@ -225,7 +235,7 @@ fn check_volume_provision(
     if has_no_provisioner || !volume::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
-    let capacity = has_enough_capacity(listers, &unbound.claim, class, node);
+    let capacity = capacity_for_claim(listers, &unbound.claim, class, node);
     Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&unbound.claim), capacity }))
 }
 
@@ -236,12 +246,12 @@ fn check_volume_provision(
 /// Returns the reason to reject the node.
 ///
 /// Upstream: `hasEnoughCapacity`.
-fn has_enough_capacity(
-    listers: &dyn Lookup,
+fn capacity_for_claim(
+    listers: &dyn VolumeListers,
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
     node: &Node,
-) -> Result<Option<Arc<CsiStorageCapacity>>, &'static str> {
+) -> OnNode<Option<Arc<CsiStorageCapacity>>> {
     let Some(size) = claim.spec.resources.requests.get("storage") else { return Ok(None) };
     let driver = listers.driver(&class.provisioner);
     if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
@@ -251,15 +261,16 @@ fn has_enough_capacity(
         capacity.node_topology.as_ref().is_some_and(|nodes| nodes.matches(&node.meta.labels))
     };
     let capacities = listers.capacities(&class.meta.name);
-    let enough = capacities.into_iter().find(|capacity| {
-        limit(capacity).is_some_and(|limit| limit.value() >= size.value()) && has_access(capacity)
+    let sufficient = capacities.into_iter().find(|capacity| {
+        volume_size_limit(capacity).is_some_and(|limit| limit.value() >= size.value())
+            && has_access(capacity)
     });
-    enough.ok_or(NO_SPACE).map(Some)
+    sufficient.ok_or(NO_SPACE).map(Some)
 }
 
 /// Returns the maximum size of a new volume.
 ///
 /// Upstream: `capacitySufficient`.
-pub(super) fn limit(capacity: &CsiStorageCapacity) -> Option<Quantity> {
+pub(super) fn volume_size_limit(capacity: &CsiStorageCapacity) -> Option<Quantity> {
     capacity.maximum_volume_size.or(capacity.capacity)
 }

@@ -7,12 +7,12 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `volumeBindingMode: Immediate`: the claim must be bound before the pod | `find::usable` |
+//! | `volumeBindingMode: Immediate`: the claim must be bound before the pod | `find::usable_claim` |
 //! | node affinity of bound volumes | `find::check_bound_claims`, `find::is_reachable` |
 //! | `volumeBindingMode: WaitForFirstConsumer` with an existing volume | `find::find_pod_volumes` |
 //! | dynamic provisioning, `allowedTopologies` | `find::check_volume_provision` |
-//! | storage capacity tracking (CSIStorageCapacity) | `find::has_enough_capacity` |
-//! | binding before the pod runs, `bindTimeoutSeconds` | `act::bind`, `bind::check` |
+//! | storage capacity tracking (CSIStorageCapacity) | `find::capacity_for_claim` |
+//! | binding before the pod runs, `bindTimeoutSeconds` | `act::bind`, `bind::check_bindings` |
 //! | scores by storage capacity, `shape` | `score::score` |
 
 mod act;
@@ -31,7 +31,7 @@ use evenkeel_runtime::{
     client::Client,
     clock::Clock,
 };
-use find::{PodClaims, PodVolumes, UnboundClaim, limit};
+use find::{PodClaims, PodVolumes, UnboundClaim, volume_size_limit};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -41,7 +41,7 @@ use tokio::sync::Notify;
 
 use super::{
     shape::Shape,
-    volumes::{Cached, Lookup},
+    volumes::{VolumeCaches, VolumeListers},
 };
 
 use crate::{
@@ -51,7 +51,7 @@ use crate::{
         PreFilterResult, PreScore, PreScoreResult, QueueingHint, Reserve, Score, Status,
         StatusResult,
     },
-    metrics::{Metrics, Stage},
+    metrics::{Metrics, VolumeStage},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
@@ -89,7 +89,7 @@ pub struct VolumeBinding {
 #[derive(Debug, Clone)]
 struct AssumedPodVolumes {
     node: Arc<str>,
-    found: PodVolumes,
+    pod_volumes: PodVolumes,
 }
 
 /// Caches of the plugin.
@@ -98,7 +98,7 @@ struct Observed {
     metrics: Metrics,
     pods: Cache<Pod>,
     nodes: Cache<Node>,
-    stored: Cached,
+    listers: VolumeCaches,
     by_class: Index<PersistentVolume>,
     /// Notifies waiters of every change of a claim or volume.
     changed: Arc<Notify>,
@@ -107,11 +107,11 @@ struct Observed {
 impl Observed {
     fn new(handle: &Handle) -> Self {
         let Handle { caches, clock, metrics, .. } = handle;
-        let stored = Cached::new(handle);
+        let listers = VolumeCaches::new(handle);
         let changed = Arc::new(Notify::new());
         let (changed_claim, changed_volume) = (Arc::clone(&changed), Arc::clone(&changed));
-        stored.claims.subscribe(move |_| changed_claim.notify_waiters());
-        stored.volumes.subscribe(move |_| changed_volume.notify_waiters());
+        listers.claims.subscribe(move |_| changed_claim.notify_waiters());
+        listers.volumes.subscribe(move |_| changed_volume.notify_waiters());
         let class = |volume: &PersistentVolume, key: &mut dyn FnMut(&str)| {
             key(volume::class_of_volume(volume));
         };
@@ -120,8 +120,8 @@ impl Observed {
             metrics: metrics.clone(),
             pods: caches.of(),
             nodes: caches.of(),
-            by_class: stored.volumes.index("class", class),
-            stored,
+            by_class: listers.volumes.index("class", class),
+            listers,
             changed,
         }
     }
@@ -180,12 +180,14 @@ impl Plugin for VolumeBinding {
 /// Returns `Queue` if the change of an object may make the pod schedulable.
 fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     match change {
-        ObjectChange::Claim(edit) => QueueingHint::when(edit.now().is_some_and(|claim| {
-            claim.meta.namespace == pod.meta.namespace
-                && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
-        })),
-        ObjectChange::Volume(edit) => QueueingHint::when(edit.now().is_some()),
-        ObjectChange::Class(edit) => match edit {
+        ObjectChange::PersistentVolumeClaim(edit) => {
+            QueueingHint::when(edit.after().is_some_and(|claim| {
+                claim.meta.namespace == pod.meta.namespace
+                    && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
+            }))
+        }
+        ObjectChange::PersistentVolume(edit) => QueueingHint::when(edit.after().is_some()),
+        ObjectChange::StorageClass(edit) => match edit {
             Edit::Added(_) => QueueingHint::Queue,
             Edit::Updated { old, new } => {
                 QueueingHint::when(old.allowed_topologies != new.allowed_topologies)
@@ -200,19 +202,21 @@ fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
             Edit::Deleted(_) => QueueingHint::Skip,
         },
         ObjectChange::CsiDriver(Edit::Updated { old, new }) => {
-            let names = |volume: &Volume| {
+            let uses_driver = |volume: &Volume| {
                 volume.source.csi.as_deref().is_some_and(|csi| csi.driver == new.meta.name)
             };
-            let counts = |capacity: Option<bool>| capacity == Some(true);
-            let freed = counts(old.spec.storage_capacity) && !counts(new.spec.storage_capacity);
-            QueueingHint::when(freed && pod.spec.volumes.iter().any(names))
+            let no_longer_tracks_capacity =
+                old.spec.storage_capacity == Some(true) && new.spec.storage_capacity != Some(true);
+            QueueingHint::when(
+                no_longer_tracks_capacity && pod.spec.volumes.iter().any(uses_driver),
+            )
         }
         ObjectChange::CsiStorageCapacity(edit) => match edit {
             Edit::Added(_) => QueueingHint::Queue,
             Edit::Updated { old, new } => {
-                let (before, now) = (limit(old), limit(new));
+                let (old, new) = (volume_size_limit(old), volume_size_limit(new));
                 QueueingHint::when(
-                    now.is_some_and(|now| before.is_none_or(|before| now.value() > before.value())),
+                    new.is_some_and(|new| old.is_none_or(|old| new.value() > old.value())),
                 )
             }
             Edit::Deleted(_) => QueueingHint::Skip,
@@ -245,26 +249,26 @@ impl VolumeBinding {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
-            let claim = observed.stored.claim(&pod.meta.namespace, &name);
-            let claim = find::usable(pod, &name, used.ephemeral, claim)?;
+            let claim = observed.listers.claim(&pod.meta.namespace, &name);
+            let claim = find::usable_claim(pod, &name, used.ephemeral, claim)?;
             let class = volume::class_of_claim(&claim);
-            let class = if class.is_empty() { None } else { observed.stored.class(class) };
+            let class = if class.is_empty() { None } else { observed.listers.class(class) };
             if find::is_bound(&claim) {
-                claims.bound.push(observed.stored.volume(&claim.spec.volume_name));
+                claims.bound.push(observed.listers.volume(&claim.spec.volume_name));
             } else if class.as_deref().is_some_and(volume::waits_for_consumer)
                 && claim.spec.volume_name.is_empty()
             {
-                claims.delayed.push(self.delayed(observed, claim, class));
+                claims.delayed.push(self.unbound_claim(observed, claim, class));
             } else {
-                let why = "pod has unbound immediate PersistentVolumeClaims";
-                return Err(Status::unresolvable(why));
+                let reason = "pod has unbound immediate PersistentVolumeClaims";
+                return Err(Status::unresolvable(reason));
             }
         }
         Ok(claims)
     }
 
     /// Returns an unbound claim. Its node and candidates take the volumes of assumed pods into account.
-    fn delayed(
+    fn unbound_claim(
         &self,
         observed: &Observed,
         claim: Arc<PersistentVolumeClaim>,
@@ -275,14 +279,14 @@ impl VolumeBinding {
         let mut candidates = observed.by_class.get(volume::class_of_claim(&claim));
         for assumed_volumes in self.assumed_volumes().values() {
             if assumed_volumes
-                .found
+                .pod_volumes
                 .provisions
                 .iter()
                 .any(|other| other.claim.meta.uid == claim.meta.uid)
             {
                 node = Some(Arc::clone(&assumed_volumes.node));
             }
-            for (volume, other) in &assumed_volumes.found.bindings {
+            for (volume, other) in &assumed_volumes.pod_volumes.bindings {
                 if other.meta.uid == claim.meta.uid {
                     candidates.retain(|candidate| candidate.meta.name == volume.meta.name);
                 } else {
@@ -316,11 +320,11 @@ impl Filter for VolumeBinding {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         match (state.get::<PodClaims>(), self.observed.get()) {
             (Some(claims), Some(observed)) => {
-                let found = find::find_pod_volumes(&observed.stored, claims, node.node());
-                if found.as_ref().is_err_and(|why| why.code == Code::Error) {
-                    observed.metrics.claims().volumes_failed(Stage::Predicate);
+                let pod_volumes = find::find_pod_volumes(&observed.listers, claims, node.node());
+                if pod_volumes.as_ref().is_err_and(|status| status.code == Code::Error) {
+                    observed.metrics.claims().count_volume_error(VolumeStage::Predicate);
                 }
-                found.map(drop)
+                pod_volumes.map(drop)
             }
             _ => Ok(()),
         }
@@ -351,9 +355,9 @@ impl Score for VolumeBinding {
         let (Some(claims), Some(observed)) = (state.get::<PodClaims>(), self.observed.get()) else {
             return 0;
         };
-        let found = find::find_pod_volumes(&observed.stored, claims, node.node());
+        let pod_volumes = find::find_pod_volumes(&observed.listers, claims, node.node()).ok();
         let shape = self.args.shape.as_ref();
-        found.ok().zip(shape).map_or(0, |(found, shape)| score::score(&found, shape))
+        pod_volumes.zip(shape).map_or(0, |(volumes, shape)| score::score(&volumes, shape))
     }
 }
 
@@ -365,10 +369,10 @@ impl Reserve for VolumeBinding {
         let Some(node_object) = observed.nodes.get("", node) else {
             return Err(Status::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find_pod_volumes(&observed.stored, claims, &node_object)
-            .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Assume))?;
-        if !found.is_empty() {
-            let assumed_volumes = AssumedPodVolumes { node: Arc::from(node), found };
+        let pod_volumes = find::find_pod_volumes(&observed.listers, claims, &node_object)
+            .inspect_err(|_| observed.metrics.claims().count_volume_error(VolumeStage::Assume))?;
+        if !pod_volumes.is_empty() {
+            let assumed_volumes = AssumedPodVolumes { node: Arc::from(node), pod_volumes };
             self.assumed_volumes().insert(pod.uid().into(), assumed_volumes);
         }
         Ok(())
@@ -401,7 +405,7 @@ impl PreBind for VolumeBinding {
             };
             act::bind(client, observed, &pod.pod, &assumed_volumes, self.args.bind_timeout)
                 .await
-                .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Bind))?;
+                .inspect_err(|_| observed.metrics.claims().count_volume_error(VolumeStage::Bind))?;
             // The cache shows that the claims are bound, so the plugin can drop the assumed volumes.
             self.assumed_volumes().remove(pod.uid());
             Ok(())
@@ -412,7 +416,7 @@ impl PreBind for VolumeBinding {
 impl std::fmt::Debug for VolumeBinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VolumeBinding")
-            .field("decided", &self.assumed_volumes())
+            .field("assumed_volumes", &self.assumed_volumes())
             .finish_non_exhaustive()
     }
 }

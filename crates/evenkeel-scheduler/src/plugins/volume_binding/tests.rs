@@ -2,7 +2,7 @@
 
 use super::{
     AssumedPodVolumes, VolumeBinding,
-    find::{PodClaims, PodVolumes, Provision, UnboundClaim, usable},
+    find::{PodClaims, PodVolumes, Provision, UnboundClaim, usable_claim},
     score::score,
 };
 use crate::{
@@ -47,7 +47,7 @@ fn volume(name: &str, size: &str, host: Option<&str>) -> Arc<PersistentVolume> {
 }
 
 /// Returns an unbound claim of class `c`, which provisions volumes on the nodes `a` and `b`.
-fn delayed(
+fn unbound_claim(
     claim: Arc<PersistentVolumeClaim>,
     provisioner: &str,
     volumes: &[Arc<PersistentVolume>],
@@ -65,16 +65,19 @@ fn find_pod_volumes(claims: &PodClaims, node: &Node) -> Result<PodVolumes, Statu
 }
 
 /// Returns the bindings as `CLAIM=VOLUME`, and the names of the claims to provision.
-fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
-    let bindings = found
+fn names(pod_volumes: &PodVolumes) -> (Vec<String>, Vec<&str>) {
+    let bindings = pod_volumes
         .bindings
         .iter()
         .map(|(volume, claim)| format!("{}={}", claim.meta.name, volume.meta.name));
-    (bindings.collect(), found.provisions.iter().map(|one| &*one.claim.meta.name).collect())
+    (
+        bindings.collect(),
+        pod_volumes.provisions.iter().map(|provision| &*provision.claim.meta.name).collect(),
+    )
 }
 
 /// Returns the reasons that reject the node.
-fn why(claims: &PodClaims, host: &str) -> String {
+fn rejection(claims: &PodClaims, host: &str) -> String {
     find_pod_volumes(claims, &node(host, &json!({}))).unwrap_err().reasons.join("; ")
 }
 
@@ -83,9 +86,9 @@ fn bound_volumes_must_exist_and_be_accessible() {
     let claims = |volume| PodClaims { bound: vec![volume], delayed: vec![] };
     let local = claims(Some(volume("v", "1Gi", Some("a"))));
     assert!(find_pod_volumes(&local, &node("a", &json!({}))).unwrap().is_empty());
-    assert_eq!(why(&local, "b"), "node(s) didn't match PersistentVolume's node affinity");
+    assert_eq!(rejection(&local, "b"), "node(s) didn't match PersistentVolume's node affinity");
     assert_eq!(
-        why(&claims(None), "a"),
+        rejection(&claims(None), "a"),
         "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
     );
 }
@@ -93,17 +96,17 @@ fn bound_volumes_must_exist_and_be_accessible() {
 #[test]
 fn smaller_claims_are_matched_first_and_no_volume_twice() {
     let volumes = [volume("big", "9Gi", None), volume("small", "2Gi", Some("a"))];
-    let none = "kubernetes.io/no-provisioner";
+    let no_provisioner = "kubernetes.io/no-provisioner";
     let claims = PodClaims {
         bound: vec![],
         delayed: vec![
-            delayed(claim("x", "2Gi"), none, &volumes),
-            delayed(claim("y", "1Gi"), none, &volumes),
+            unbound_claim(claim("x", "2Gi"), no_provisioner, &volumes),
+            unbound_claim(claim("y", "1Gi"), no_provisioner, &volumes),
         ],
     };
     let found = find_pod_volumes(&claims, &node("a", &json!({}))).unwrap();
     assert_eq!(names(&found), (vec!["y=small".to_owned(), "x=big".to_owned()], vec![]));
-    assert_eq!(why(&claims, "b"), "node(s) didn't find available persistent volumes to bind");
+    assert_eq!(rejection(&claims, "b"), "node(s) didn't find available persistent volumes to bind");
 }
 
 #[test]
@@ -112,27 +115,35 @@ fn volumes_are_provisioned_in_the_topologies_of_their_class() {
         bound: vec![],
         delayed: vec![UnboundClaim {
             node: node.map(Arc::from),
-            ..delayed(claim("x", "2Gi"), "csi.example.com", &[volume("small", "1Gi", None)])
+            ..unbound_claim(claim("x", "2Gi"), "csi.example.com", &[volume("small", "1Gi", None)])
         }],
     };
     let found = find_pod_volumes(&claims(None), &node("b", &json!({}))).unwrap();
     assert_eq!(names(&found), (vec![], vec!["x"]));
-    let none = "node(s) didn't find available persistent volumes to bind";
-    assert_eq!(why(&claims(None), "elsewhere"), none, "the class does not allow the node");
-    assert_eq!(why(&claims(Some("a")), "b"), none, "another node is selected for the claim");
+    let no_volumes = "node(s) didn't find available persistent volumes to bind";
+    assert_eq!(
+        rejection(&claims(None), "elsewhere"),
+        no_volumes,
+        "the class does not allow the node"
+    );
+    assert_eq!(
+        rejection(&claims(Some("a")), "b"),
+        no_volumes,
+        "another node is selected for the claim"
+    );
     assert!(find_pod_volumes(&claims(Some("a")), &node("a", &json!({}))).is_ok());
 }
 
 #[test]
 fn unusable_claims_reject_the_pod_with_a_reason() {
     let pod = pod("web", &json!({}));
-    let of = |more: &Value| {
+    let claim = |more: &Value| {
         Some(object::<PersistentVolumeClaim>(
             json!({"metadata": {"name": "d", "namespace": "shop"}, "spec": {"volumeName": "v"}}),
             more,
         ))
     };
-    for (claim, ephemeral, want) in [
+    for (found_claim, is_ephemeral, expected) in [
         (None, false, "persistentvolumeclaim \"d\" not found"),
         (
             None,
@@ -140,33 +151,33 @@ fn unusable_claims_reject_the_pod_with_a_reason() {
             "waiting for ephemeral volume controller to create the persistentvolumeclaim \"d\"",
         ),
         (
-            of(&json!({"status": {"phase": "Lost"}})),
+            claim(&json!({"status": {"phase": "Lost"}})),
             false,
             "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\"",
         ),
         (
-            of(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+            claim(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
             false,
             "persistentvolumeclaim \"d\" is being deleted",
         ),
-        (of(&json!({})), true, "PVC shop/d was not created for pod shop/web (pod is not owner)"),
+        (claim(&json!({})), true, "PVC shop/d was not created for pod shop/web (pod is not owner)"),
     ] {
-        let why = usable(&pod, "d", ephemeral, claim).unwrap_err();
-        assert_eq!(why.reasons.join("; "), want);
+        let rejection = usable_claim(&pod, "d", is_ephemeral, found_claim).unwrap_err();
+        assert_eq!(rejection.reasons.join("; "), expected);
     }
-    assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
+    assert!(usable_claim(&pod, "d", false, claim(&json!({}))).is_ok());
 }
 
 /// Returns a claim of 2 GiB, and objects with these published capacities.
 fn with_capacities(capacities: &[Value]) -> (PodClaims, VolumeObjects) {
     let claims = PodClaims {
         bound: vec![],
-        delayed: vec![delayed(claim("x", "2Gi"), "csi.example.com", &[])],
+        delayed: vec![unbound_claim(claim("x", "2Gi"), "csi.example.com", &[])],
     };
     let capacities = capacities.iter().enumerate().map(|(n, capacity)| {
         let mut capacity = capacity.clone();
         merge(&mut capacity, &json!({"storageClassName": "c"}));
-        test_objects::object::<CsiStorageCapacity>(&format!("room{n}"), &capacity)
+        test_objects::object::<CsiStorageCapacity>(&format!("capacity{n}"), &capacity)
     });
     let driver =
         test_objects::object("csi.example.com", &json!({"spec": {"storageCapacity": true}}));
@@ -184,7 +195,7 @@ fn with_capacities(capacities: &[Value]) -> (PodClaims, VolumeObjects) {
 fn provisioning_needs_enough_published_storage_capacity() {
     let here = json!({"matchLabels": {"kubernetes.io/hostname": "a"}});
     let full = "node(s) did not have enough free storage";
-    for (capacities, want) in [
+    for (capacities, expected) in [
         (vec![], full),
         (vec![json!({"nodeTopology": here, "capacity": "2Gi"})], "x"),
         (vec![json!({"nodeTopology": here, "capacity": "1Gi"})], full),
@@ -204,9 +215,9 @@ fn provisioning_needs_enough_published_storage_capacity() {
         let found = super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({})));
         let text = match found {
             Ok(found) => names(&found).1.join(", "),
-            Err(why) => why.reasons.join("; "),
+            Err(rejection) => rejection.reasons.join("; "),
         };
-        assert_eq!(text, want, "{capacities:?}");
+        assert_eq!(text, expected, "{capacities:?}");
         objects.drivers.clear();
         assert!(super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({}))).is_ok());
     }
@@ -215,17 +226,17 @@ fn provisioning_needs_enough_published_storage_capacity() {
 #[test]
 fn nodes_with_lower_storage_utilization_score_higher() {
     let shape = Shape::new(&[(0, 10), (100, 0)]);
-    for (capacity, want) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
+    for (capacity, expected) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
         let (claims, objects) =
             with_capacities(&[json!({"nodeTopology": {}, "capacity": capacity})]);
         let found =
             super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({}))).unwrap();
-        assert_eq!(score(&found, &shape), want, "{capacity}");
+        assert_eq!(score(&found, &shape), expected, "{capacity}");
     }
     let volumes = [volume("v", "8Gi", None)];
     let claims = PodClaims {
         bound: vec![],
-        delayed: vec![delayed(claim("x", "2Gi"), "kubernetes.io/no-provisioner", &volumes)],
+        delayed: vec![unbound_claim(claim("x", "2Gi"), "kubernetes.io/no-provisioner", &volumes)],
     };
     let found = find_pod_volumes(&claims, &node("a", &json!({}))).unwrap();
     assert_eq!(score(&found, &shape), 75, "a static binding counts by the size of its volume");
@@ -234,7 +245,7 @@ fn nodes_with_lower_storage_utilization_score_higher() {
 
 #[tokio::test]
 async fn volume_errors_are_counted_by_stage() {
-    let (clock, script) = (Clock::starting_at(at(0)), Script::new([Answer::refused(403)]));
+    let (clock, script) = (Clock::starting_at(at(0)), Script::new([Answer::status(403)]));
     let (plugin, client) = (VolumeBinding::default(), script.client(&clock));
     let handle = handle(client.clone(), &clock);
     plugin.connect(&handle);
@@ -242,16 +253,18 @@ async fn volume_errors_are_counted_by_stage() {
         (info("p", &json!({})), table(&[node("a", &json!({}))]), CycleState::default());
     // The class of the claim does not exist.
     let claims = |class: Option<Arc<StorageClass>>| {
-        let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
+        let claim = unbound_claim(claim("c", "1Gi"), "csi.x", &[]);
         PodClaims { delayed: vec![UnboundClaim { class, ..claim }], ..PodClaims::default() }
     };
     state.put(claims(None));
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());
-    let found = PodVolumes {
+    let pod_volumes = PodVolumes {
         provisions: vec![Provision { claim: claim("c", "1Gi"), capacity: None }],
         ..PodVolumes::default()
     };
-    plugin.assumed_volumes().insert("p".into(), AssumedPodVolumes { node: "a".into(), found });
+    plugin
+        .assumed_volumes()
+        .insert("p".into(), AssumedPodVolumes { node: "a".into(), pod_volumes });
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);

@@ -4,9 +4,9 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | access mode `ReadWriteOncePod` (KEP-2485) | `pre_filter`, `Restricted` |
+//! | access mode `ReadWriteOncePod` (KEP-2485) | `pre_filter`, `RestrictedVolumes` |
 //! | preemption of the pod that uses such a claim | `add_pod`, `remove_pod` |
-//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `conflict` |
+//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `is_volume_conflict` |
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use evenkeel_api::views::{Pod, VolumeSource};
 
-use super::volumes::{CLAIM, Cached, Lookup, named_claims, not_found};
+use super::volumes::{CLAIM_RESOURCE, VolumeCaches, VolumeListers, named_claims, not_found};
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
@@ -32,7 +32,7 @@ const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim wit
 /// `ReadWriteOncePod` claim is in use.
 #[derive(Default)]
 pub struct VolumeRestrictions {
-    listers: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn VolumeListers>>,
 }
 
 impl std::fmt::Debug for VolumeRestrictions {
@@ -41,24 +41,23 @@ impl std::fmt::Debug for VolumeRestrictions {
     }
 }
 
-/// Restricted volumes of a pod.
+/// RestrictedVolumes volumes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Restricted {
+struct RestrictedVolumes {
     /// Whether the pod has inline volumes that may conflict on a node.
-    disks: bool,
+    has_disks: bool,
     /// Names of the pod's `ReadWriteOncePod` claims.
     exclusive_claims: Vec<Arc<str>>,
     /// Number of references to these claims by other pods on nodes.
-    in_use: i64,
+    claim_users: i64,
 }
 
-impl Restricted {
-    /// Adds (`by` = 1) or subtracts (`by` = -1) the references of another pod.
-    fn count(&mut self, other: &Pod, by: i64) {
-        self.in_use += by
-            * named_claims(other)
-                .filter(|name| self.exclusive_claims.iter().any(|claim| **claim == **name))
-                .count() as i64;
+impl RestrictedVolumes {
+    /// Adds the references of another pod, or subtracts them if `sign` is -1.
+    fn count_references(&mut self, other: &Pod, sign: i64) {
+        let is_exclusive =
+            |name: &&str| self.exclusive_claims.iter().any(|claim| **claim == **name);
+        self.claim_users += sign * named_claims(other).filter(is_exclusive).count() as i64;
     }
 }
 
@@ -68,7 +67,7 @@ impl Plugin for VolumeRestrictions {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(VolumeCaches::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -84,13 +83,13 @@ impl Plugin for VolumeRestrictions {
         match change {
             Change::AssignedPod(Edit::Deleted(deleted)) => QueueingHint::when(
                 deleted.pod.meta.namespace == pod.meta.namespace
-                    && (clashes(pod, &deleted.pod)
+                    && (have_conflicting_disks(pod, &deleted.pod)
                         || named_claims(pod)
                             .any(|name| named_claims(&deleted.pod).any(|other| name == other))),
             ),
             Change::Node(Edit::Added(_)) => QueueingHint::Queue,
-            Change::Object(ObjectChange::Claim(edit)) if edit.is_added() => {
-                QueueingHint::when(edit.now().is_some_and(|claim| {
+            Change::Object(ObjectChange::PersistentVolumeClaim(edit)) if edit.is_added() => {
+                QueueingHint::when(edit.after().is_some_and(|claim| {
                     claim.meta.namespace == pod.meta.namespace
                         && named_claims(pod).any(|name| *name == *claim.meta.name)
                 }))
@@ -118,50 +117,53 @@ impl PreFilter for VolumeRestrictions {
         if pod.spec.volumes.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        let mut found = Restricted {
-            disks: pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)),
-            ..Restricted::default()
+        let mut restricted = RestrictedVolumes {
+            has_disks: pod.spec.volumes.iter().any(|volume| is_disk(&volume.source)),
+            ..RestrictedVolumes::default()
         };
         for name in named_claims(pod) {
             let claim =
                 self.listers.get().and_then(|listers| listers.claim(&pod.meta.namespace, name));
-            let claim = claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
+            let claim =
+                claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM_RESOURCE, name)))?;
             let is_exclusive =
                 claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
-            if is_exclusive && !found.exclusive_claims.iter().any(|known| **known == *name) {
+            if is_exclusive && !restricted.exclusive_claims.iter().any(|known| **known == *name) {
                 // Each claim counts once: only one pod can use it.
-                let used = nodes.uses_claim(&pod.meta.namespace, name);
-                found.in_use += i64::from(used);
-                found.exclusive_claims.push(name.into());
+                let is_in_use = nodes.uses_claim(&pod.meta.namespace, name);
+                restricted.claim_users += i64::from(is_in_use);
+                restricted.exclusive_claims.push(name.into());
             }
         }
-        if !found.disks && found.in_use == 0 {
+        if !restricted.has_disks && restricted.claim_users == 0 {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(found);
+        state.put(restricted);
         Ok(PreFilterResult::All)
     }
 
     fn add_pod(&self, state: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
-        if let Some(found) = state.get_mut::<Restricted>() {
-            found.count(&other.pod, 1);
+        if let Some(restricted) = state.get_mut::<RestrictedVolumes>() {
+            restricted.count_references(&other.pod, 1);
         }
     }
 
     fn remove_pod(&self, state: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
-        if let Some(found) = state.get_mut::<Restricted>() {
-            found.count(&other.pod, -1);
+        if let Some(restricted) = state.get_mut::<RestrictedVolumes>() {
+            restricted.count_references(&other.pod, -1);
         }
     }
 }
 
 impl Filter for VolumeRestrictions {
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(found) = state.get::<Restricted>() else { return Ok(()) };
-        if found.disks && node.pods().iter().any(|other| clashes(&pod.pod, &other.pod)) {
+        let Some(restricted) = state.get::<RestrictedVolumes>() else { return Ok(()) };
+        if restricted.has_disks
+            && node.pods().iter().any(|other| have_conflicting_disks(&pod.pod, &other.pod))
+        {
             return Err(Status::unschedulable(DISK_IN_USE));
         }
-        if found.in_use > 0 {
+        if restricted.claim_users > 0 {
             return Err(Status::unschedulable(CLAIM_IN_USE));
         }
         Ok(())
@@ -177,14 +179,14 @@ fn is_disk(source: &VolumeSource) -> bool {
 }
 
 /// Reports whether both pods cannot run on one node, because they have conflicting disks.
-fn clashes(pod: &Pod, other: &Pod) -> bool {
+fn have_conflicting_disks(pod: &Pod, other: &Pod) -> bool {
     let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
     let disks_in_use = || other.spec.volumes.iter().map(|volume| &volume.source);
-    disks.into_iter().any(|disk| disks_in_use().any(|other| conflict(disk, other)))
+    disks.into_iter().any(|disk| disks_in_use().any(|other| is_volume_conflict(disk, other)))
 }
 
 /// Reports whether the volumes are the same disk and cannot be used on one node by two pods.
-fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
+fn is_volume_conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
     let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());
     let iscsi = a.iscsi.as_deref().zip(b.iscsi.as_deref());

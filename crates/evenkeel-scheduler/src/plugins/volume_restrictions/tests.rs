@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Restricted, VolumeRestrictions, clashes};
+use super::{RestrictedVolumes, VolumeRestrictions, have_conflicting_disks};
 use crate::{
     fixtures::{info, merge, node, pod, table},
     framework::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
-fn disk(source: Value) -> Value {
+fn pod_with_volume(source: Value) -> Value {
     let mut volume = json!({"name": "v"});
     merge(&mut volume, &source);
     json!({"spec": {"volumes": [volume]}})
@@ -22,12 +22,11 @@ fn disk(source: Value) -> Value {
 
 #[test]
 fn pods_with_conflicting_disks_exclude_each_other() {
-    let gce =
-        |name: &str, read: bool| json!({"gcePersistentDisk": {"pdName": name, "readOnly": read}});
+    let gce = |name: &str, read_only: bool| json!({"gcePersistentDisk": {"pdName": name, "readOnly": read_only}});
     let ebs = |id: &str| json!({"awsElasticBlockStore": {"volumeID": id, "readOnly": true}});
-    let iscsi = |iqn: &str, lun: i32, read: bool| json!({"iscsi": {"targetPortal": "p", "iqn": iqn, "lun": lun, "readOnly": read}});
-    let rbd = |monitors: &[&str], pool: &str, image: &str, read: bool| json!({"rbd": {"monitors": monitors, "pool": pool, "image": image, "readOnly": read}});
-    for (a, b, want) in [
+    let iscsi = |iqn: &str, lun: i32, read_only: bool| json!({"iscsi": {"targetPortal": "p", "iqn": iqn, "lun": lun, "readOnly": read_only}});
+    let rbd = |monitors: &[&str], pool: &str, image: &str, read_only: bool| json!({"rbd": {"monitors": monitors, "pool": pool, "image": image, "readOnly": read_only}});
+    for (a, b, expected) in [
         (gce("a", false), gce("a", false), true),
         (gce("a", true), gce("a", false), true),
         (gce("a", true), gce("a", true), false),
@@ -44,8 +43,11 @@ fn pods_with_conflicting_disks_exclude_each_other() {
         (json!({"emptyDir": {}}), json!({"emptyDir": {}}), false),
     ] {
         assert_eq!(
-            clashes(&pod("p", &disk(a.clone())), &pod("q", &disk(b.clone()))),
-            want,
+            have_conflicting_disks(
+                &pod("p", &pod_with_volume(a.clone())),
+                &pod("q", &pod_with_volume(b.clone()))
+            ),
+            expected,
             "{a} {b}"
         );
     }
@@ -70,11 +72,11 @@ fn plugin() -> VolumeRestrictions {
 fn outcome(nodes: &NodeTable, pod: &PodInfo) -> String {
     let (plugin, mut state) = (plugin(), CycleState::default());
     match plugin.pre_filter(&mut state, pod, nodes) {
-        Err(why) => why.reasons.join(", "),
+        Err(rejection) => rejection.reasons.join(", "),
         Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
-            Err(why) => why.reasons.join(", "),
+            Err(rejection) => rejection.reasons.join(", "),
         },
     }
 }
@@ -98,28 +100,34 @@ fn a_read_write_once_pod_claim_is_used_by_one_pod() {
 #[test]
 fn a_disk_in_use_rejects_only_its_node() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
-    let of = |name: &str| info(name, &disk(json!({"awsElasticBlockStore": {"volumeID": "d"}})));
-    nodes.place(of("q"), "b");
-    assert_eq!(outcome(&nodes, &of("p")), "fits");
-    nodes.place(of("q"), "a");
-    assert_eq!(outcome(&nodes, &of("p")), "node(s) had no available disk");
+    let pod_with_disk = |name: &str| {
+        info(name, &pod_with_volume(json!({"awsElasticBlockStore": {"volumeID": "d"}})))
+    };
+    nodes.place(pod_with_disk("q"), "b");
+    assert_eq!(outcome(&nodes, &pod_with_disk("p")), "fits");
+    nodes.place(pod_with_disk("q"), "a");
+    assert_eq!(outcome(&nodes, &pod_with_disk("p")), "node(s) had no available disk");
 }
 
 #[test]
 fn added_and_removed_pods_change_the_count() {
-    let mut found = Restricted { disks: false, exclusive_claims: vec!["alone".into()], in_use: 1 };
+    let mut restricted = RestrictedVolumes {
+        has_disks: false,
+        exclusive_claims: vec!["alone".into()],
+        claim_users: 1,
+    };
     let other = pod("q", &using(&["alone", "shared"]));
-    found.count(&other, -1);
-    assert_eq!(found.in_use, 0);
-    found.count(&other, 1);
-    found.count(&pod("r", &using(&["shared"])), 1);
-    assert_eq!(found.in_use, 1);
+    restricted.count_references(&other, -1);
+    assert_eq!(restricted.claim_users, 0);
+    restricted.count_references(&other, 1);
+    restricted.count_references(&pod("r", &using(&["shared"])), 1);
+    assert_eq!(restricted.claim_users, 1);
 }
 
 #[test]
 fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
     let waiting = info("p", &using(&["alone"]));
-    for (deleted, want) in [
+    for (deleted, expected) in [
         (using(&["alone"]), QueueingHint::Queue),
         (using(&["shared"]), QueueingHint::Skip),
         (
@@ -130,7 +138,7 @@ fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
         let deleted = info("q", &deleted);
         assert_eq!(
             plugin().queueing_hint(&waiting, &Change::AssignedPod(Edit::Deleted(deleted))),
-            want
+            expected
         );
     }
 }

@@ -17,7 +17,10 @@ use std::sync::OnceLock;
 use evenkeel_api::views::{PersistentVolume, Pod};
 use evenkeel_component_helpers::storage::volume;
 
-use super::volumes::{CLAIM, CLASS, Cached, Lookup, VOLUME, named_claims, not_found};
+use super::volumes::{
+    CLAIM_RESOURCE, CLASS_RESOURCE, VOLUME_RESOURCE, VolumeCaches, VolumeListers, named_claims,
+    not_found,
+};
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
@@ -31,7 +34,7 @@ use crate::{
 const ERR_REASON_CONFLICT: &str = "node(s) had no available volume zone";
 
 /// Topology labels of volumes. The second name is the node label that replaced the first.
-const TOPOLOGY: [(&str, &str); 4] = [
+const TOPOLOGY_LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
     ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
@@ -43,7 +46,7 @@ const ZONE_DELIMITER: &str = "__";
 /// The VolumeZone plugin: rejects nodes outside the zones and regions of the pod's volumes.
 #[derive(Default)]
 pub struct VolumeZone {
-    listers: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn VolumeListers>>,
 }
 
 impl std::fmt::Debug for VolumeZone {
@@ -71,7 +74,7 @@ impl Plugin for VolumeZone {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(VolumeCaches::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -86,19 +89,19 @@ impl Plugin for VolumeZone {
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::Object(ObjectChange::Class(edit)) => {
-                let waits = edit.now().is_some_and(|class| volume::waits_for_consumer(class));
+            Change::Object(ObjectChange::StorageClass(edit)) => {
+                let waits = edit.after().is_some_and(|class| volume::waits_for_consumer(class));
                 QueueingHint::when(edit.is_added() && waits)
             }
             Change::Node(Edit::Added(_)) => QueueingHint::Queue,
             Change::Node(Edit::Updated { .. }) => QueueingHint::Queue,
-            Change::Object(ObjectChange::Claim(edit)) => {
-                QueueingHint::when(edit.now().is_some_and(|claim| {
+            Change::Object(ObjectChange::PersistentVolumeClaim(edit)) => {
+                QueueingHint::when(edit.after().is_some_and(|claim| {
                     claim.meta.namespace == pod.pod.meta.namespace
                         && named_claims(&pod.pod).any(|name| *name == *claim.meta.name)
                 }))
             }
-            Change::Object(ObjectChange::Volume(edit)) => match edit {
+            Change::Object(ObjectChange::PersistentVolume(edit)) => match edit {
                 Edit::Added(_) => QueueingHint::Queue,
                 Edit::Updated { old, new } => {
                     QueueingHint::when(volume_topologies(old) != volume_topologies(new))
@@ -125,36 +128,36 @@ impl PreFilter for VolumeZone {
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let pod = &pod.pod;
-        let mut found = Vec::new();
+        let mut topologies = Vec::new();
         for name in named_claims(pod) {
             let Some(listers) = self.listers.get() else { continue };
             if let Some(volume) = volume_of(&**listers, pod, name).map_err(Status::unresolvable)? {
-                found.extend(volume_topologies(&volume));
+                topologies.extend(volume_topologies(&volume));
             }
         }
-        if found.is_empty() {
+        if topologies.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(VolumeTopologies(found));
+        state.put(VolumeTopologies(topologies));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for VolumeZone {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(VolumeTopologies(volume_topologies)) = state.get::<VolumeTopologies>() else {
+        let Some(VolumeTopologies(topologies)) = state.get::<VolumeTopologies>() else {
             return Ok(());
         };
         let labels = &node.node().meta.labels;
-        if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
+        if !TOPOLOGY_LABELS.iter().any(|(key, _)| labels.contains(key)) {
             // A node without topology labels has no zone that could conflict.
             return Ok(());
         }
-        let fits = |topology: &VolumeTopology| {
-            let here = labels.get(topology.key).or_else(|| labels.get(topology.replacement));
-            here.is_some_and(|here| topology.values.iter().any(|value| **value == *here))
+        let matches = |topology: &VolumeTopology| {
+            let node_value = labels.get(topology.key).or_else(|| labels.get(topology.replacement));
+            node_value.is_some_and(|label| topology.values.iter().any(|value| **value == *label))
         };
-        if volume_topologies.iter().all(fits) {
+        if topologies.iter().all(matches) {
             Ok(())
         } else {
             Err(Status::unresolvable(ERR_REASON_CONFLICT))
@@ -168,23 +171,24 @@ impl Filter for VolumeZone {
 /// # Errors
 /// If the claim, its volume or its class does not exist, or the claim must be bound first. The message is upstream's.
 fn volume_of(
-    listers: &dyn Lookup,
+    listers: &dyn VolumeListers,
     pod: &Pod,
     name: &str,
 ) -> Result<Option<std::sync::Arc<PersistentVolume>>, String> {
     if name.is_empty() {
         return Err("PersistentVolumeClaim had no name".to_owned());
     }
-    let claim = listers.claim(&pod.meta.namespace, name).ok_or_else(|| not_found(CLAIM, name))?;
+    let claim =
+        listers.claim(&pod.meta.namespace, name).ok_or_else(|| not_found(CLAIM_RESOURCE, name))?;
     let volume = &*claim.spec.volume_name;
     if !volume.is_empty() {
-        return listers.volume(volume).ok_or_else(|| not_found(VOLUME, volume)).map(Some);
+        return listers.volume(volume).ok_or_else(|| not_found(VOLUME_RESOURCE, volume)).map(Some);
     }
     let class = volume::class_of_claim(&claim);
     if class.is_empty() {
         return Err("PersistentVolumeClaim had no pv name and storageClass name".to_owned());
     }
-    let class = listers.class(class).ok_or_else(|| not_found(CLASS, class))?;
+    let class = listers.class(class).ok_or_else(|| not_found(CLASS_RESOURCE, class))?;
     if class.volume_binding_mode.is_empty() {
         return Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.meta.name));
     }
@@ -208,5 +212,5 @@ fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
             values,
         })
     };
-    TOPOLOGY.into_iter().filter_map(topology).collect()
+    TOPOLOGY_LABELS.into_iter().filter_map(topology).collect()
 }

@@ -14,7 +14,7 @@ use crate::{
 use evenkeel_api::views::PersistentVolume;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
 /// Runs PreFilter, and Filter for a node with these labels, for a pod with this claim.
 fn outcome(objects: VolumeObjects, claim: &str, labels: &Value) -> String {
@@ -23,11 +23,11 @@ fn outcome(objects: VolumeObjects, claim: &str, labels: &Value) -> String {
     let nodes = table(&[node("a", &json!({"metadata": {"labels": labels}}))]);
     let (pod, mut state) = (info("p", &using(&[claim])), CycleState::default());
     match plugin.pre_filter(&mut state, &pod, &nodes) {
-        Err(why) => why.reasons.join(", "),
+        Err(rejection) => rejection.reasons.join(", "),
         Ok(PreFilterResult::Skip) => "skip".to_owned(),
         Ok(_) => match plugin.filter(&state, &pod, nodes.get("a").unwrap()) {
             Ok(()) => "fits".to_owned(),
-            Err(why) => why.reasons.join(", "),
+            Err(rejection) => rejection.reasons.join(", "),
         },
     }
 }
@@ -35,16 +35,16 @@ fn outcome(objects: VolumeObjects, claim: &str, labels: &Value) -> String {
 #[test]
 fn a_node_must_have_the_zone_and_region_of_the_volume() {
     let rejected = "node(s) had no available volume zone";
-    for (volume, node, want) in [
+    for (volume, node, expected) in [
         (json!({}), json!({ZONE: "z"}), "skip"),
         (json!({ZONE: "z"}), json!({ZONE: "z"}), "fits"),
         (json!({ZONE: "z"}), json!({ZONE: "y"}), rejected),
         (json!({ZONE: "z"}), json!({}), "fits"),
         (json!({ZONE: "y__z"}), json!({ZONE: "z"}), "fits"),
         (json!({ZONE: "y____z"}), json!({ZONE: "z"}), "skip"),
-        (json!({BETA: "z"}), json!({ZONE: "z"}), "fits"),
-        (json!({BETA: "z"}), json!({ZONE: "y", BETA: "z"}), "fits"),
-        (json!({ZONE: "z"}), json!({BETA: "z"}), rejected),
+        (json!({BETA_ZONE: "z"}), json!({ZONE: "z"}), "fits"),
+        (json!({BETA_ZONE: "z"}), json!({ZONE: "y", BETA_ZONE: "z"}), "fits"),
+        (json!({ZONE: "z"}), json!({BETA_ZONE: "z"}), rejected),
         (json!({ZONE: "z", "topology.kubernetes.io/region": "r"}), json!({ZONE: "z"}), rejected),
     ] {
         let objects = VolumeObjects {
@@ -52,20 +52,20 @@ fn a_node_must_have_the_zone_and_region_of_the_volume() {
             volumes: vec![object("v", &json!({"metadata": {"labels": volume}}))],
             ..VolumeObjects::default()
         };
-        assert_eq!(outcome(objects, "c", &node), want, "{volume} {node}");
+        assert_eq!(outcome(objects, "c", &node), expected, "{volume} {node}");
     }
 }
 
 #[test]
 fn a_claim_without_a_volume_is_skipped_or_rejects_the_pod() {
     let class = |name: &str, mode: Value| object(name, &json!({"volumeBindingMode": mode}));
-    let of = |class: &str| object("c", &json!({"spec": {"storageClassName": class}}));
-    for (claim, want) in [
-        (of("late"), "skip"),
-        (of("now"), "PersistentVolume had no name"),
-        (of("odd"), "VolumeBindingMode not set for StorageClass \"odd\""),
-        (of("none"), "storageclass.storage.k8s.io \"none\" not found"),
-        (of(""), "PersistentVolumeClaim had no pv name and storageClass name"),
+    let claim_of_class = |class: &str| object("c", &json!({"spec": {"storageClassName": class}}));
+    for (claim, expected) in [
+        (claim_of_class("late"), "skip"),
+        (claim_of_class("now"), "PersistentVolume had no name"),
+        (claim_of_class("odd"), "VolumeBindingMode not set for StorageClass \"odd\""),
+        (claim_of_class("none"), "storageclass.storage.k8s.io \"none\" not found"),
+        (claim_of_class(""), "PersistentVolumeClaim had no pv name and storageClass name"),
         (bound("c", "gone"), "persistentvolume \"gone\" not found"),
         (bound("other", "gone"), "persistentvolumeclaim \"c\" not found"),
     ] {
@@ -78,7 +78,7 @@ fn a_claim_without_a_volume_is_skipped_or_rejects_the_pod() {
             ],
             ..VolumeObjects::default()
         };
-        assert_eq!(outcome(objects, "c", &json!({})), want);
+        assert_eq!(outcome(objects, "c", &json!({})), expected);
     }
 }
 
@@ -89,7 +89,8 @@ fn a_new_zone_of_a_volume_queues_the_pod() {
     };
     let (pod, plugin) = (info("p", &using(&["c"])), VolumeZone::default());
     let (a, b) = (volume("a"), volume("b"));
-    let hint = |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::Volume(edit)));
+    let hint =
+        |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::PersistentVolume(edit)));
     assert_eq!(hint(Edit::Added(a.clone())), QueueingHint::Queue);
     assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), QueueingHint::Queue);
     assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), QueueingHint::Skip);

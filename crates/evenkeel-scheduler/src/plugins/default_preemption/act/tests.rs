@@ -34,14 +34,18 @@ impl TestExecutor {
 
     /// Starts the preemption of these victims on node `a` for the pod `high`.
     fn start(&self, victims: &[&str]) {
-        self.start_over(victims, Vec::new());
+        self.start_with_nominated_pods(victims, Vec::new());
     }
 
     /// Starts a preemption on a node for which pods of lower priority are nominated.
-    fn start_over(&self, victims: &[&str], lower: Vec<Arc<Pod>>) {
+    fn start_with_nominated_pods(&self, victims: &[&str], lower_priority_pods: Vec<Arc<Pod>>) {
         let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
         let victims = Candidate { node: "a".into(), pods, num_pdb_violations: 0 };
-        self.executor.prepare_candidate_async(&info("high", &json!({})), victims, lower);
+        self.executor.prepare_candidate_async(
+            &info("high", &json!({})),
+            victims,
+            lower_priority_pods,
+        );
     }
 
     /// Reports whether the executor activates the preemptor within this time.
@@ -74,75 +78,79 @@ fn delete(name: &str) -> String {
 async fn failed_evictions_are_retried_after_a_delay() {
     for answers in [
         vec![Answer::Lost],
-        vec![Answer::refused(500)],
+        vec![Answer::status(500)],
         vec![done(), Answer::Lost],
-        vec![done(), Answer::refused(409)],
+        vec![done(), Answer::status(409)],
     ] {
-        let mut bench = TestExecutor::new(&["v"], answers.clone()).await;
-        bench.start(&["v"]);
-        assert!(bench.executor.is_running_preemption("high"));
-        assert!(!bench.is_activated_within(RETRY_DELAY.mul_f64(0.9)).await, "{answers:?}");
+        let mut test_executor = TestExecutor::new(&["v"], answers.clone()).await;
+        test_executor.start(&["v"]);
+        assert!(test_executor.executor.is_running_preemption("high"));
+        assert!(!test_executor.is_activated_within(RETRY_DELAY.mul_f64(0.9)).await, "{answers:?}");
         assert!(
-            !bench.executor.is_running_preemption("high"),
+            !test_executor.executor.is_running_preemption("high"),
             "an event may requeue the preemptor during the delay"
         );
-        assert!(bench.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
-        assert_eq!(bench.script.calls().len(), answers.len());
+        assert!(test_executor.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
+        assert_eq!(test_executor.script.take_calls().len(), answers.len());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_victim_stays_if_another_eviction_fails() {
-    let mut bench = TestExecutor::new(&["u", "v"], vec![Answer::refused(500)]).await;
-    bench.start(&["u", "v"]);
-    assert!(bench.is_activated_within(RETRY_DELAY * 2).await);
-    assert_eq!(bench.script.calls(), [patch("u")]);
+    let mut test_executor = TestExecutor::new(&["u", "v"], vec![Answer::status(500)]).await;
+    test_executor.start(&["u", "v"]);
+    assert!(test_executor.is_activated_within(RETRY_DELAY * 2).await);
+    assert_eq!(test_executor.script.take_calls(), [patch("u")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_evictions_are_limited() {
-    let bench = TestExecutor::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
-    bench.start(&["t", "u", "v", "w"]);
+    let test_executor = TestExecutor::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
+    test_executor.start(&["t", "u", "v", "w"]);
     tokio::time::sleep(RETRY_DELAY).await;
-    assert_eq!(bench.script.calls(), [patch("t"), patch("u")]);
+    assert_eq!(test_executor.script.take_calls(), [patch("t"), patch("u")]);
     let text = prometheus::TextEncoder::new();
-    let metrics = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
+    let metrics = text.encode_to_string(&test_executor.executor.handle.registry.gather()).unwrap();
     let running = format!("scheduler_goroutines{{operation=\"{NAME}\"}} 2");
     assert!(metrics.contains(&running), "{running} is not in\n{metrics}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_deletion_the_preemptor_waits_for_its_event() {
-    let mut bench = TestExecutor::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
-    bench.start(&["u", "v"]);
+    let mut test_executor =
+        TestExecutor::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
+    test_executor.start(&["u", "v"]);
     assert!(
-        !bench.is_activated_within(RETRY_DELAY * 60).await,
+        !test_executor.is_activated_within(RETRY_DELAY * 60).await,
         "the deletion event requeues the preemptor"
     );
-    assert!(!bench.executor.is_running_preemption("high"));
-    assert_eq!(bench.script.calls(), [patch("u"), delete("u"), patch("v"), delete("v")]);
+    assert!(!test_executor.executor.is_running_preemption("high"));
+    assert_eq!(
+        test_executor.script.take_calls(),
+        [patch("u"), delete("u"), patch("v"), delete("v")]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_preemption_runs_until_the_last_victim_is_deleted() {
     let answers = vec![done(), done(), done(), Answer::Never];
-    let bench = TestExecutor::new(&["u", "v"], answers.clone()).await;
-    bench.start(&["u", "v"]);
+    let test_executor = TestExecutor::new(&["u", "v"], answers.clone()).await;
+    test_executor.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
     assert!(
-        bench.executor.is_running_preemption("high"),
+        test_executor.executor.is_running_preemption("high"),
         "the API server has not responded about v"
     );
     // The cache may show the deletion of the victim before the API server responds.
-    let bench = TestExecutor::new(&["u"], answers).await;
-    bench.start(&["u", "v"]);
+    let test_executor = TestExecutor::new(&["u"], answers).await;
+    test_executor.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
-    assert!(!bench.executor.is_running_preemption("high"));
+    assert!(!test_executor.executor.is_running_preemption("high"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_victim_activates_the_preemptor_unless_the_cache_still_has_it() {
-    for answers in [vec![Answer::refused(404)], vec![done(), Answer::refused(404)]] {
+    for answers in [vec![Answer::status(404)], vec![done(), Answer::status(404)]] {
         let mut without_victim = TestExecutor::new(&[], answers.clone()).await;
         without_victim.start(&["v"]);
         assert!(without_victim.is_activated_within(Duration::from_millis(1)).await);
@@ -165,15 +173,16 @@ async fn nominations_of_deleted_and_recreated_pods_need_no_clearing() {
     let modified =
         json!({ "kind": "Status", "code": 409, "reason": "Conflict", "message": "modified" });
     for (answer, succeeds) in [
-        (Answer::refused(404), true),
+        (Answer::status(404), true),
         (Answer::Body(409, other_uid), true),
         (Answer::Body(409, modified), false),
     ] {
-        let mut bench = TestExecutor::new(&["v"], vec![answer.clone(), done(), done()]).await;
+        let mut test_executor =
+            TestExecutor::new(&["v"], vec![answer.clone(), done(), done()]).await;
         let nominated = pod("low", &json!({ "status": { "nominatedNodeName": "a" } }));
-        bench.start_over(&["v"], vec![nominated]);
-        let activated = bench.is_activated_within(RETRY_DELAY * 2).await;
+        test_executor.start_with_nominated_pods(&["v"], vec![nominated]);
+        let activated = test_executor.is_activated_within(RETRY_DELAY * 2).await;
         assert_eq!(activated, !succeeds, "{answer:?}: only a failure retries the preemptor");
-        assert_eq!(bench.script.calls(), [patch("low"), patch("v"), delete("v")]);
+        assert_eq!(test_executor.script.take_calls(), [patch("low"), patch("v"), delete("v")]);
     }
 }

@@ -11,41 +11,42 @@ use crate::{
         Status, StatusResult,
     },
     plugins::dynamic_resources::{
-        AttemptState, DynamicResources, Observed, bind::act as writes, claims, locked,
+        AttemptState, DynamicResources, Observed, bind::act as writes, claims, lock,
     },
     pod::PodInfo,
 };
 
 impl Reserve for DynamicResources {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
-        let (Some(known), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
+        let (Some(attempt_state), Some(observed)) =
+            (state.get::<AttemptState>(), self.observed.get())
         else {
             return Ok(());
         };
-        let decided = known
+        let assumed = attempt_state
             .attempt
-            .decided(node, &locked(&known.found))
+            .assumed_claims(node, &lock(&attempt_state.results))
             .ok_or_else(|| Status::error("claim allocation not found for node"))?;
-        let mut tracker = locked(&observed.tracker);
-        for (uid, allocation) in decided.new_allocations() {
-            tracker.decide(uid, Arc::clone(&allocation.result));
+        let mut tracker = lock(&observed.tracker);
+        for (uid, allocation) in assumed.new_allocations() {
+            tracker.add_pending(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
         // Dropping the state releases its reference to the inventory, so that a later update need not copy it.
         state.remove::<AttemptState>();
-        if !decided.claims.is_empty() || decided.special.is_some() {
-            locked(&self.assumed).insert(pod.uid().into(), decided);
+        if !assumed.claims.is_empty() || assumed.extended_claim.is_some() {
+            lock(&self.assumed).insert(pod.uid().into(), assumed);
         }
         Ok(())
     }
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
-        let decided = locked(&self.assumed).remove(pod.uid());
-        let (Some(decided), Some(observed)) = (decided, self.observed.get()) else { return };
-        let mut tracker = locked(&observed.tracker);
-        decided.new_allocations().for_each(|(uid, _)| tracker.abandon(uid));
+        let assumed = lock(&self.assumed).remove(pod.uid());
+        let (Some(assumed), Some(observed)) = (assumed, self.observed.get()) else { return };
+        let mut tracker = lock(&observed.tracker);
+        assumed.new_allocations().for_each(|(uid, _)| tracker.remove_unwritten(uid));
         drop(tracker);
-        for (claim, _) in decided.claims {
+        for (claim, _) in assumed.claims {
             let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
             let claim = self.claim(observed, namespace, name).unwrap_or(claim);
             if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
@@ -60,7 +61,7 @@ impl Reserve for DynamicResources {
                 }
             });
         }
-        if let Some(written) = decided.special.and_then(|in_creation| in_creation.written) {
+        if let Some(written) = assumed.extended_claim.and_then(|in_creation| in_creation.written) {
             release_claim(observed, written);
         }
     }
@@ -76,14 +77,14 @@ fn release_claim(observed: &Observed, written: Arc<ResourceClaim>) {
             // The pod's next attempt finds the claim and retries the deletion.
             let (namespace, name) = (&written.meta.namespace, &written.meta.name);
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
-            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&written);
+            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).undo_release(&written);
         }
     });
 }
 
 impl PreBind for DynamicResources {
     fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
-        if locked(&self.assumed).contains_key(pod.uid()) {
+        if lock(&self.assumed).contains_key(pod.uid()) {
             PreBindPreFlight::Act { parallel: true }
         } else {
             PreBindPreFlight::Skip
@@ -97,24 +98,24 @@ impl PreBind for DynamicResources {
         node: &'a str,
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
-            let decided = locked(&self.assumed).get(pod.uid()).cloned();
-            let (Some(decided), Some(observed)) = (decided, self.observed.get()) else {
+            let assumed = lock(&self.assumed).get(pod.uid()).cloned();
+            let (Some(assumed), Some(observed)) = (assumed, self.observed.get()) else {
                 return Ok(());
             };
             let mut must_wait_for_devices = false;
-            for (claim, allocation) in decided.claims {
+            for (claim, allocation) in assumed.claims {
                 let claim = if claims::is_reserved(&claim, &pod.pod) {
                     claim
                 } else {
                     let now = observed.handle.clock.now();
                     let written =
                         writes::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
-                    locked(&observed.tracker).wrote(Arc::clone(&written));
+                    lock(&observed.tracker).record_write(Arc::clone(&written));
                     written
                 };
                 must_wait_for_devices |= must_wait(&claim);
             }
-            if let Some(in_creation) = decided.special {
+            if let Some(in_creation) = assumed.extended_claim {
                 must_wait_for_devices |= must_wait(
                     &*self.create_extended_claim(observed, client, pod, in_creation).await?,
                 );
@@ -126,7 +127,7 @@ impl PreBind for DynamicResources {
 
 impl PostBind for DynamicResources {
     fn post_bind(&self, pod: &PodInfo, _: &str) {
-        locked(&self.assumed).remove(pod.uid());
+        lock(&self.assumed).remove(pod.uid());
     }
 }
 
@@ -139,25 +140,26 @@ impl DynamicResources {
         pod: &PodInfo,
         in_creation: ExtendedClaimInCreation,
     ) -> Result<Arc<ResourceClaim>, PreBindError> {
-        let ExtendedClaimInCreation { special, allocation, .. } = in_creation;
-        let created = writes::create_extended(client, &special.claim).await;
-        observed.handle.metrics.claims().record_creation(created.is_ok());
+        let ExtendedClaimInCreation { extended_claim, allocation, .. } = in_creation;
+        let created = writes::create_extended(client, &extended_claim.claim).await;
+        observed.handle.metrics.claims().count_creation(created.is_ok());
         let created = Arc::new(created?);
         self.record_written_claim(pod, &created);
-        locked(&observed.tracker).rename(&special.claim.meta.uid, &created.meta.uid);
+        lock(&observed.tracker).rename_pending(&extended_claim.claim.meta.uid, &created.meta.uid);
         let now = observed.handle.clock.now();
         let written = writes::reserve(client, &pod.pod, created, Some(&allocation), now).await?;
         self.record_written_claim(pod, &written);
-        locked(&observed.tracker).wrote(Arc::clone(&written));
-        writes::patch_pod_status(client, &pod.pod, &written.meta.name, &special.mappings).await?;
+        lock(&observed.tracker).record_write(Arc::clone(&written));
+        writes::patch_pod_status(client, &pod.pod, &written.meta.name, &extended_claim.mappings)
+            .await?;
         Ok(written)
     }
 
     /// Records the written claim, so that `unreserve` deletes it if the pod is not bound.
     fn record_written_claim(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
-        let mut assumed = locked(&self.assumed);
+        let mut assumed = lock(&self.assumed);
         if let Some(in_creation) =
-            assumed.get_mut(pod.uid()).and_then(|claims| claims.special.as_mut())
+            assumed.get_mut(pod.uid()).and_then(|claims| claims.extended_claim.as_mut())
         {
             in_creation.written = Some(Arc::clone(claim));
         }

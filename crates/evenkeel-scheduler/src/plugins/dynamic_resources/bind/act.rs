@@ -13,8 +13,8 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    MAX_ATTEMPTS, Reservation, at_version, deallocated, released, reservation, same_claim,
-    unprotected,
+    MAX_ATTEMPTS, Reservation, deallocation, finalizer_removal, release_of, reservation,
+    same_claim, with_preconditions,
 };
 use crate::{
     framework::PreBindError,
@@ -42,7 +42,7 @@ pub(in super::super) async fn reserve(
                     client.get(&claim.meta.namespace, &claim.meta.name).await?;
                 claim = Arc::new(same_claim(&claim, current).map_err(PreBindError::Refused)?);
             }
-            other => return other.map(Arc::new),
+            result => return result.map(Arc::new),
         }
     }
     Err(PreBindError::Refused("claim not reserved".to_owned()))
@@ -72,7 +72,7 @@ async fn patch(
     subresource: &str,
     change: Value,
 ) -> Result<ResourceClaim, ApiError> {
-    let (meta, change) = (&claim.meta, at_version(claim, version, change).to_string());
+    let (meta, change) = (&claim.meta, with_preconditions(claim, version, change).to_string());
     let (kind, form) = (ResourceClaim::kind(), PatchForm::Merge);
     client.patch(&kind, &meta.namespace, &meta.name, subresource, form, change.into()).await
 }
@@ -82,7 +82,7 @@ pub(in super::super) async fn deallocate(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<ResourceClaim, ApiError> {
-    patch(client, claim, &claim.meta.resource_version, "status", deallocated()).await
+    patch(client, claim, &claim.meta.resource_version, "status", deallocation()).await
 }
 
 /// Removes the pod's reservation, if the claim has it.
@@ -91,7 +91,7 @@ pub(in super::super) async fn release(
     claim: &ResourceClaim,
     pod: &Pod,
 ) -> Result<(), ApiError> {
-    let Some(change) = released(claim, pod) else { return Ok(()) };
+    let Some(change) = release_of(claim, pod) else { return Ok(()) };
     let (meta, kind) = (&claim.meta, ResourceClaim::kind());
     let (form, change) = (PatchForm::Strategic, change.to_string().into());
     client
@@ -105,7 +105,7 @@ pub(in super::super) async fn create_extended(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<ResourceClaim, ApiError> {
-    let body = extended::body(claim).to_string().into();
+    let body = extended::create_body(claim).to_string().into();
     client.create(&ResourceClaim::kind(), &claim.meta.namespace, body).await
 }
 
@@ -132,24 +132,24 @@ pub(in super::super) async fn delete(
         outcome => outcome,
     };
     let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
-    ignore_missing(unprotect(client, claim).await)?;
+    ignore_missing(remove_finalizer(client, claim).await)?;
     let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
     ignore_missing(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
 /// Removes the finalizer from the claim. After a conflict it reads the claim again and retries.
-async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
-    let mut newer;
+async fn remove_finalizer(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
+    let mut current;
     let mut claim = claim;
     for attempt in 1.. {
-        let Some(change) = unprotected(claim) else { break };
+        let Some(change) = finalizer_removal(claim) else { break };
         match patch(client, claim, &claim.meta.resource_version, "", change).await {
             Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
-                let current = client.get(&claim.meta.namespace, &claim.meta.name).await?;
+                let read = client.get(&claim.meta.namespace, &claim.meta.name).await?;
                 // Another claim of this name keeps its finalizer.
-                let Ok(current) = same_claim(claim, current) else { break };
-                newer = current;
-                claim = &newer;
+                let Ok(same) = same_claim(claim, read) else { break };
+                current = same;
+                claim = &current;
             }
             outcome => return outcome.map(drop),
         }
@@ -199,16 +199,16 @@ mod tests {
         let claim: Arc<ResourceClaim> = object("c", &protected);
         for (uid, same) in [(&*claim.meta.uid, true), ("another", false)] {
             let script = Script::new(replaced_by(uid));
-            unprotect(&script.client(&clock), &claim).await.unwrap();
+            remove_finalizer(&script.client(&clock), &claim).await.unwrap();
             let calls = [patch(""), get(), patch("")];
-            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+            assert_eq!(script.take_calls(), calls[..if same { 3 } else { 2 }], "{uid}");
 
             let script = Script::new(replaced_by(uid));
             let (pod, allocation) = (
                 info("web", &json!({})),
                 Allocation {
                     result: Arc::default(),
-                    written: Arc::new(json!({ "devices": { "results": [] } })),
+                    json: Arc::new(json!({ "devices": { "results": [] } })),
                     rank: 0,
                 },
             );
@@ -216,11 +216,14 @@ mod tests {
             let reserved =
                 reserve(&client, &pod.pod, Arc::clone(&claim), Some(&allocation), at(0)).await;
             let calls = [patch("/status"), get(), patch("/status")];
-            assert_eq!(script.calls(), calls[..if same { 3 } else { 2 }], "{uid}");
+            assert_eq!(script.take_calls(), calls[..if same { 3 } else { 2 }], "{uid}");
             match reserved {
                 Ok(_) => assert!(same),
-                Err(PreBindError::Refused(why)) => {
-                    assert_eq!((same, &*why), (false, "claim shop/c got deleted in the meantime"));
+                Err(PreBindError::Refused(message)) => {
+                    assert_eq!(
+                        (same, &*message),
+                        (false, "claim shop/c got deleted in the meantime")
+                    );
                 }
                 Err(other) => panic!("{other:?}"),
             }

@@ -8,11 +8,11 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, Target};
 use std::{sync::Arc, time::Duration};
 
-use super::{NotReady, check};
+use super::{NotReady, check_readiness};
 use crate::{
     framework::PreBindError,
     metrics::DeviceWaitResult,
-    plugins::dynamic_resources::{DynamicResources, Observed, locked},
+    plugins::dynamic_resources::{DynamicResources, Observed, lock},
     pod::PodInfo,
 };
 
@@ -30,35 +30,37 @@ impl DynamicResources {
             EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
         observed.handle.recorder.record(&event, "Scheduling", None);
         let began = observed.handle.clock.now();
-        let outcome = self.until_ready(observed, pod.uid(), began).await;
+        let outcome = self.wait_until_ready(observed, pod.uid(), began).await;
         let result = outcome
             .as_ref()
             .map_or_else(|not_ready| not_ready.result, |()| DeviceWaitResult::Ready);
         let took = observed.handle.clock.now().duration_since(began).unsigned_abs();
-        self.count(observed, pod.uid(), result, took);
-        outcome.map_err(|not_ready| PreBindError::Refused(not_ready.why))
+        self.record_outcome(observed, pod.uid(), result, took);
+        outcome.map_err(|not_ready| PreBindError::Refused(not_ready.message))
     }
 
     /// Checks the claims after each change and at each deadline, until all are ready or one fails.
-    async fn until_ready(
+    async fn wait_until_ready(
         &self,
         observed: &Observed,
         uid: &str,
         began: Timestamp,
     ) -> Result<(), NotReady> {
         let (clock, timeout) = (&observed.handle.clock, self.args.binding_timeout);
-        let end = saturating_add(began, timeout);
+        let deadline = saturating_add(began, timeout);
         loop {
             // The subscription precedes the check, so that no change is missed.
-            let changed = observed.changed.notified();
+            let changed = observed.claim_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = clock.now();
             let claims = self.claims_of_assumed_pod(observed, uid);
-            let Some(next) = check(claims, timeout, end, now)? else { return Ok(()) };
+            let Some(next_check) = check_readiness(claims, timeout, deadline, now)? else {
+                return Ok(());
+            };
             tokio::select! {
                 () = changed => {}
-                () = clock.sleep(Duration::try_from(next.duration_since(now)).unwrap_or_default()) => {}
+                () = clock.sleep(Duration::try_from(next_check.duration_since(now)).unwrap_or_default()) => {}
             }
         }
     }
@@ -69,18 +71,24 @@ impl DynamicResources {
         observed: &Observed,
         uid: &str,
     ) -> Vec<Result<Arc<ResourceClaim>, String>> {
-        let assumed = locked(&self.assumed).get(uid).cloned().unwrap_or_default();
-        assumed.newest(|claim| self.claim(observed, &claim.meta.namespace, &claim.meta.name))
+        let assumed = lock(&self.assumed).get(uid).cloned().unwrap_or_default();
+        assumed.latest(|claim| self.claim(observed, &claim.meta.namespace, &claim.meta.name))
     }
 
-    /// Counts the outcome of the wait for each device of the pod's claims.
-    fn count(&self, observed: &Observed, uid: &str, result: DeviceWaitResult, took: Duration) {
+    /// Records the outcome of the wait for each device of the pod's claims.
+    fn record_outcome(
+        &self,
+        observed: &Observed,
+        uid: &str,
+        result: DeviceWaitResult,
+        took: Duration,
+    ) {
         let (metrics, profile) = (observed.handle.metrics.claims(), &observed.handle.profile);
         for claim in self.claims_of_assumed_pod(observed, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
-                let conditional = !device.binding_conditions.is_empty();
-                metrics.record_wait(profile, &device.driver, conditional, result, took);
+                let has_conditions = !device.binding_conditions.is_empty();
+                metrics.observe_device_wait(profile, &device.driver, has_conditions, result, took);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::tests::{DRIVER, object},
-    NotReady, check,
+    NotReady, check_readiness,
 };
 use crate::{
     SchedulerOptions,
@@ -22,9 +22,9 @@ use crate::{
 };
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
-const CLAIM: &str = "PATCH /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
+const PATCH_CLAIM: &str = "PATCH /apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/c";
 const PODS: &str = "/api/v1/pods";
-const WAITS: &str = "scheduler_dra_bindingconditions_wait_duration_seconds";
+const WAIT_DURATIONS: &str = "scheduler_dra_bindingconditions_wait_duration_seconds";
 const ALLOCATIONS: &str = "scheduler_dra_bindingconditions_allocations_total";
 
 /// The claim in the API server.
@@ -32,20 +32,23 @@ const ALLOCATIONS: &str = "scheduler_dra_bindingconditions_allocations_total";
 struct Claim(Arc<Mutex<Value>>);
 
 impl Claim {
-    fn now(&self) -> Value {
+    fn current(&self) -> Value {
         self.0.lock().unwrap().clone()
     }
 
     /// Merges a change into the claim and returns the result.
-    fn change(&self, change: &Value) -> Value {
+    fn merge_change(&self, change: &Value) -> Value {
         let mut claim = self.0.lock().unwrap();
         let version: u64 = claim["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        let known = &change["metadata"]["resourceVersion"];
-        assert!(known.is_null() || *known == claim["metadata"]["resourceVersion"], "{change}");
+        let expected_version = &change["metadata"]["resourceVersion"];
+        assert!(
+            expected_version.is_null() || *expected_version == claim["metadata"]["resourceVersion"],
+            "{change}"
+        );
         match change["status"]["reservedFor"].as_array().map(Vec::as_slice) {
-            Some([one]) if one["$patch"] == "delete" => {
+            Some([user]) if user["$patch"] == "delete" => {
                 let users = claim["status"]["reservedFor"].as_array_mut().unwrap();
-                users.retain(|user| user["uid"] != one["uid"]);
+                users.retain(|other| other["uid"] != user["uid"]);
             }
             _ => merge(&mut claim, change),
         }
@@ -62,7 +65,7 @@ struct Fixture {
     clock: Clock,
     tasks: Tasks,
     /// Writes that the test has not taken yet.
-    written: Vec<(String, Value)>,
+    writes: Vec<(String, Value)>,
     events: Vec<Value>,
 }
 
@@ -114,21 +117,21 @@ impl Fixture {
             "metadata": meta("c", "shop"), "spec": {"devices": {"requests": [request]}}, "status": {},
         });
         merge(&mut claim, more);
-        let listed = claim.clone();
+        let initial_claim = claim.clone();
         let claim = Claim(Arc::new(Mutex::new(claim)));
-        let watched: Arc<Mutex<Option<Script>>> = Arc::default();
-        let (kept, script_source) = (claim.clone(), Arc::clone(&watched));
-        let rule = move |what: &str, body: &Value| {
+        let script_slot: Arc<Mutex<Option<Script>>> = Arc::default();
+        let (claim_in_rule, script_source) = (claim.clone(), Arc::clone(&script_slot));
+        let rule = move |request: &str, body: &Value| {
             let send_update = |path: &str, object: &Value| {
                 let script = script_source.lock().unwrap().clone().unwrap();
                 script.send_watch_event(path, "MODIFIED", object);
             };
-            if what.starts_with(CLAIM) {
-                let now = kept.change(body);
-                send_update(CLAIMS, &now);
-                return Some(Answer::object(now));
+            if request.starts_with(PATCH_CLAIM) {
+                let updated = claim_in_rule.merge_change(body);
+                send_update(CLAIMS, &updated);
+                return Some(Answer::object(updated));
             }
-            if what == "POST /api/v1/namespaces/shop/pods/web/binding" {
+            if request == "POST /api/v1/namespaces/shop/pods/web/binding" {
                 let mut bound = pod();
                 merge(
                     &mut bound,
@@ -146,7 +149,7 @@ impl Fixture {
             ("/api/v1/nodes", list(&[node])),
             (PODS, list(&[pod()])),
             ("/api/v1/namespaces", list(&[json!({"metadata": meta("shop", "")})])),
-            (CLAIMS, list(&[listed])),
+            (CLAIMS, list(&[initial_claim])),
             ("/apis/resource.k8s.io/v1/resourceslices", list(&[slice()])),
             (
                 "/apis/resource.k8s.io/v1/deviceclasses",
@@ -154,14 +157,14 @@ impl Fixture {
             ),
             ("/apis/resource.k8s.io/v1/devicetaintrules", list(&[])),
         ]);
-        *watched.lock().unwrap() = Some(script.clone());
+        *script_slot.lock().unwrap() = Some(script.clone());
         Self {
             script,
             claim,
             registry: Registry::new(),
             clock: Clock::starting_at(at(0)),
             tasks: Tasks::new(),
-            written: Vec::new(),
+            writes: Vec::new(),
             events: Vec::new(),
         }
     }
@@ -191,25 +194,27 @@ impl Fixture {
         });
     }
 
-    /// Returns the writes up to the first one whose path ends with `end`, without events, and the seconds since the
+    /// Returns the writes up to the first one whose path ends with `path_end`, without events, and the seconds since the
     /// start.
-    async fn writes_until(&mut self, end: &str) -> (i64, Vec<(String, Value)>) {
+    async fn writes_until(&mut self, path_end: &str) -> (i64, Vec<(String, Value)>) {
         for _ in 0..200_000 {
             self.collect_requests();
-            if let Some(last) = self.written.iter().position(|(what, _)| what.ends_with(end)) {
-                return (self.seconds(), self.written.drain(..=last).collect());
+            if let Some(last) =
+                self.writes.iter().position(|(request, _)| request.ends_with(path_end))
+            {
+                return (self.seconds(), self.writes.drain(..=last).collect());
             }
             self.clock.sleep(Duration::from_millis(10)).await;
         }
-        panic!("no {end}: {:#?}", self.written);
+        panic!("no {path_end}: {:#?}", self.writes);
     }
 
     fn collect_requests(&mut self) {
-        for (what, body) in self.script.requests() {
-            if what.ends_with("/events") {
+        for (request, body) in self.script.take_requests() {
+            if request.ends_with("/events") {
                 self.events.push(body);
             } else {
-                self.written.push((what, body));
+                self.writes.push((request, body));
             }
         }
     }
@@ -219,18 +224,17 @@ impl Fixture {
     }
 
     /// Reports a condition of the device `d`, as its driver does.
-    fn report(&self, condition: &str, reason: &str) {
-        let condition =
-            json!({"type": condition, "status": "True", "reason": reason, "message": "so it is"});
+    fn report_condition(&self, condition_type: &str, reason: &str) {
+        let condition = json!({"type": condition_type, "status": "True", "reason": reason, "message": "so it is"});
         let device =
             json!({"driver": DRIVER, "pool": "p", "device": "d", "conditions": [condition]});
-        let now = self.claim.change(&json!({"status": {"devices": [device]}}));
-        self.script.send_watch_event(CLAIMS, "MODIFIED", &now);
+        let updated = self.claim.merge_change(&json!({"status": {"devices": [device]}}));
+        self.script.send_watch_event(CLAIMS, "MODIFIED", &updated);
     }
 
     /// Returns the counted waits by result, and the counted devices with binding conditions.
-    fn counted(&self) -> [Vec<(String, u64)>; 2] {
-        [WAITS, ALLOCATIONS].map(|name| series(&self.registry, name))
+    fn metrics(&self) -> [Vec<(String, u64)>; 2] {
+        [WAIT_DURATIONS, ALLOCATIONS].map(|name| series(&self.registry, name))
     }
 }
 
@@ -241,39 +245,39 @@ impl Drop for Fixture {
 }
 
 /// Counts of two devices of one driver, one with binding conditions, after this number of waits.
-fn count(result: &str, waits: u64) -> [(String, u64); 2] {
+fn expected_metrics(result: &str, waits: u64) -> [(String, u64); 2] {
     let labels = format!("{DRIVER} default-scheduler {result}");
     [(labels.clone(), 2 * waits), (labels, waits)]
 }
 
 /// The last patch of the claim's status among these writes.
-fn last_status(written: &[(String, Value)]) -> &Value {
-    let status = format!("{CLAIM}/status");
-    &written.iter().rfind(|(what, _)| *what == status).unwrap().1["status"]
+fn last_status(writes: &[(String, Value)]) -> &Value {
+    let status = format!("{PATCH_CLAIM}/status");
+    &writes.iter().rfind(|(request, _)| *request == status).unwrap().1["status"]
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_once_its_device_is_ready() {
     let mut fixture = Fixture::new(&json!({}));
     fixture.start();
-    let (_, written) = fixture.writes_until("/resourceclaims/c/status").await;
-    let allocation = &last_status(&written)["allocation"];
+    let (_, writes) = fixture.writes_until("/resourceclaims/c/status").await;
+    let allocation = &last_status(&writes)["allocation"];
     assert_eq!(allocation["devices"]["results"][0]["bindingConditions"], json!(["attached"]));
     fixture.clock.sleep(Duration::from_secs(300)).await;
     fixture.collect_requests();
-    assert!(fixture.written.is_empty(), "the pod waits: {:?}", fixture.written);
+    assert!(fixture.writes.is_empty(), "the pod waits: {:?}", fixture.writes);
     let pending = fixture.events.iter().find(|note| note["reason"] == "BindingConditionsPending");
     let note = &pending.unwrap()["note"];
     assert_eq!(*note, "waiting for binding conditions for device on node n");
     // First the driver reports an unrelated condition.
-    fixture.report("warm", "Sun");
+    fixture.report_condition("warm", "Sun");
     fixture.clock.sleep(Duration::from_secs(1)).await;
-    fixture.report("attached", "Plugged");
-    let (seconds, written) = fixture.writes_until("/binding").await;
-    assert_eq!((seconds, written.len()), (301, 1), "the pod is bound at once: {written:?}");
+    fixture.report_condition("attached", "Plugged");
+    let (seconds, writes) = fixture.writes_until("/binding").await;
+    assert_eq!((seconds, writes.len()), (301, 1), "the pod is bound at once: {writes:?}");
     fixture.clock.sleep(Duration::from_secs(1)).await;
-    let [waits, allocations] = count("success", 1);
-    assert_eq!(fixture.counted(), [[waits], [allocations]]);
+    let [waits, allocations] = expected_metrics("success", 1);
+    assert_eq!(fixture.metrics(), [[waits], [allocations]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,28 +298,28 @@ async fn other_pods_do_not_wait_for_the_device() {
 
 /// Checks that the scheduler deallocates the device for this reason and allocates it again, and that the second wait
 /// succeeds.
-async fn deallocated_and_retried(fixture: &mut Fixture, result: &str, why: &str) {
-    let (_, mut written) = fixture.writes_until("/resourceclaims/c/status").await;
-    let users = &last_status(&written)["reservedFor"];
-    assert_eq!(users[0]["$patch"], "delete", "first the reservation is removed: {written:?}");
-    written.extend(fixture.writes_until("/resourceclaims/c/status").await.1);
-    let given_up = json!({"allocation": null, "reservedFor": null, "devices": null});
-    assert_eq!(*last_status(&written), given_up, "{written:?}");
-    written.retain(|(what, _)| what.ends_with("/pods/web/status"));
-    let is_written = |text: &str| written.iter().any(|(_, body)| body.to_string().contains(text));
-    assert!(is_written(why), "{written:?}");
-    assert!(is_written("SchedulerError"), "{written:?}");
+async fn check_deallocation_and_retry(fixture: &mut Fixture, result: &str, message: &str) {
+    let (_, mut writes) = fixture.writes_until("/resourceclaims/c/status").await;
+    let users = &last_status(&writes)["reservedFor"];
+    assert_eq!(users[0]["$patch"], "delete", "first the reservation is removed: {writes:?}");
+    writes.extend(fixture.writes_until("/resourceclaims/c/status").await.1);
+    let deallocated = json!({"allocation": null, "reservedFor": null, "devices": null});
+    assert_eq!(*last_status(&writes), deallocated, "{writes:?}");
+    writes.retain(|(request, _)| request.ends_with("/pods/web/status"));
+    let is_written = |text: &str| writes.iter().any(|(_, body)| body.to_string().contains(text));
+    assert!(is_written(message), "{writes:?}");
+    assert!(is_written("SchedulerError"), "{writes:?}");
     // The freed device is allocated again.
-    let (_, written) = fixture.writes_until("/resourceclaims/c/status").await;
-    assert!(last_status(&written)["allocation"]["devices"].is_object(), "{written:?}");
-    fixture.report("attached", "Plugged");
+    let (_, writes) = fixture.writes_until("/resourceclaims/c/status").await;
+    assert!(last_status(&writes)["allocation"]["devices"].is_object(), "{writes:?}");
+    fixture.report_condition("attached", "Plugged");
     fixture.writes_until("/binding").await;
     fixture.clock.sleep(Duration::from_secs(1)).await;
     let ([waits, allocations], [successful_wait, successful_allocation]) =
-        (count(result, 1), count("success", 1));
-    let mut want = [vec![waits, successful_wait], vec![allocations, successful_allocation]];
-    want.iter_mut().for_each(|series| series.sort());
-    assert_eq!(fixture.counted(), want);
+        (expected_metrics(result, 1), expected_metrics("success", 1));
+    let mut expected = [vec![waits, successful_wait], vec![allocations, successful_allocation]];
+    expected.iter_mut().for_each(|series| series.sort());
+    assert_eq!(fixture.metrics(), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,9 +328,9 @@ async fn a_failed_device_is_deallocated_and_the_pod_retried() {
     fixture.start();
     fixture.writes_until("/resourceclaims/c/status").await;
     fixture.clock.sleep(Duration::from_secs(30)).await;
-    fixture.report("lost", "Unplugged");
-    let why = r#"running PreBind plugin \"DynamicResources\": device binding failed: claim=c, reason=Unplugged, message=\"so it is\""#;
-    deallocated_and_retried(&mut fixture, "failure", why).await;
+    fixture.report_condition("lost", "Unplugged");
+    let message = r#"running PreBind plugin \"DynamicResources\": device binding failed: claim=c, reason=Unplugged, message=\"so it is\""#;
+    check_deallocation_and_retry(&mut fixture, "failure", message).await;
     assert!((30..40).contains(&fixture.seconds()), "{}", fixture.seconds());
 }
 
@@ -335,7 +339,7 @@ async fn a_device_that_is_not_ready_before_the_timeout_is_deallocated() {
     let mut fixture = Fixture::new(&json!({}));
     fixture.start();
     fixture.writes_until("/resourceclaims/c/status").await;
-    deallocated_and_retried(
+    check_deallocation_and_retry(
         &mut fixture,
         "timeout",
         "device binding timeout: context deadline exceeded",
@@ -350,9 +354,10 @@ async fn a_new_leader_keeps_the_deadline() {
     let device = json!({
         "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
     });
-    let plain = json!({"request": "r", "driver": DRIVER, "pool": "p", "device": "e"});
+    let device_without_conditions =
+        json!({"request": "r", "driver": DRIVER, "pool": "p", "device": "e"});
     let allocation = json!({
-        "devices": {"results": [device, plain]},
+        "devices": {"results": [device, device_without_conditions]},
         "allocationTimestamp": evenkeel_api::time::seconds(at(-400)),
     });
     let user = json!({"resource": "pods", "name": "web", "uid": "web"});
@@ -361,7 +366,7 @@ async fn a_new_leader_keeps_the_deadline() {
         "status": {"allocation": allocation, "reservedFor": [user]},
     }));
     fixture.start();
-    deallocated_and_retried(&mut fixture, "timeout", "device binding timeout: claim=c").await;
+    check_deallocation_and_retry(&mut fixture, "timeout", "device binding timeout: claim=c").await;
     assert!((200..210).contains(&fixture.seconds()), "{}", fixture.seconds());
 }
 
@@ -371,13 +376,13 @@ async fn a_deleted_claim_ends_the_wait_for_its_devices() {
     fixture.start();
     fixture.writes_until("/resourceclaims/c/status").await;
     fixture.clock.sleep(Duration::from_secs(5)).await;
-    fixture.script.send_watch_event(CLAIMS, "DELETED", &fixture.claim.now());
-    let (seconds, written) = fixture.writes_until("/pods/web/status").await;
-    let text = written.last().unwrap().1.to_string();
+    fixture.script.send_watch_event(CLAIMS, "DELETED", &fixture.claim.current());
+    let (seconds, writes) = fixture.writes_until("/pods/web/status").await;
+    let text = writes.last().unwrap().1.to_string();
     assert!(text.contains(r#"resourceclaims.resource.k8s.io \"shop/c\" not found"#), "{text}");
     assert_eq!(seconds, 5);
     // The claim no longer exists, so its devices are not counted.
-    assert_eq!(fixture.counted(), [vec![], vec![]]);
+    assert_eq!(fixture.metrics(), [vec![], vec![]]);
 }
 
 #[test]
@@ -385,35 +390,35 @@ fn the_first_claim_that_is_not_ready_determines_the_next_check() {
     let device = json!({
         "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
     });
-    let allocated = |since: Option<i64>| {
+    let allocated_since = |since: Option<i64>| {
         let mut allocation = json!({"devices": {"results": [device]}});
         if let Some(since) = since {
             allocation["allocationTimestamp"] = json!(evenkeel_api::time::seconds(at(since)));
         }
         Ok(object("c", &json!({"status": {"allocation": allocation}})))
     };
-    let plain =
+    let without_devices =
         || Ok(object("p", &json!({"status": {"allocation": {"devices": {"results": []}}}})));
-    let late = |why: &str| {
+    let timed_out = |reason: &str| {
         Err(NotReady {
             result: DeviceWaitResult::TimedOut,
-            why: format!("device binding timeout: {why}"),
+            message: format!("device binding timeout: {reason}"),
         })
     };
-    let (timeout, end, soon) = (Duration::from_secs(600), at(600), Duration::from_millis(1));
-    for (claims, now, want) in [
+    let (timeout, deadline, margin) = (Duration::from_secs(600), at(600), Duration::from_millis(1));
+    for (claims, now, expected) in [
         (vec![], 0, Ok(None)),
-        (vec![plain()], 999, Ok(None)),
-        (vec![plain(), allocated(Some(-300))], 0, Ok(Some(at(300) + soon))),
-        (vec![allocated(None)], 0, Ok(Some(end))),
-        (vec![allocated(Some(-600))], 1, late("claim=c")),
-        (vec![allocated(None)], 600, late("context deadline exceeded")),
+        (vec![without_devices()], 999, Ok(None)),
+        (vec![without_devices(), allocated_since(Some(-300))], 0, Ok(Some(at(300) + margin))),
+        (vec![allocated_since(None)], 0, Ok(Some(deadline))),
+        (vec![allocated_since(Some(-600))], 1, timed_out("claim=c")),
+        (vec![allocated_since(None)], 600, timed_out("context deadline exceeded")),
         (
             vec![Err("gone".to_owned())],
             0,
-            Err(NotReady { result: DeviceWaitResult::Error, why: "gone".to_owned() }),
+            Err(NotReady { result: DeviceWaitResult::Error, message: "gone".to_owned() }),
         ),
     ] {
-        assert_eq!(check(claims, timeout, end, at(now)), want, "at {now}");
+        assert_eq!(check_readiness(claims, timeout, deadline, at(now)), expected, "at {now}");
     }
 }

@@ -1,32 +1,35 @@
-//! Defaults that an API server would set on hand-written objects, limited to the fields that scheduling reads.
+//! Defaults that an API server would set on hand-written objects. Only fields that scheduling reads are set.
 
 use serde_json::Value;
 
 /// System PriorityClasses with their values.
-const PRIORITIES: [(&str, i64); 2] =
+const SYSTEM_PRIORITY_CLASSES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Reports whether a value is not a text, or is empty.
+/// Reports whether a value is an empty text or no text.
 fn is_absent(value: &Value) -> bool {
     value.as_str().is_none_or(str::is_empty)
 }
 
 /// Sets the namespace and a uid, if absent.
-pub(super) fn metadata(object: &mut Value) {
+pub(super) fn set_metadata_defaults(object: &mut Value) {
     if is_absent(&object["metadata"]["namespace"]) {
         object["metadata"]["namespace"] = "default".into();
     }
     if is_absent(&object["metadata"]["uid"]) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let kind = object["kind"].as_str().filter(|kind| *kind != "Pod");
-        let kind = kind.map(|kind| format!("{kind} ")).unwrap_or_default();
-        object["metadata"]["uid"] = format!("{kind}{}/{}", text("namespace"), text("name")).into();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let uid = match object["kind"].as_str() {
+            None | Some("Pod") => format!("{namespace}/{name}"),
+            Some(kind) => format!("{kind} {namespace}/{name}"),
+        };
+        object["metadata"]["uid"] = uid.into();
     }
 }
 
 /// Sets metadata, the scheduler name, and requests from limits, if absent.
-pub(super) fn pod(pod: &mut Value) {
-    metadata(pod);
+pub(super) fn set_pod_defaults(pod: &mut Value) {
+    set_metadata_defaults(pod);
     if is_absent(&pod["spec"]["schedulerName"]) {
         pod["spec"]["schedulerName"] = crate::DEFAULT_SCHEDULER.into();
     }
@@ -46,7 +49,7 @@ pub(super) fn pod(pod: &mut Value) {
 }
 
 /// Sets a pod's priority and preemption policy from its PriorityClass, if absent.
-pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
+pub(super) fn set_priority(pod: &mut Value, classes: &[Value]) {
     if !pod["spec"]["priority"].is_null() {
         return;
     }
@@ -55,8 +58,10 @@ pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
         "" => class["globalDefault"] == true,
         name => class["metadata"]["name"] == *name,
     });
-    let system = PRIORITIES.iter().find(|(known, _)| *known == name);
-    let value = class.and_then(|class| class["value"].as_i64()).or(system.map(|(_, value)| *value));
+    let system_class = SYSTEM_PRIORITY_CLASSES.iter().find(|(class, _)| *class == name);
+    let value = class
+        .and_then(|class| class["value"].as_i64())
+        .or(system_class.map(|(_, priority)| *priority));
     if let Some(value) = value {
         pod["spec"]["priority"] = value.into();
     }

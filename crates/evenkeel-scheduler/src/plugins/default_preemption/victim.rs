@@ -21,27 +21,32 @@ pub(super) enum PreemptOutcome {
 /// Reports whether the executor must activate the preemptor, because no event will requeue it. If the last victim was
 /// not found, the queue may have ignored its deletion while the preemptor was gated. If the cache still has the victim,
 /// the event of its deletion will follow.
-pub(super) fn needs_activation(last: PreemptOutcome, cached: bool) -> bool {
-    match last {
+pub(super) fn needs_activation(last_outcome: PreemptOutcome, is_last_cached: bool) -> bool {
+    match last_outcome {
         PreemptOutcome::Deleted => false,
         PreemptOutcome::CancelledInMemory => true,
-        PreemptOutcome::NotFound => !cached,
+        PreemptOutcome::NotFound => !is_last_cached,
     }
 }
 
-/// Returns the event of a victim. `preemptor` is a uid.
-pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bool) -> EventRecord {
+/// Returns the event `Preempted` of a victim. `in_memory` means that the victim was only assumed.
+pub(super) fn preempted_event(
+    victim: &Pod,
+    preemptor_uid: &str,
+    node: &str,
+    in_memory: bool,
+) -> EventRecord {
     let suffix = if in_memory { " (in kube-scheduler memory)." } else { "" };
     EventRecord {
         regarding: Target::of(Pod::kind(), &victim.meta),
         warning: false,
         reason: "Preempted",
-        message: format!("Preempted by pod {preemptor} on node {node}{suffix}"),
+        message: format!("Preempted by pod {preemptor_uid} on node {node}{suffix}"),
     }
 }
 
 /// Returns the message of the condition `DisruptionTarget`.
-pub(super) fn reason(preemptor: &Pod) -> String {
+pub(super) fn disruption_target_message(preemptor: &Pod) -> String {
     let scheduler = match &*preemptor.spec.scheduler_name {
         "" => crate::DEFAULT_SCHEDULER,
         name => name,
@@ -50,32 +55,36 @@ pub(super) fn reason(preemptor: &Pod) -> String {
 }
 
 /// Returns the status patch that sets `DisruptionTarget`, or `None` if the victim already has that condition.
-pub(super) fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
+pub(super) fn disruption_target_patch(
+    victim: &Pod,
+    message: &str,
+    now: Timestamp,
+) -> Option<Value> {
     let conditions = &victim.status.conditions;
-    let found = conditions.iter().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
-    let same = found.is_some_and(|found| {
-        &*found.status == "True"
-            && &*found.reason == PREEMPTION_BY_SCHEDULER
-            && *found.message == *message
+    let current = conditions.iter().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
+    let is_up_to_date = current.is_some_and(|current| {
+        &*current.status == "True"
+            && &*current.reason == PREEMPTION_BY_SCHEDULER
+            && *current.message == *message
     });
-    if same {
+    if is_up_to_date {
         return None;
     }
-    let since = found.filter(|found| &*found.status == "True");
-    let since = since.and_then(|found| found.last_transition_time).unwrap_or(now);
-    let mut order: Vec<&str> = conditions.iter().map(|condition| &*condition.type_).collect();
-    if found.is_none() {
-        order.push(DISRUPTION_TARGET);
+    let current_true = current.filter(|current| &*current.status == "True");
+    let last_transition = current_true.and_then(|current| current.last_transition_time);
+    let mut types: Vec<&str> = conditions.iter().map(|condition| &*condition.type_).collect();
+    if current.is_none() {
+        types.push(DISRUPTION_TARGET);
     }
-    let order: Vec<Value> = order.into_iter().map(|type_| json!({ "type": type_ })).collect();
+    let order: Vec<Value> = types.into_iter().map(|type_| json!({ "type": type_ })).collect();
     let mut condition = json!({
         "type": DISRUPTION_TARGET,
         "status": "True",
         "reason": PREEMPTION_BY_SCHEDULER,
         "message": message,
-        "lastTransitionTime": evenkeel_api::time::seconds(since),
+        "lastTransitionTime": evenkeel_api::time::seconds(last_transition.unwrap_or(now)),
     });
-    if found.is_none() {
+    if current.is_none() {
         condition["lastProbeTime"] = Value::Null;
     }
     if victim.meta.generation != 0 {
@@ -93,7 +102,7 @@ mod tests {
     fn disruption_target_is_set_once() {
         let ready = json!({ "type": "Ready", "status": "True" });
         let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
-        let status = condition(&fresh, "for another", at(9)).unwrap();
+        let status = disruption_target_patch(&fresh, "for another", at(9)).unwrap();
         assert_eq!(
             status["$setElementOrder/conditions"],
             json!([{ "type": "Ready" }, { "type": DISRUPTION_TARGET }])
@@ -105,8 +114,8 @@ mod tests {
         );
         condition_json["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
         let victim = pod("v", &json!({ "status": { "conditions": [condition_json] } }));
-        assert_eq!(condition(&victim, "for another", at(9)), None);
-        let other = condition(&victim, "for yet another", at(9)).unwrap();
+        assert_eq!(disruption_target_patch(&victim, "for another", at(9)), None);
+        let other = disruption_target_patch(&victim, "for yet another", at(9)).unwrap();
         assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
     }
 }
