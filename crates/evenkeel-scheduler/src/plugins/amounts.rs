@@ -60,7 +60,7 @@ pub(super) struct Amount {
 /// Requests that count for containers that state none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbsentRequests {
-    /// No requests.
+    /// No requests: they count as zero.
     Zero,
     /// The default requests, as in [`NonzeroRequests`].
     Default,

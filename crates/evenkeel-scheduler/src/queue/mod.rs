@@ -78,14 +78,14 @@ pub(crate) struct SchedulingQueue {
     sequence: u64,
     /// When unschedulablePods was last checked for pods that have been unschedulable for too long.
     unschedulable_flushed_at: Option<Timestamp>,
-    metrics: QueueMetrics,
+    counts: QueueCounts,
     plugin_calls: PluginCalls,
     /// Number of runs of the PreEnqueue plugins.
     pre_enqueue_runs: u64,
 }
 
 /// A PreEnqueue plugin gates the pod, which is now in unschedulablePods.
-struct Gated;
+struct GatedPod;
 
 /// Key of unschedulable pods that the same events may requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -177,7 +177,7 @@ pub(crate) struct QueueLengths {
 
 /// Counts from which the metrics are updated.
 #[derive(Debug, Default)]
-struct QueueMetrics {
+struct QueueCounts {
     /// Since the last [`SchedulingQueue::take_incoming_pods`].
     incoming: IncomingPods,
     rejected: RejectedPods,
@@ -223,7 +223,7 @@ impl SchedulingQueue {
             nominator: Nominator::default(),
             sequence: 0,
             unschedulable_flushed_at: None,
-            metrics: QueueMetrics::default(),
+            counts: QueueCounts::default(),
             plugin_calls: PluginCalls::default(),
             pre_enqueue_runs: 0,
         }
@@ -519,11 +519,11 @@ impl SchedulingQueue {
 
     /// Takes the counts of pods that entered each queue since the last call.
     pub(crate) fn take_incoming_pods(&mut self) -> IncomingPods {
-        std::mem::take(&mut self.metrics.incoming)
+        std::mem::take(&mut self.counts.incoming)
     }
 
     pub(crate) fn rejected_pods(&self) -> &RejectedPods {
-        &self.metrics.rejected
+        &self.counts.rejected
     }
 
     /// Returns the labels of the recorded in-flight events.
@@ -752,7 +752,7 @@ impl SchedulingQueue {
     /// Runs the PreEnqueue plugins. Moves the pod to unschedulablePods if one of them gates it.
     ///
     /// Upstream: `runPreEnqueuePlugins`.
-    fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> Result<(), Gated> {
+    fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> Result<(), GatedPod> {
         let gating_plugin = self.find_gating_plugin(uid);
         let Some(entry) = self.pods.get_mut(uid) else { return Ok(()) };
         entry.gating_plugin = gating_plugin;
@@ -766,7 +766,7 @@ impl SchedulingQueue {
             self.count_rejectors(profile, [gating_plugin].into_iter().collect(), 1);
         }
         self.add_to_unschedulable_pods(uid, label);
-        Err(Gated)
+        Err(GatedPod)
     }
 
     /// Calls the PreEnqueue plugins until one gates the pod, and returns that plugin. The first call is to the plugin that
@@ -849,13 +849,13 @@ impl SchedulingQueue {
 
     /// Counts a pod that the event moved to this queue.
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
-        *self.metrics.incoming.entry((queue, label)).or_default() += 1;
+        *self.counts.incoming.entry((queue, label)).or_default() += 1;
     }
 
     /// Adds `delta` to the number of queued pods that each of these plugins rejected.
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, delta: i64) {
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
-            *self.metrics.rejected.entry((profile, plugin)).or_default() += delta;
+            *self.counts.rejected.entry((profile, plugin)).or_default() += delta;
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) const PROGRESSING: &str = "Progressing";
 /// Part of the status that the sync writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatusPart {
-    /// No status update.
+    /// The status stays as it is.
     Nothing,
     /// Only `observedGeneration`.
     ObservedGeneration,
