@@ -12,9 +12,6 @@ use super::value::Val;
 
 impl<'a> Run<'a> {
     pub(super) fn call(&mut self, call: &'a CallExpr) -> Result_<'a> {
-        if let Some(result) = self.macro_like(call) {
-            return result;
-        }
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
             && let Expr::Ident(space) = &target.expr
@@ -103,70 +100,7 @@ impl<'a> Run<'a> {
         let cost = Call { name, args, room: self.remaining_budget() }.cost();
         self.pay(cost).map(|()| cost)
     }
-
-    /// Evaluates calls that upstream expands as macros in the parser. Their variables are identifiers, not values.
-    fn macro_like(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
-        let name = |e: &'a Expression| match &e.expr {
-            Expr::Ident(name) => Some(name.as_str()),
-            _ => None,
-        };
-        let target = call.target.as_ref()?;
-        match (call.func_name.as_str(), call.args.as_slice()) {
-            ("bind", [variable, init, body]) if name(target) == Some("cel") => {
-                let variable = name(variable)?;
-                Some(self.value(init).and_then(|value| self.with(variable, value, body)))
-            }
-            (how @ ("optMap" | "optFlatMap"), [variable, body]) => {
-                let variable = name(variable)?;
-                Some(self.opt_map(how, target, variable, body))
-            }
-            ("sortBy", [variable, body]) => {
-                let variable = name(variable)?;
-                Some(self.sort_by(target, variable, body))
-            }
-            _ => None,
-        }
-    }
-
-    fn opt_map(
-        &mut self,
-        how: &str,
-        target: &'a Expression,
-        variable: &'a str,
-        body: &'a Expression,
-    ) -> Result_<'a> {
-        match self.value(target)? {
-            Val::Optional(None) => Ok(Val::Optional(None)),
-            Val::Optional(Some(value)) => {
-                let mapped = self.with(variable, (*value).clone(), body)?;
-                Ok(if how == "optMap" { Val::some(mapped) } else { mapped })
-            }
-            _ => Err(Failure::Error("no such overload".to_owned())),
-        }
-    }
-
-    fn sort_by(
-        &mut self,
-        target: &'a Expression,
-        variable: &'a str,
-        body: &'a Expression,
-    ) -> Result_<'a> {
-        let list = self.value(target)?;
-        if list.list_len().is_none() {
-            return Err(Failure::Error("no such overload".to_owned()));
-        }
-        self.pay(cost::self_comparison(&list))?;
-        let mut keyed = Vec::new();
-        for item in list.elements() {
-            self.pay(ELEMENT)?;
-            keyed.push((self.with(variable, item.clone(), body)?, item));
-        }
-        functions::sorted(keyed).map_err(Failure::Error)
-    }
 }
-
-/// Cost of collecting a key: upstream collects the keys in a list, as `map` does.
-const ELEMENT: u64 = super::eval::LIST + 2;
 
 type Outcome<'a> = Result<Val<'a>, String>;
 

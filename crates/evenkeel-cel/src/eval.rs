@@ -11,14 +11,14 @@ use cel::common::ast::{
 use cel::parser::Expression;
 
 use super::composed::Composed;
-use super::macros::MAP_INSERT;
+use super::macros::{ACCUMULATOR, MAP_INSERT};
 use super::value::Val;
 
 /// Cost of one step, and of creating a list, map or struct.
-const STEP: u64 = 1;
-pub(super) const LIST: u64 = 10;
-const MAP: u64 = 30;
-const STRUCT: u64 = 40;
+pub(crate) const STEP: u64 = 1;
+pub(crate) const LIST: u64 = 10;
+pub(crate) const MAP: u64 = 30;
+pub(crate) const STRUCT: u64 = 40;
 
 /// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,6 +327,9 @@ impl<'a> Run<'a> {
     }
 
     fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+        if c.accu_var != ACCUMULATOR {
+            return self.binding(c);
+        }
         let range = self.value(&c.iter_range)?;
         let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
             Some(pairs) => pairs,
@@ -346,6 +349,18 @@ impl<'a> Run<'a> {
         let result = result.and_then(|()| self.value(&c.result));
         self.variables.truncate(depth);
         result
+    }
+
+    /// Evaluates an expression in which a variable has a value. An error of the value is one only where it is used.
+    fn binding(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+        if !super::names::uses(&c.result, &c.accu_var) {
+            return self.value(&c.result);
+        }
+        let value = match self.value(&c.accu_init) {
+            Err(Failure::Error(error)) => Val::Failed(error.into()),
+            value => value?,
+        };
+        self.with(&c.accu_var, value, &c.result)
     }
 
     fn iterate(

@@ -14,7 +14,7 @@ use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
 /// Name of the accumulator, which is that of the parser's own macros.
-const ACCUMULATOR: &str = "@result";
+pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// Environment with the macros; that of the parser's own macros if they cannot be declared twice.
 static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {

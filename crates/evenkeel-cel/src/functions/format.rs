@@ -43,7 +43,7 @@ pub(crate) fn format(text: &str, args: &Val<'_>, limit: u64) -> Result<String, F
 }
 
 /// Parses the clause after a percent sign: returns the verb, the precision, and the rest.
-fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> {
+pub(crate) fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> {
     let wrong = |why: &str| format!("error while parsing precision: {why}");
     let (precision, rest) = match text.strip_prefix('.') {
         None => (None, text),

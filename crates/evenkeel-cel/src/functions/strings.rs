@@ -100,6 +100,11 @@ fn regex(pattern: &str) -> Result<Regex, String> {
     })
 }
 
+/// Whether a text is a regular expression.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    regex(text).is_ok()
+}
+
 fn matches<'a>(text: &str, pattern: &str) -> Outcome<'a> {
     regex(pattern).map(|r| Val::Bool(r.is_match(text)))
 }
