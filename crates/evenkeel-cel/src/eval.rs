@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use cel::common::ast::{
-    ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, SelectExpr,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, SelectExpr,
     operators as op,
 };
 use cel::parser::Expression;
@@ -140,10 +140,12 @@ impl<'a> Run<'a> {
             }
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
-            Expr::Call(call) => match self.logic(&call.func_name, &call.args) {
-                Some(result) => result,
-                None => self.call(call),
-            },
+            Expr::Call(call) => {
+                let lazy = self
+                    .logic(&call.func_name, &call.args)
+                    .or_else(|| self.alternative(call));
+                lazy.unwrap_or_else(|| self.call(call))
+            }
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(&map.entries),
             Expr::Struct(made) => self.made(&made.type_name, &made.entries),
@@ -175,6 +177,16 @@ impl<'a> Run<'a> {
         self.variables.iter().rev().find(|(name, _)| spelled(name)).map(|(_, value)| value)
     }
 
+    /// Returns the type that a selection names, such as `google.protobuf.Duration`.
+    fn type_named(&self, select: &SelectExpr) -> Option<&'static str> {
+        if !matches!(select.field.as_str(), "Duration" | "Timestamp") {
+            return None;
+        }
+        let name = super::names::spelled(select)?;
+        let root = name.split('.').next()?;
+        if self.variable(root).is_some() { None } else { super::names::named(&name) }
+    }
+
     /// Returns a field of the variable `variables`, of which the first ones are visible.
     pub(super) fn composed(&self, visible: usize, field: &str) -> Result_<'a> {
         let composed = self.composed.as_ref();
@@ -188,6 +200,10 @@ impl<'a> Run<'a> {
         {
             self.pay(STEP)?;
             return Ok(value);
+        }
+        if let Some(name) = self.type_named(select) {
+            self.pay(STEP)?;
+            return Ok(Val::Type(name));
         }
         let operand = self.value(&select.operand)?;
         if let Val::Variables(visible) = operand {
@@ -223,6 +239,9 @@ impl<'a> Run<'a> {
         match operand.field(&select.field) {
             Some(value) => {
                 let value = value?;
+                if let Val::Failed(error) = value {
+                    return Err(Failure::Error(error.to_string()));
+                }
                 self.pay_for_bytes(&value)?;
                 Ok(value)
             }
@@ -250,6 +269,29 @@ impl<'a> Run<'a> {
                 _ => Ok(Val::Bool(true)),
             },
             _ => return None,
+        })
+    }
+
+    /// Evaluates `or` and `orValue`, whose argument is evaluated only without a value; `None` for other calls.
+    fn alternative(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
+        let (Some(target), [other]) = (call.target.as_deref(), call.args.as_slice()) else {
+            return None;
+        };
+        if !matches!(call.func_name.as_str(), "or" | "orValue") {
+            return None;
+        }
+        let found = match self.value(target) {
+            Ok(found) => found,
+            Err(failure) => return Some(Err(failure)),
+        };
+        if let Err(failure) = self.pay(STEP) {
+            return Some(Err(failure));
+        }
+        Some(match found {
+            Val::Optional(None) => self.value(other),
+            found @ Val::Optional(Some(_)) if call.func_name == "or" => Ok(found),
+            Val::Optional(Some(value)) => Ok((*value).clone()),
+            _ => Err(Failure::Error("no such overload".to_owned())),
         })
     }
 
@@ -334,7 +376,11 @@ impl<'a> Run<'a> {
         let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
             Some(pairs) => pairs,
             None if range.list_len().is_none() => {
-                return Err(Failure::Error("no such overload".to_owned()));
+                let name = range.go_name();
+                return Err(Failure::Error(match c.iter_var2 {
+                    Some(_) => format!("unsupported comprehension range type: {name}"),
+                    None => format!("got '{name}', expected iterable type"),
+                }));
             }
             None if c.iter_var2.is_some() => {
                 Box::new(range.elements().enumerate().map(|(i, item)| (Val::Int(i as i64), item)))
@@ -472,7 +518,7 @@ fn is_variable(e: &Expression, name: &str) -> bool {
     matches!(&e.expr, Expr::Ident(n) if n == name)
 }
 
-fn literal(literal: &LiteralValue) -> Val<'_> {
+pub(crate) fn literal(literal: &LiteralValue) -> Val<'_> {
     match literal {
         LiteralValue::Boolean(b) => Val::Bool(*b.inner()),
         LiteralValue::Bytes(b) => Val::Bytes(b.inner().into()),

@@ -163,7 +163,7 @@ impl Expansion<'_> {
             self.report(target.id, what);
             return None;
         }
-        let name = self.variable(call.args.first()?, "argument must be a simple name")?;
+        let name = self.variable(call.args.first()?, "argument is not an identifier")?;
         if matches!(name.as_str(), ACCUMULATOR | "__result__") {
             let at = call.args.first()?.id;
             self.report(at, "iteration variable overwrites accumulator variable");

@@ -52,7 +52,7 @@ pub fn fits(format: &str, text: &str) -> bool {
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => is_cidr(text),
         "uri" => is_uri(text),
-        "byte" => base64::prelude::BASE64_STANDARD.decode(text).is_ok(),
+        "byte" => !text.is_empty() && base64::prelude::BASE64_STANDARD.decode(text).is_ok(),
         "uuid" => is_uuid(text, None),
         "uuid3" => is_uuid(text, Some('3')),
         "uuid4" => is_uuid(text, Some('4')),

@@ -14,6 +14,7 @@
 
 pub mod authorization;
 mod bounds;
+mod brackets;
 mod call;
 pub mod check;
 mod composed;
@@ -26,6 +27,7 @@ mod functions;
 mod macros;
 mod names;
 mod parse;
+mod patterns;
 mod report;
 mod text;
 mod url;

@@ -1,6 +1,6 @@
 //! Names in expressions: escapes of field names that are not identifiers, and uses of variables.
 
-use cel::common::ast::{EntryExpr, Expr, LiteralValue, MapExpr, StructExpr, operators};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, StructExpr, operators};
 use cel::parser::Expression;
 
 /// Reserved words of CEL, which a field's name must be escaped for.
@@ -128,6 +128,21 @@ pub(crate) fn each_part_mut(e: &mut Expression, visit: &mut dyn FnMut(&mut Expre
     }
 }
 
+/// Returns the qualified name that a selection spells.
+///
+/// Upstream: `computeQualifiers`.
+pub(crate) fn spelled(select: &SelectExpr) -> Option<String> {
+    if select.test {
+        return None;
+    }
+    let operand = match &select.operand.expr {
+        Expr::Ident(name) => name.clone(),
+        Expr::Select(inner) => spelled(inner)?,
+        _ => return None,
+    };
+    Some(format!("{operand}.{}", select.field))
+}
+
 /// Returns the nesting of an expression's parts: 1 for a literal or an identifier.
 pub(super) fn depth(expression: &Expression) -> usize {
     let mut most = 0;
@@ -166,7 +181,7 @@ fn is_text(expression: &Expression, text: &str) -> bool {
 
 /// Returns the type that an expression names; `None` if there is no such type.
 pub fn named(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "bool",
         "int",
         "uint",
@@ -179,6 +194,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "type",
         "google.protobuf.Timestamp",
         "google.protobuf.Duration",
+        "optional_type",
     ];
     NAMES.into_iter().find(|known| *known == name)
 }

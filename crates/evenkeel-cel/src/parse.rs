@@ -1,10 +1,10 @@
 //! Parsing of expressions: the syntax errors of the parser as cel-go words them, and the places of an expression's parts.
 
 use cel::common::ast::{Expr, LiteralValue, SourceInfo};
-use cel::parser::{Expression, ParseErrors};
+use cel::parser::{Expression, ParseError, ParseErrors};
 
 use crate::report::{Found, Place};
-use crate::{Extensions, bounds, expand, macros};
+use crate::{Extensions, bounds, brackets, expand, macros};
 
 /// Stack size of the parser's thread in bytes. Only the used part takes memory.
 const PARSER_STACK: usize = 64 * 1024 * 1024;
@@ -81,27 +81,55 @@ fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Place, String)>> {
     parser
         .parse_with_source_info(source)
         .map(|(expression, info)| (expression, Offsets::of(&info)))
-        .map_err(|errors| worded(&errors))
+        .map_err(|errors| worded(source, &errors))
 }
 
 /// Beginnings of errors that the parser adds to a syntax error, about the parts that it lacks.
 const INCOMPLETE: [&str; 5] = ["No `", "Incomplete ", "Unknown `", "UNKNOWN", "unsupported ident"];
 
-fn worded(errors: &ParseErrors) -> Vec<(Place, String)> {
+fn worded(source: &str, errors: &ParseErrors) -> Vec<(Place, String)> {
     let all = || errors.errors.iter();
     let is_incomplete = |what: &str| INCOMPLETE.iter().any(|start| what.starts_with(start));
     let alone = all().all(|error| is_incomplete(&error.msg));
-    all()
-        .filter(|error| alone || !is_incomplete(&error.msg))
-        .map(|error| (Place::at(error.pos.0, error.pos.1), words(&error.msg)))
-        .collect()
+    let mut skipped = Vec::new();
+    let mut found = Vec::new();
+    for error in all().filter(|error| alone || !is_incomplete(&error.msg)) {
+        let place = place(source, error);
+        found.push((place, words(&error.msg, source, place, &skipped)));
+        if error.msg.contains("extraneous input") {
+            skipped.extend(place.offset(source));
+        }
+    }
+    found
 }
 
-/// Returns the words that cel-go has for an error.
-fn words(what: &str) -> String {
-    // What is left after a whole expression is an error about the end of the input.
-    if let Some((before, _)) = what.split_once(" expecting {<EOF>, ") {
-        return format!("{before} expecting <EOF>");
+/// Beginnings of the errors of macros, whose columns count bytes.
+const OF_MACROS: [&str; 5] = [
+    "argument must be",
+    "argument is not",
+    "invalid argument to has()",
+    "duplicate variable name",
+    "iteration variable overwrites",
+];
+
+fn place(source: &str, error: &ParseError) -> Place {
+    let (line, column) = error.pos;
+    if !OF_MACROS.iter().any(|start| error.msg.starts_with(start)) {
+        return Place::at(line, column);
+    }
+    let line_of = |line: isize| source.split('\n').nth(usize::try_from(line - 1).ok()?);
+    let before = usize::try_from(column - 1).ok().and_then(|end| line_of(line)?.get(..end));
+    Place::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
+}
+
+/// Returns the words that cel-go has for an error at a place. Tokens at the offsets of `skipped` are left out.
+fn words(what: &str, source: &str, place: Place, skipped: &[usize]) -> String {
+    if let Some((before, tokens)) = what.split_once(" expecting {")
+        && what.contains("mismatched input")
+        && tokens.contains("'=='")
+    {
+        let end = place.offset(source).unwrap_or(source.len());
+        return format!("{before} expecting {}", brackets::expected(source, end, skipped));
     }
     for word in ["true", "false", "null"] {
         let viable = format!("no viable alternative at input '.{word}'");

@@ -18,6 +18,16 @@ impl Place {
         Self { line: line as i64, column: column as i64 - 1 }
     }
 
+    /// Returns the byte at the place.
+    pub(crate) fn offset(self, source: &str) -> Option<usize> {
+        let before = usize::try_from(self.line - 1).ok()?;
+        let start: usize = source.split('\n').take(before).map(|line| line.len() + 1).sum();
+        let line = source.get(start..)?;
+        let column = usize::try_from(self.column).ok()?;
+        let offset = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        Some(start + offset)
+    }
+
     /// Returns the place of a byte.
     pub(crate) fn of_offset(source: &str, offset: usize) -> Self {
         let before = source.get(..offset).unwrap_or(source);

@@ -2,12 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Failure, Program, Scope, Val};
+use super::{Extensions, Failure, Program, Scope, Val};
 
 mod extremes;
 
+/// Parses an expression with all extensions.
+pub(crate) fn parse(source: &str) -> Result<Program, String> {
+    let extensions = Extensions { bindings: true, includes: true, patches: true };
+    Program::parse_with(source, extensions)
+}
+
 fn value(source: &str, object: &Value) -> Result<Value, String> {
-    let program = Program::parse(source)?;
+    let program = parse(source)?;
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = 100_000;
     let result = program.run(&scope, &mut budget).map_err(|failure| failure.words())?;
@@ -17,7 +23,7 @@ fn value(source: &str, object: &Value) -> Result<Value, String> {
 /// Asserts the results of expressions: as JSON, as `error: …`, or as `cost`.
 pub(crate) fn assert_results(table: &[(&str, &str)]) {
     for (source, want) in table {
-        let program = Program::parse(source).expect(source);
+        let program = parse(source).expect(source);
         let mut budget = 100_000;
         let found = match program.run(&Scope::default(), &mut budget) {
             Ok(result) => result.to_json().expect(source).to_string(),

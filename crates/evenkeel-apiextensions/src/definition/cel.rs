@@ -291,6 +291,11 @@ impl Compiling<'_, '_> {
                 _ => format!("{name}must evaluate to a string"),
             });
         }
+        checked.instantiate().map_err(|error| match wanted {
+            Type::Bool => error,
+            // Upstream has fewer words for the program of a message.
+            _ => format!("{name}{}", error.trim_start_matches("program ")),
+        })?;
         Ok((program.uses("oldSelf"), checked.max_cost(self.known)))
     }
 }

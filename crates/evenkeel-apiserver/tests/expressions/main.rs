@@ -148,7 +148,9 @@ fn note(
     report: &mut Report,
 ) {
     let case = Case { seed: one.seed, kind, verb, change: &one.source, place: one.change, path: "" };
-    let verdict = if theirs == ours {
+    let verdict = if theirs["code"] == 0 {
+        Verdict::Unanswered
+    } else if theirs == ours {
         Verdict::Equal
     } else if theirs["code"] == ours["code"] {
         Verdict::Texts

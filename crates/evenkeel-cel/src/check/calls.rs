@@ -6,8 +6,8 @@ use cel::parser::Expression;
 use super::Resolved;
 use super::checker::Checker;
 use super::functions::{self, Overload};
-use super::idents::spelled;
 use super::types::Type;
+use crate::names::spelled;
 
 impl<'p> Checker<'_, 'p> {
     /// Upstream: `checkCall`.
@@ -91,7 +91,8 @@ impl<'p> Checker<'_, 'p> {
             let found = self.known.resolve(&instance(&form.result, &fresh));
             result = Some(match result {
                 None => found,
-                Some(known) if known == Type::Dyn || known == found => known,
+                Some(known @ (Type::Dyn | Type::Any)) => known,
+                Some(known) if known == found => known,
                 Some(_) => Type::Dyn,
             });
         }

@@ -128,7 +128,7 @@ impl<'p> Checker<'_, 'p> {
                 self.known.is_assignable(&Type::Dyn, &target);
                 Type::Dyn
             }
-            Type::Dyn | Type::Error => Type::Dyn,
+            Type::Dyn | Type::Any | Type::Error => Type::Dyn,
             other => {
                 self.report(id, format!("type '{other}' does not support field selection"));
                 Type::Dyn
@@ -177,7 +177,7 @@ impl<'p> Checker<'_, 'p> {
     fn present(&mut self, id: u64, kind: Type) -> Type {
         match kind {
             Type::Optional(of) => (*of).clone(),
-            Type::Dyn => Type::Dyn,
+            kind @ (Type::Dyn | Type::Any) => kind,
             other => {
                 self.mismatch(id, &Type::optional(other.clone()), &other);
                 other

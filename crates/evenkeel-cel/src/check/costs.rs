@@ -11,9 +11,9 @@ use cel::common::ast::{
 use cel::parser::Expression;
 
 use super::estimates::{Argument, Estimate};
-use super::idents::spelled;
 use super::{Checked, Declared, Type};
 use crate::eval::{LIST, MAP, STEP, STRUCT};
+use crate::names::spelled;
 
 /// Least and most of a size or a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,9 @@ struct Local<'c> {
 pub(super) struct Coster<'c> {
     pub(super) checked: &'c Checked<'c>,
     root: &'c Declared,
+    /// Name of the only variable that `root` declares; `None` if each variable, and each value without one, is at the
+    /// root.
+    variable: Option<&'c str>,
     places: HashMap<u64, Place<'c>>,
     locals: Vec<Local<'c>>,
     sizes: HashMap<u64, Range>,
@@ -104,9 +107,10 @@ pub(super) struct Coster<'c> {
 const NO_SIZE: Range = Range { min: 0, max: 0 };
 
 /// Returns the maximum cost of an evaluation.
-pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared) -> u64 {
+pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared, variable: Option<&str>) -> u64 {
     let (places, sizes, entries) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut coster = Coster { checked, root, places, locals: Vec::new(), sizes, entries };
+    let locals = Vec::new();
+    let mut coster = Coster { checked, root, variable, places, locals, sizes, entries };
     coster.cost(checked.program.expression()).max
 }
 
@@ -116,7 +120,7 @@ impl<'c> Coster<'c> {
             Expr::Literal(_) | Expr::Unspecified => Range::fixed(0),
             Expr::Ident(name) => {
                 let local = self.local(name).map(|local| local.place);
-                self.places.insert(e.id, local.unwrap_or(Some(Some(self.root))));
+                self.places.insert(e.id, local.unwrap_or_else(|| self.place_of(name)));
                 Range::fixed(STEP)
             }
             Expr::Select(select) => self.select(e.id, select),
@@ -150,6 +154,12 @@ impl<'c> Coster<'c> {
         self.places.get(&e.id).copied().flatten()
     }
 
+    /// Returns the place of a variable.
+    fn place_of(&self, name: &str) -> Place<'c> {
+        let is_declared = self.variable.is_none_or(|variable| variable == name);
+        Some(is_declared.then_some(self.root))
+    }
+
     /// Returns the place below another one. Upstream leaves out the first part of a path, so that one without a variable
     /// begins at the root.
     pub(super) fn below(
@@ -158,7 +168,7 @@ impl<'c> Coster<'c> {
         step: impl FnOnce(&'c Declared) -> Option<&'c Declared>,
     ) -> Place<'c> {
         match place {
-            None => Some(Some(self.root)),
+            None => Some(self.variable.is_none().then_some(self.root)),
             Some(place) => Some(place.and_then(step)),
         }
     }
@@ -169,15 +179,20 @@ impl<'c> Coster<'c> {
             return self.cost(&select.operand);
         }
         // A qualified name is a variable.
-        if !self.checked.types.contains_key(&select.operand.id) && spelled(select).is_some() {
-            self.places.insert(id, Some(Some(self.root)));
+        if !self.checked.types.contains_key(&select.operand.id)
+            && let Some(name) = spelled(select)
+        {
+            self.places.insert(id, self.place_of(&name));
             return Range::fixed(STEP);
         }
         let mut sum = self.cost(&select.operand);
         if matches!(self.checked.kind_of(select.operand.id), Type::Map(..) | Type::Object(_) | Type::Library(_)) {
             sum = sum.plus(Range::fixed(STEP));
         }
-        let place = self.below(self.place(&select.operand), |place| place.field(&select.field));
+        let place = self.below(self.place(&select.operand), |place| {
+            let value = place.element().filter(|value| value.kind == Type::Any);
+            place.field(&select.field).or(value)
+        });
         self.places.insert(id, place);
         sum
     }
@@ -185,7 +200,7 @@ impl<'c> Coster<'c> {
     fn call(&mut self, e: &'c Expression, call: &'c CallExpr) -> Range {
         if let ("dyn", [argument]) = (call.func_name.as_str(), call.args.as_slice()) {
             let cost = self.cost(argument);
-            self.copy(e.id, argument);
+            self.copy_within(e.id, argument);
             return cost.plus(Range::fixed(1));
         }
         let costs: Vec<Range> = call.args.iter().map(|argument| self.cost(argument)).collect();
@@ -224,7 +239,6 @@ impl<'c> Coster<'c> {
                     }
                     let full = full_name(call, resolved.is_member);
                     let estimate = Estimate {
-                        coster: self,
                         name: &full,
                         overload,
                         target: target.as_ref(),
@@ -345,10 +359,6 @@ impl<'c> Coster<'c> {
             _ => {}
         }
         sum.plus(times.times(once))
-    }
-
-    fn copy(&mut self, id: u64, of: &'c Expression) {
-        self.copy_within(id, of);
     }
 
     /// Gives a part of the expression the sizes of another part.

@@ -5,7 +5,7 @@
 use cel::common::ast::{Expr, LiteralValue, operators as op};
 use cel::parser::Expression;
 
-use super::costs::{Coster, Place, Range, declared};
+use super::costs::{Place, Range, declared};
 use super::functions::{CIDR, FORMAT, IP, Overload, URL};
 use super::{Declared, Type};
 use crate::cost::{AUTHORIZATION_CHECK, LIST_CALL};
@@ -54,7 +54,6 @@ impl Argument<'_> {
 
 /// One form of a call.
 pub(super) struct Estimate<'e, 'c> {
-    pub(super) coster: &'e Coster<'c>,
     /// Name of the function, with its namespace.
     pub(super) name: &'e str,
     pub(super) overload: &'static Overload,
@@ -240,6 +239,10 @@ impl Estimate<'_, '_> {
             ("matches", Some(_), [_]) => {
                 let text = self.target_size().plus(Range::fixed(1)).scaled(READ);
                 Some((text.times(self.size(0).scaled(PATTERN)), None))
+            }
+            ("matches", None, [text, _]) => {
+                let text = text.size_or_unknown().plus(Range::fixed(1)).scaled(READ);
+                Some((text.times(self.size(1).scaled(PATTERN)), None))
             }
             ("contains", Some(_), [_]) => {
                 Some((self.target_size().scaled(READ).times(self.size(0).scaled(READ)), None))

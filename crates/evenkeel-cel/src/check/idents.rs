@@ -2,11 +2,12 @@
 //!
 //! Upstream: cel-go's `checker/env.go`.
 
-use cel::common::ast::{Expr, SelectExpr};
+use cel::common::ast::SelectExpr;
 
 use super::checker::Checker;
 use super::functions::{CIDR, IP};
 use super::types::{Fields, Object, Type};
+use crate::names::spelled;
 
 /// Names of types, and the type that each names.
 fn type_named(name: &str) -> Option<Type> {
@@ -78,19 +79,4 @@ impl<'p> Checker<'_, 'p> {
             _ => type_named(name),
         }
     }
-}
-
-/// Returns the qualified name that a selection spells.
-///
-/// Upstream: `computeQualifiers`.
-pub(super) fn spelled(select: &SelectExpr) -> Option<String> {
-    if select.test {
-        return None;
-    }
-    let operand = match &select.operand.expr {
-        Expr::Ident(name) => name.clone(),
-        Expr::Select(inner) => spelled(inner)?,
-        _ => return None,
-    };
-    Some(format!("{operand}.{}", select.field))
 }

@@ -4,6 +4,7 @@
 
 mod calls;
 mod checker;
+mod constants;
 mod costs;
 mod declared;
 mod estimates;
@@ -22,9 +23,6 @@ pub use types::Type;
 use crate::Program;
 use crate::report::Found;
 use functions::Overload;
-
-/// Maximum size of a request in bytes, less two quotes: no value within it is larger.
-const REQUEST: u64 = 3 * 1024 * 1024 - 2;
 
 /// Variable that an expression can use.
 #[derive(Debug, Clone)]
@@ -70,10 +68,24 @@ impl Checked<'_> {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
 
-    /// Returns the estimated maximum cost of one evaluation. `root` declares the variables' values, with the bounds of
+    /// Evaluates what is constant, as upstream does when it makes a program.
+    ///
+    /// # Errors
+    /// Error of a conversion or a pattern, whose words begin with those of upstream.
+    pub fn instantiate(&self) -> Result<(), String> {
+        constants::instantiate(self.program.expression())
+            .map_err(|error| format!("program instantiation failed: {error}"))
+    }
+
+    /// Returns the estimated maximum cost of one evaluation. `root` declares the values of all variables, with the bounds of
     /// their sizes.
     pub fn max_cost(&self, root: &Declared) -> u64 {
-        costs::max_cost(self, root)
+        costs::max_cost(self, root, None)
+    }
+
+    /// Does the same if `root` declares the values of only this variable.
+    pub fn max_cost_over(&self, variable: &str, root: &Declared) -> u64 {
+        costs::max_cost(self, root, Some(variable))
     }
 }
 

@@ -11,6 +11,8 @@ use super::Declared;
 pub enum Type {
     /// Type that is only known at evaluation.
     Dyn,
+    /// The type of values of every type, which are no ranges of loops.
+    Any,
     /// The type of an expression with an error, so that its use is no second one.
     Error,
     /// The type of `null`.
@@ -169,6 +171,7 @@ impl Type {
             self,
             Self::Null
                 | Self::Dyn
+                | Self::Any
                 | Self::Optional(_)
                 | Self::Library(_)
                 | Self::Object(_)
@@ -178,7 +181,7 @@ impl Type {
     }
 
     pub(crate) fn is_wildcard(&self) -> bool {
-        matches!(self, Self::Dyn | Self::Error)
+        matches!(self, Self::Dyn | Self::Any | Self::Error)
     }
 
     /// Whether all values have the size 1.
@@ -196,6 +199,7 @@ impl Type {
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
+            Self::Any => "google.protobuf.Any",
             Self::Error => "error",
             Self::Null => "null_type",
             Self::Bool => "bool",
@@ -233,6 +237,7 @@ impl Type {
 
     fn short_name(&self) -> &str {
         match self {
+            Self::Any => "any",
             Self::Error => "!error!",
             Self::Null => "null",
             Self::Time => "timestamp",

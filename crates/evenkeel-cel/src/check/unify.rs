@@ -160,10 +160,10 @@ pub(super) fn most_general(a: &Type, b: &Type) -> Type {
 
 /// Upstream: `isEqualOrLessSpecific`.
 fn is_no_more_specific(a: &Type, b: &Type) -> bool {
-    if matches!(a, Type::Dyn | Type::Variable(_)) {
+    if matches!(a, Type::Dyn | Type::Any | Type::Variable(_)) {
         return true;
     }
-    if matches!(b, Type::Dyn | Type::Variable(_)) || !a.is_alike(b) {
+    if matches!(b, Type::Dyn | Type::Any | Type::Variable(_)) || !a.is_alike(b) {
         return false;
     }
     if matches!(a, Type::OfTypes(_)) {

@@ -288,7 +288,8 @@ fn scientific(number: f64) -> String {
     if !number.is_finite() {
         return infinite(number).to_owned();
     }
-    let text = format!("{number:.6e}");
+    // A zero has no sign.
+    let text = format!("{:.6e}", number + 0.0);
     let Some((digits, exponent)) = text.split_once('e') else { return text };
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("⁻", exponent),

@@ -1,5 +1,6 @@
 //! Functions of CEL and of the libraries that Kubernetes adds. Upstream: `apiserver/pkg/cel/library`.
 
+mod addresses;
 mod authz;
 mod convert;
 mod format;

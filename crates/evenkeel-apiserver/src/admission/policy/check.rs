@@ -102,11 +102,14 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
 
 fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
     for (i, mutation) in list(spec, "mutations").iter().enumerate() {
-        for form in ["jsonPatch", "applyConfiguration"] {
+        for (form, expected) in [
+            ("jsonPatch", ExpectedType::Patch),
+            ("applyConfiguration", ExpectedType::Configuration),
+        ] {
             let Some(patch) = get(mutation, form) else { continue };
             let expression = text(patch, "expression").trim();
             let place = format!("spec.mutations[{i}].{form}.expression");
-            environment.expression(expression, expression, ExpectedType::Any, &place, errors);
+            environment.expression(expression, expression, expected, &place, errors);
         }
     }
 }
@@ -118,6 +121,8 @@ enum ExpectedType {
     Bool,
     Text,
     TextOrNull,
+    Patch,
+    Configuration,
 }
 
 impl ExpectedType {
@@ -130,6 +135,8 @@ impl ExpectedType {
             Self::TextOrNull => {
                 (matches!(found, Type::Str | Type::Null), "one of [string null_type]")
             }
+            Self::Patch => (found.declared_name() == "list(JSONPatch)", "list(JSONPatch)"),
+            Self::Configuration => (found.declared_name() == "Object", "Object"),
         };
         let found = found.declared_name();
         (!allowed).then(|| format!("must evaluate to {words} but got {found}"))
@@ -163,14 +170,16 @@ impl Environment<'_> {
             return None;
         }
         let extensions = Extensions { patches: self.patches, ..Extensions::default() };
-        let found = Program::parse_with(expression, extensions).and_then(|program| {
-            let checked = check(&program, &self.known())?;
-            match expected.refuses(checked.kind()) {
-                Some(why) => Err(why),
-                None => Ok(checked.kind().clone()),
+        let wrong = |why: String| FieldError::invalid(field, value, why);
+        let found = Program::parse_with(expression, extensions).map_err(wrong).and_then(|program| {
+            let checked = check(&program, &self.known()).map_err(wrong)?;
+            if let Some(why) = expected.refuses(checked.kind()) {
+                return Err(wrong(why));
             }
+            checked.instantiate().map_err(|why| FieldError::internal(field, why))?;
+            Ok(checked.kind().clone())
         });
-        found.map_err(|why| errors.push(FieldError::invalid(field, value, why))).ok()
+        found.map_err(|error| errors.push(error)).ok()
     }
 
     fn known(&self) -> Vec<Variable> {

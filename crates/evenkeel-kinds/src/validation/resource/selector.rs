@@ -43,26 +43,34 @@ fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
         return errors.too_long(path, MAX_EXPRESSION_BYTES);
     }
     match max_cost(source) {
-        Err(detail) => errors.invalid(path, source, &detail),
+        Err(Refusal::Invalid(detail)) => errors.invalid(path, source, &detail),
+        Err(Refusal::Internal(detail)) => errors.internal(path, &detail),
         Ok(cost) if cost > MAX_COST => errors.forbidden(path, "too complex, exceeds cost limit"),
         Ok(_) => {}
     }
 }
 
+/// Why an expression cannot be compiled.
+enum Refusal {
+    Invalid(String),
+    Internal(String),
+}
+
 /// Compiles an expression, and returns its estimated maximum cost.
 ///
 /// Upstream: `CompileCELExpression`.
-fn max_cost(source: &str) -> Result<u64, String> {
-    let extensions = Extensions { bindings: true, includes: true, ..Extensions::default() };
-    let program = Program::parse_with(source, extensions)?;
-    let checked = check(&program, &[Variable::new("device", DEVICE.kind.clone())])?;
-    match checked.kind() {
-        Type::Bool | Type::Dyn => Ok(checked.max_cost(&DEVICE)),
-        other => {
-            let found = other.declared_name();
-            Err(format!("must evaluate to bool or the unknown type, not {found}"))
-        }
+fn max_cost(source: &str) -> Result<u64, Refusal> {
+    let extensions = Extensions { bindings: true, ..Extensions::default() };
+    let program = Program::parse_with(source, extensions).map_err(Refusal::Invalid)?;
+    let variables = [Variable::new("device", DEVICE.kind.clone())];
+    let checked = check(&program, &variables).map_err(Refusal::Invalid)?;
+    if !matches!(checked.kind(), Type::Bool | Type::Any) {
+        let found = checked.kind().declared_name();
+        let detail = format!("must evaluate to bool or the unknown type, not {found}");
+        return Err(Refusal::Invalid(detail));
     }
+    checked.instantiate().map_err(Refusal::Internal)?;
+    Ok(checked.max_cost_over("device", &DEVICE))
 }
 
 /// Maximum number of attributes and capacities of a device.
@@ -73,8 +81,8 @@ const MAX_ENTRIES: u64 = 32;
 /// Declaration of the variable `device`, with the maximum sizes for cost estimates.
 static DEVICE: LazyLock<Declared> = LazyLock::new(|| {
     let by_name = |value: Declared| Declared::map(Declared::map(value, MAX_ENTRIES), MAX_ENTRIES);
-    // The value of an attribute is a bool, an int, a string, a version, or a list of them.
-    let attribute = Declared::of(Type::Dyn).at_most(64);
+    // The value of an attribute is a bool, an int, a string or a version.
+    let attribute = Declared::of(Type::Any).at_most(64);
     Declared::object(
         Some("kubernetes.DRADevice"),
         [
