@@ -21,9 +21,7 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
         ));
     }
     if Scan::new(source).is_deeper(MAX_DEPTH) {
-        return Err(format!(
-            "expression recursion limit exceeded: {MAX_DEPTH}"
-        ));
+        return Err(format!("expression recursion limit exceeded: {MAX_DEPTH}"));
     }
     Ok(())
 }

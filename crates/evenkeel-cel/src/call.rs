@@ -8,6 +8,7 @@ use cel::parser::Expression;
 use super::cost::{self, Call};
 use super::eval::{Failure, Result_, Run};
 use super::functions;
+use super::names;
 use super::value::Val;
 
 impl<'a> Run<'a> {
@@ -15,6 +16,7 @@ impl<'a> Run<'a> {
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
             && let Expr::Ident(space) = &target.expr
+            && let space = names::plain(space)
             && self.variable(space).is_none()
         {
             let args = self.all(&call.args)?;
@@ -22,7 +24,7 @@ impl<'a> Run<'a> {
             self.pay_for(&name, &args)?;
             return functions::global(&name, &args)
                 .unwrap_or_else(|| {
-                    Err(if functions::SPACES.contains(&space.as_str()) {
+                    Err(if functions::SPACES.contains(&space) {
                         NO_OVERLOAD.to_owned()
                     } else {
                         format!("undeclared reference to '{space}' (in container '')")
@@ -37,21 +39,22 @@ impl<'a> Run<'a> {
         for argument in &call.args {
             args.push(self.value(argument)?);
         }
-        let before = self.pay_for(&call.func_name, &args)?;
+        let name = names::plain(&call.func_name);
+        let before = self.pay_for(name, &args)?;
         if let (op::OPT_SELECT, [Val::Variables(visible), Val::Str(field)]) =
-            (call.func_name.as_str(), args.as_slice())
+            (name, args.as_slice())
         {
             return self.composed(*visible, field).map(Val::some);
         }
         if call.target.is_some()
-            && let Some(result) = self.growing(&call.func_name, &args, before)
+            && let Some(result) = self.growing(name, &args, before)
         {
             return result;
         }
         let found = if call.target.is_some() {
-            functions::member(&call.func_name, &args)
+            functions::member(name, &args)
         } else {
-            operator(&call.func_name, &args).or_else(|| functions::global(&call.func_name, &args))
+            operator(name, &args).or_else(|| functions::global(name, &args))
         };
         found.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
     }
@@ -106,6 +109,9 @@ type Outcome<'a> = Result<Val<'a>, String>;
 
 fn operator<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
+        (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.refuses_comparison(b) => {
+            Err(NO_OVERLOAD.to_owned())
+        }
         (op::EQUALS, [a, b]) => Ok(Val::Bool(a.equals(b))),
         (op::NOT_EQUALS, [a, b]) => Ok(Val::Bool(!a.equals(b))),
         (op::LESS, [a, b]) => ordered(a, b, std::cmp::Ordering::is_lt),

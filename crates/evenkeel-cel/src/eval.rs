@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, SelectExpr,
-    operators as op,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue,
+    SelectExpr, operators as op,
 };
 use cel::parser::Expression;
 
@@ -141,9 +141,8 @@ impl<'a> Run<'a> {
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => {
-                let lazy = self
-                    .logic(&call.func_name, &call.args)
-                    .or_else(|| self.alternative(call));
+                let lazy =
+                    self.logic(&call.func_name, &call.args).or_else(|| self.alternative(call));
                 lazy.unwrap_or_else(|| self.call(call))
             }
             Expr::List(list) => self.list(list),
@@ -156,6 +155,7 @@ impl<'a> Run<'a> {
 
     fn ident(&mut self, name: &'a str) -> Result_<'a> {
         self.pay(STEP)?;
+        let name = super::names::plain(name);
         if let Some(value) = self.variable(name) {
             if let Val::Failed(error) = value {
                 return Err(Failure::Error(error.to_string()));

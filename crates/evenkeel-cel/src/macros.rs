@@ -34,12 +34,11 @@ static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
     ] {
         for count in counts {
             let n_variables = if name == "map" || *count == 2 { 1 } else { 2 };
-            let expander =
-                move |helper: &mut MacroExprHelper<'_>,
-                      target: &mut Option<IdedExpr>,
-                      args: &mut Vec<IdedExpr>| {
-                    expand(kind, n_variables, helper, target, args)
-                };
+            let expander = move |helper: &mut MacroExprHelper<'_>,
+                                 target: &mut Option<IdedExpr>,
+                                 args: &mut Vec<IdedExpr>| {
+                expand(kind, n_variables, helper, target, args)
+            };
             // No two macros have the same name and number of arguments.
             let _ = env.add_macro(Macro::receiver(name, *count, expander));
         }
@@ -253,7 +252,8 @@ mod tests {
             ),
             ("[].transformMap(i, v, v)", "{}"),
             ("[1].transformMap(i, v, [2].transformMap(j, w, v + w))", r#"{"0":{"0":3}}"#),
-            ("'a'.all(i, v, true)", "error: no such overload"),
+            ("'a'.all(i, v, true)", "error: unsupported comprehension range type: types.String"),
+            ("dyn(1).all(v, true)", "error: got 'types.Int', expected iterable type"),
         ]);
     }
 

@@ -64,6 +64,11 @@ pub fn unescape(name: &str) -> String {
     plain
 }
 
+/// Returns a name without the dot that skips the variables of macros.
+pub(crate) fn plain(name: &str) -> &str {
+    name.strip_prefix('.').unwrap_or(name)
+}
+
 /// Whether a name is a reserved word of CEL.
 pub(crate) fn is_reserved(name: &str) -> bool {
     WORDS.contains(&name)

@@ -44,10 +44,7 @@ impl Offsets {
 }
 
 /// Parses an expression, and expands its macros.
-pub(crate) fn parse(
-    source: &str,
-    extensions: Extensions,
-) -> Result<(Expression, Offsets), String> {
+pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression, Offsets), String> {
     let mut found = Found::default();
     if let Err(error) = bounds::check(source) {
         return Err(format!("compilation failed: ERROR: <input>:-1:0: {error}"));
@@ -75,9 +72,8 @@ pub(crate) fn parse(
 }
 
 fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Place, String)>> {
-    let parser = macros::parser()
-        .max_recursion_depth(bounds::MAX_NESTED)
-        .enable_optional_syntax(true);
+    let parser =
+        macros::parser().max_recursion_depth(bounds::MAX_NESTED).enable_optional_syntax(true);
     parser
         .parse_with_source_info(source)
         .map(|(expression, info)| (expression, Offsets::of(&info)))
@@ -91,11 +87,13 @@ fn worded(source: &str, errors: &ParseErrors) -> Vec<(Place, String)> {
     let all = || errors.errors.iter();
     let is_incomplete = |what: &str| INCOMPLETE.iter().any(|start| what.starts_with(start));
     let alone = all().all(|error| is_incomplete(&error.msg));
-    let mut skipped = Vec::new();
-    let mut found = Vec::new();
+    let mut skipped: Vec<usize> = Vec::new();
+    let mut found: Vec<(Place, String)> = Vec::new();
     for error in all().filter(|error| alone || !is_incomplete(&error.msg)) {
-        let place = place(source, error);
-        found.push((place, words(&error.msg, source, place, &skipped)));
+        let place = signed(source, place(source, error, &errors.errors), &error.msg);
+        let is_lost = found.iter().any(|(_, what)| what.contains("no viable alternative"));
+        let left_out = (!is_lost).then_some(skipped.as_slice());
+        found.push((place, words(&error.msg, source, place, left_out)));
         if error.msg.contains("extraneous input") {
             skipped.extend(place.offset(source));
         }
@@ -112,8 +110,10 @@ const OF_MACROS: [&str; 5] = [
     "iteration variable overwrites",
 ];
 
-fn place(source: &str, error: &ParseError) -> Place {
-    let (line, column) = error.pos;
+fn place(source: &str, error: &ParseError, others: &[ParseError]) -> Place {
+    // A part that was not read has no place; it is that of the error about it.
+    let known = others.iter().map(|other| other.pos).find(|pos| *pos != (0, 0));
+    let (line, column) = if error.pos == (0, 0) { known.unwrap_or(error.pos) } else { error.pos };
     if !OF_MACROS.iter().any(|start| error.msg.starts_with(start)) {
         return Place::at(line, column);
     }
@@ -122,19 +122,36 @@ fn place(source: &str, error: &ParseError) -> Place {
     Place::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
 }
 
-/// Returns the words that cel-go has for an error at a place. Tokens at the offsets of `skipped` are left out.
-fn words(what: &str, source: &str, place: Place, skipped: &[usize]) -> String {
+/// Returns the place of a number that cannot be read: that of its sign, if it has one.
+fn signed(source: &str, place: Place, what: &str) -> Place {
+    if !matches!(what, "invalid int literal" | "invalid double literal") {
+        return place;
+    }
+    let before = place.offset(source).and_then(|offset| source.get(..offset));
+    let Some(before) = before.and_then(|before| before.trim_end().strip_suffix('-')) else {
+        return place;
+    };
+    let is_sign =
+        before.trim_end().chars().next_back().is_none_or(|c| "([{,:?+-*/%<>=!&|".contains(c));
+    if is_sign { Place::of_offset(source, before.len()) } else { place }
+}
+
+/// Returns the words that cel-go has for an error at a place. Tokens at the offsets of `skipped` are left out; without them, the
+/// parser is no longer within a bracket.
+fn words(what: &str, source: &str, place: Place, skipped: Option<&[usize]>) -> String {
     if let Some((before, tokens)) = what.split_once(" expecting {")
         && what.contains("mismatched input")
         && tokens.contains("'=='")
     {
         let end = place.offset(source).unwrap_or(source.len());
-        return format!("{before} expecting {}", brackets::expected(source, end, skipped));
+        let expected = skipped.map_or("<EOF>", |skipped| brackets::expected(source, end, skipped));
+        return format!("{before} expecting {expected}");
     }
     for word in ["true", "false", "null"] {
         let viable = format!("no viable alternative at input '.{word}'");
         if what.contains(&viable) {
-            return what.replace(&viable, &format!("mismatched input '{word}' expecting IDENTIFIER"));
+            return what
+                .replace(&viable, &format!("mismatched input '{word}' expecting IDENTIFIER"));
         }
     }
     let literal = what

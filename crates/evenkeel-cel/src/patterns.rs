@@ -229,7 +229,9 @@ impl<'p> Parser<'p> {
             'x' => {
                 let is_hex = |c: char| c.is_ascii_hexdigit();
                 let digits = match self.rest.strip_prefix('{') {
-                    Some(rest) => rest.split_once('}').map(|(digits, _)| (digits, digits.len() + 2)),
+                    Some(rest) => {
+                        rest.split_once('}').map(|(digits, _)| (digits, digits.len() + 2))
+                    }
                     None => self.rest.get(..2).map(|digits| (digits, 2)),
                 };
                 match digits {
@@ -308,8 +310,8 @@ impl<'p> Parser<'p> {
 
 /// Names of classes of characters.
 const CLASSES: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-    "upper", "word", "xdigit",
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+    "space", "upper", "word", "xdigit",
 ];
 
 #[cfg(test)]
@@ -337,9 +339,10 @@ mod tests {
         ] {
             assert_eq!(check(pattern), Err(format!("error parsing regexp: {want}")), "{pattern}");
         }
-        for pattern in
-            ["", "a*?", "a{,2}", "x{1,2}", r"[\d-z]", r"\Q(\E", "(?i)a|b", "(?P<n>a)", "[]a]", r"\pL\.", "{"]
-        {
+        for pattern in [
+            "", "a*?", "a{,2}", "x{1,2}", r"[\d-z]", r"\Q(\E", "(?i)a|b", "(?P<n>a)", "[]a]",
+            r"\pL\.", "{",
+        ] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }
         assert_eq!(translated(r"a\Q.*\E+\\Q"), r"a\.\*+\\Q");

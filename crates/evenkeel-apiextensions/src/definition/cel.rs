@@ -282,8 +282,7 @@ impl Compiling<'_, '_> {
         let failed = |error: String| format!("{name}{error}");
         let program = Program::parse(expression).map_err(failed)?;
         let old = if is_optional { Type::optional(self.named.clone()) } else { self.named.clone() };
-        let variables =
-            [Variable::new("self", self.named.clone()), Variable::new("oldSelf", old)];
+        let variables = [Variable::new("self", self.named.clone()), Variable::new("oldSelf", old)];
         let checked = check(&program, &variables).map_err(failed)?;
         if *checked.kind() != wanted {
             return Err(match wanted {

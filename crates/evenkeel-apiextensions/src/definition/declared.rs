@@ -46,9 +46,7 @@ pub(super) fn declared(schema: &Structural, is_root: bool) -> Option<Declared> {
             }
             None => object(schema, is_root),
         },
-        ("string", "byte") => {
-            Declared::of(Type::Bytes).at_most(schema.max_length.unwrap_or(VALUE))
-        }
+        ("string", "byte") => Declared::of(Type::Bytes).at_most(schema.max_length.unwrap_or(VALUE)),
         ("string", "duration") => {
             Declared::of(Type::Duration).at_most(LONGEST_TIME).at_least(SHORTEST_DURATION)
         }

@@ -147,7 +147,8 @@ impl Making<'_> {
             let end = part.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(part.len());
             let (name, rest) = part.split_at(end);
             let known = FORMS.iter().map(|(kind, _)| kind);
-            let kind = known.chain(LITERALS.iter().map(|(kind, _)| kind)).find(|kind| **kind == name);
+            let kind =
+                known.chain(LITERALS.iter().map(|(kind, _)| kind)).find(|kind| **kind == name);
             match kind {
                 Some(kind) => {
                     let inner = self.expression(kind, depth);
@@ -192,7 +193,9 @@ fn changed(source: String, change: &str, rng: &mut StdRng) -> String {
         "part unknown" => {
             let other = UNKNOWN.choose(rng).copied().unwrap_or("nope");
             let words: Vec<usize> = (0..tokens.len())
-                .filter(|at| tokens[*at].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '\''))
+                .filter(|at| {
+                    tokens[*at].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '\'')
+                })
                 .collect();
             match words.choose(rng) {
                 Some(at) => tokens[*at] = other.to_owned(),

@@ -19,17 +19,17 @@ use parity::compare::Verdict;
 use parity::report::{Case, Report};
 use parity::servers::{Connection, Oracle};
 use parity::{Seeds, number};
-use places::{PLACES, said};
+use places::{PLACES, Place, said};
 use serde_json::Value;
 
 /// Expressions of an ordinary run.
 const N_EXPRESSIONS: u64 = 2_400;
 
 /// The share of expressions that both accept or refuse, and evaluate, alike in an ordinary run, texts apart: it only rises.
-const LEAST_EQUAL: f64 = 0.9;
+const LEAST_EQUAL: f64 = 0.998;
 
 /// The share of equal answers with their texts: it only rises.
-const LEAST_EQUAL_TEXTS: f64 = 0.8;
+const LEAST_EQUAL_TEXTS: f64 = 0.99;
 
 /// Connections to each server.
 const N_CONNECTIONS: usize = 4;
@@ -65,7 +65,10 @@ async fn expressions_mean_what_upstream_says() {
     let report = Report::sum(SEED, reports);
     println!("{report}");
     report.save("EVENKEEL_EXPRESSIONS_REPORT");
-    assert!(report.share_equal_but_texts() >= LEAST_EQUAL, "fewer expressions are equal than before");
+    assert!(
+        report.share_equal_but_texts() >= LEAST_EQUAL,
+        "fewer expressions are equal than before"
+    );
     assert!(report.share_equal() >= LEAST_EQUAL_TEXTS, "fewer texts are equal than before");
 }
 
@@ -79,10 +82,27 @@ async fn run(batch: u64, both: &mut [Connection; 2], report: &mut Report) {
     let place = &PLACES[((batch / 3 * 2 + batch % 3) % PLACES.len() as u64) as usize];
     let expressions: Vec<Generated> =
         seeds.take(place.count).map(|seed| place.generated(seed)).collect();
-    let sent = place.sent(&expressions);
+    compiled(place, &expressions, both, report).await;
+}
+
+/// Compiles expressions in one request, or alone where upstream does not answer.
+async fn compiled(
+    place: &Place,
+    expressions: &[Generated],
+    both: &mut [Connection; 2],
+    report: &mut Report,
+) {
+    let sent = place.sent(expressions);
     let [theirs, ours] = both;
-    let theirs = place.said(&theirs.ask(&sent).await, expressions.len());
-    let ours = place.said(&ours.ask(&sent).await, expressions.len());
+    let (theirs, ours) = (theirs.ask(&sent).await, ours.ask(&sent).await);
+    if theirs.code == 0 && expressions.len() > 1 {
+        for one in expressions {
+            Box::pin(compiled(place, std::slice::from_ref(one), both, report)).await;
+        }
+        return;
+    }
+    let theirs = place.said(&theirs, expressions.len());
+    let ours = place.said(&ours, expressions.len());
     for ((one, theirs), ours) in expressions.iter().zip(&theirs).zip(&ours) {
         note(one, place.name, "compile", theirs, ours, report);
     }
@@ -147,7 +167,8 @@ fn note(
     ours: &Value,
     report: &mut Report,
 ) {
-    let case = Case { seed: one.seed, kind, verb, change: &one.source, place: one.change, path: "" };
+    let case =
+        Case { seed: one.seed, kind, verb, change: &one.source, place: one.change, path: "" };
     let verdict = if theirs["code"] == 0 {
         Verdict::Unanswered
     } else if theirs == ours {
@@ -157,7 +178,7 @@ fn note(
     } else {
         Verdict::Different
     };
-    match accepted::reason(one, theirs, ours) {
+    match accepted::reason(theirs, ours) {
         Some(reason) if verdict != Verdict::Equal => report.accept(&case, reason),
         _ => report.note(&case, verdict, theirs, ours),
     }

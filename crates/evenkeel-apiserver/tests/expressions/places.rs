@@ -22,7 +22,8 @@ pub(crate) struct Place {
 }
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
-const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies?dryRun=All";
+const VALIDATING: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies?dryRun=All";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies?dryRun=All";
 const WEBHOOKS: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?dryRun=All";
@@ -31,10 +32,54 @@ const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses?dryRun=All";
 /// What rules of custom resources read: a value of [`value_schema`].
 pub(crate) static VALUE: Scope = Scope {
     leaves: &[
-        ("bool", &["self.b", "has(self.s)", "has(self.o.deep)", "has(self.missing)", "self.o.deep.x > 1", "oldSelf.b", "self == oldSelf", "self.s == oldSelf.s", "self.lo.exists(e, e.k == 'a')", "self.lo == oldSelf.lo"]),
-        ("int", &["self.n", "self.o.n", "self.o.deep.x", "self.li[0]", "size(self.lo)", "oldSelf.n", "self.mi.a", "size(self.s)", "size(self.un)"]),
+        (
+            "bool",
+            &[
+                "self.b",
+                "has(self.s)",
+                "has(self.o.deep)",
+                "has(self.missing)",
+                "self.o.deep.x > 1",
+                "oldSelf.b",
+                "self == oldSelf",
+                "self.s == oldSelf.s",
+                "self.lo.exists(e, e.k == 'a')",
+                "self.lo == oldSelf.lo",
+            ],
+        ),
+        (
+            "int",
+            &[
+                "self.n",
+                "self.o.n",
+                "self.o.deep.x",
+                "self.li[0]",
+                "size(self.lo)",
+                "oldSelf.n",
+                "self.mi.a",
+                "size(self.s)",
+                "size(self.un)",
+            ],
+        ),
         ("double", &["self.d", "oldSelf.d"]),
-        ("string", &["self.s", "self.o.s", "self.ls[0]", "self.ms.a", "self.un", "self.a__dash__b", "self.namespace", "self.__namespace__", "self.e", "self.lo[0].k", "oldSelf.s", "self.kind", "self.metadata.name"]),
+        (
+            "string",
+            &[
+                "self.s",
+                "self.o.s",
+                "self.ls[0]",
+                "self.ms.a",
+                "self.un",
+                "self.a__dash__b",
+                "self.namespace",
+                "self.__namespace__",
+                "self.e",
+                "self.lo[0].k",
+                "oldSelf.s",
+                "self.kind",
+                "self.metadata.name",
+            ],
+        ),
         ("bytes", &["self.by"]),
         ("time", &["self.t", "oldSelf.t", "self.day"]),
         ("duration", &["self.du"]),
@@ -49,42 +94,161 @@ pub(crate) static VALUE: Scope = Scope {
 /// What policies and webhooks read.
 static REQUEST: Scope = Scope {
     leaves: &[
-        ("bool", &["object.a", "has(object.spec.a)", "request.dryRun", "has(request.userInfo.extra)", "namespaceObject == null", "oldObject == null", "authorizer.group('').resource('pods').check('get').allowed()", "authorizer.requestResource.check('x').allowed()", "authorizer.path('/a').check('get').errored()", "variables.flag", "params.flag"]),
-        ("int", &["object.n", "object.metadata.generation", "size(request.userInfo.groups)", "namespaceObject.metadata.generation", "variables.count", "params.n"]),
+        (
+            "bool",
+            &[
+                "object.a",
+                "has(object.spec.a)",
+                "request.dryRun",
+                "has(request.userInfo.extra)",
+                "namespaceObject == null",
+                "oldObject == null",
+                "authorizer.group('').resource('pods').check('get').allowed()",
+                "authorizer.requestResource.check('x').allowed()",
+                "authorizer.path('/a').check('get').errored()",
+                "variables.flag",
+                "params.flag",
+            ],
+        ),
+        (
+            "int",
+            &[
+                "object.n",
+                "object.metadata.generation",
+                "size(request.userInfo.groups)",
+                "namespaceObject.metadata.generation",
+                "variables.count",
+                "params.n",
+            ],
+        ),
         ("double", &["object.d"]),
-        ("string", &["object.metadata.name", "request.name", "request.namespace", "request.userInfo.username", "request.operation", "request.kind.kind", "request.resource.resource", "namespaceObject.metadata.name", "object.data.a", "variables.text", "authorizer.path('/a').check('get').reason()", "params.data.a"]),
+        (
+            "string",
+            &[
+                "object.metadata.name",
+                "request.name",
+                "request.namespace",
+                "request.userInfo.username",
+                "request.operation",
+                "request.kind.kind",
+                "request.resource.resource",
+                "namespaceObject.metadata.name",
+                "object.data.a",
+                "variables.text",
+                "authorizer.path('/a').check('get').reason()",
+                "params.data.a",
+            ],
+        ),
         ("time", &["namespaceObject.metadata.creationTimestamp"]),
-        ("strings", &["request.userInfo.groups", "object.metadata.finalizers", "namespaceObject.metadata.finalizers"]),
+        (
+            "strings",
+            &[
+                "request.userInfo.groups",
+                "object.metadata.finalizers",
+                "namespaceObject.metadata.finalizers",
+            ],
+        ),
         ("texts", &["namespaceObject.metadata.labels", "object.metadata.labels"]),
         ("ints", &["object.list", "variables.list"]),
-        ("any", &["object", "oldObject.spec", "request.options", "request", "namespaceObject", "authorizer", "request.userInfo.extra", "variables"]),
+        (
+            "any",
+            &[
+                "object",
+                "oldObject.spec",
+                "request.options",
+                "request",
+                "namespaceObject",
+                "authorizer",
+                "request.userInfo.extra",
+                "variables",
+            ],
+        ),
     ],
 };
 
 /// What selectors of devices read.
 static DEVICE: Scope = Scope {
     leaves: &[
-        ("bool", &["device.attributes['a.b'].flag", "'a.b' in device.attributes", "device.allowMultipleAllocations", "has(device.attributes['a.b'].x)", "device.driver == 'a.b'", "cel.bind(d, device.attributes['a.b'], d.flag && d.n > 1)", "device.attributes['a.b'].list.includes('x')", "device.attributes['a.b'].exists(k, k == 'x')"]),
+        (
+            "bool",
+            &[
+                "device.attributes['a.b'].flag",
+                "'a.b' in device.attributes",
+                "device.allowMultipleAllocations",
+                "has(device.attributes['a.b'].x)",
+                "device.driver == 'a.b'",
+                "cel.bind(d, device.attributes['a.b'], d.flag && d.n > 1)",
+                "device.attributes['a.b'].list.includes('x')",
+                "device.attributes['a.b'].exists(k, k == 'x')",
+            ],
+        ),
         ("int", &["device.attributes['a.b'].n", "size(device.attributes)", "size(device.driver)"]),
-        ("string", &["device.driver", "device.attributes['a.b'].s", "device.attributes['a.b']['s']"]),
+        (
+            "string",
+            &["device.driver", "device.attributes['a.b'].s", "device.attributes['a.b']['s']"],
+        ),
         ("quantity", &["device.capacity['a.b'].memory", "device.capacity['a.b']['memory']"]),
         ("semver", &["device.attributes['a.b'].version"]),
-        ("any", &["device", "device.attributes", "device.capacity['a.b']", "device.attributes['a.b'].x"]),
+        (
+            "any",
+            &[
+                "device",
+                "device.attributes",
+                "device.capacity['a.b']",
+                "device.attributes['a.b'].x",
+            ],
+        ),
     ],
 };
 
 /// All places.
 pub(crate) static PLACES: [Place; 12] = [
     place("rule", 40, &VALUE, "bool", "$e", DEFINITIONS, rules, "properties[p$i]."),
-    place("rule of a result", 40, &VALUE, "any", "type($e) == int || [$e].size() > 0", DEFINITIONS, rules, "properties[p$i]."),
+    place(
+        "rule of a result",
+        40,
+        &VALUE,
+        "any",
+        "type($e) == int || [$e].size() > 0",
+        DEFINITIONS,
+        rules,
+        "properties[p$i].",
+    ),
     place("rule of a number", 40, &VALUE, "int", "$e > 0", DEFINITIONS, rules, "properties[p$i]."),
     place("message", 40, &VALUE, "string", "$e", DEFINITIONS, messages, "properties[p$i]."),
     place("validation", 40, &REQUEST, "bool", "$e", VALIDATING, validations, "validations[$i]."),
-    place("message of a validation", 40, &REQUEST, "string", "$e", VALIDATING, validation_messages, "validations[$i]."),
+    place(
+        "message of a validation",
+        40,
+        &REQUEST,
+        "string",
+        "$e",
+        VALIDATING,
+        validation_messages,
+        "validations[$i].",
+    ),
     place("variable", 40, &REQUEST, "any", "$e", VALIDATING, variables, "variables[$i]."),
     place("condition", 40, &REQUEST, "bool", "$e", VALIDATING, conditions, "matchConditions[$i]."),
-    place("annotation", 20, &REQUEST, "string", "$e", VALIDATING, annotations, "auditAnnotations[$i]."),
-    place("patch", 40, &REQUEST, "any", "[JSONPatch{op: 'add', path: '/a', value: $e}]", MUTATING, patches, "mutations[$i]."),
+    place(
+        "annotation",
+        20,
+        &REQUEST,
+        "string",
+        "$e",
+        VALIDATING,
+        annotations,
+        "auditAnnotations[$i].",
+    ),
+    place(
+        "patch",
+        40,
+        &REQUEST,
+        "any",
+        "[JSONPatch{op: 'add', path: '/a', value: $e}]",
+        MUTATING,
+        patches,
+        "mutations[$i].",
+    ),
     place("webhook", 40, &REQUEST, "bool", "$e", WEBHOOKS, webhooks, "matchConditions[$i]."),
     place("device", 30, &DEVICE, "bool", "$e", CLASSES, classes, "selectors[$i]."),
 ];
@@ -133,7 +297,9 @@ pub(crate) fn said(answer: &Answer, field: &str) -> Value {
         .iter()
         .filter(|cause| text(cause, "field").contains(field))
         // The sum of the costs is that of all expressions of the request.
-        .filter(|cause| !text(cause, "message").contains("contributed to estimated rule cost total"))
+        .filter(|cause| {
+            !text(cause, "message").contains("contributed to estimated rule cost total")
+        })
         .map(|cause| format!("{}: {}", text(cause, "field"), unnamed(&text(cause, "message"))))
         .collect();
     about.sort_unstable();
@@ -231,28 +397,43 @@ fn each(expressions: &[Generated], make: impl Fn(usize, &str) -> Value) -> Vec<V
 }
 
 fn validations(expressions: &[Generated]) -> Value {
-    policy(json!({"validations": each(expressions, |_, text| json!({"expression": text, "message": "no"}))}))
+    policy(
+        json!({"validations": each(expressions, |_, text| json!({"expression": text, "message": "no"}))}),
+    )
 }
 
 fn validation_messages(expressions: &[Generated]) -> Value {
-    policy(json!({"validations": each(expressions, |_, text| json!({"expression": "true", "messageExpression": text}))}))
+    policy(
+        json!({"validations": each(expressions, |_, text| json!({"expression": "true", "messageExpression": text}))}),
+    )
 }
 
 fn variables(expressions: &[Generated]) -> Value {
-    policy(json!({"variables": each(expressions, |i, text| json!({"name": format!("v{i}"), "expression": text}))}))
+    policy(
+        json!({"variables": each(expressions, |i, text| json!({"name": format!("v{i}"), "expression": text}))}),
+    )
 }
 
 fn conditions(expressions: &[Generated]) -> Value {
-    policy(json!({"matchConditions": each(expressions, |i, text| json!({"name": format!("c{i}"), "expression": text}))}))
+    policy(
+        json!({"matchConditions": each(expressions, |i, text| json!({"name": format!("c{i}"), "expression": text}))}),
+    )
 }
 
 fn annotations(expressions: &[Generated]) -> Value {
-    policy(json!({"auditAnnotations": each(expressions, |i, text| json!({"key": format!("k{i}"), "valueExpression": text}))}))
+    policy(
+        json!({"auditAnnotations": each(expressions, |i, text| json!({"key": format!("k{i}"), "valueExpression": text}))}),
+    )
 }
 
 fn patches(expressions: &[Generated]) -> Value {
-    let mutations = each(expressions, |_, text| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": text}}));
-    let mut policy = policy(json!({"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": "Fail"}));
+    let mutations = each(
+        expressions,
+        |_, text| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": text}}),
+    );
+    let mut policy = policy(
+        json!({"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": "Fail"}),
+    );
     if let Some(spec) = policy["spec"].as_object_mut() {
         spec.remove("validations");
     }
@@ -260,7 +441,8 @@ fn patches(expressions: &[Generated]) -> Value {
 }
 
 fn webhooks(expressions: &[Generated]) -> Value {
-    let conditions = each(expressions, |i, text| json!({"name": format!("c{i}"), "expression": text}));
+    let conditions =
+        each(expressions, |i, text| json!({"name": format!("c{i}"), "expression": text}));
     json!({"metadata": {"name": "generated"}, "webhooks": [{"name": "a.example.com", "sideEffects": "None",
         "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://localhost:1/"},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],

@@ -145,9 +145,9 @@ impl<'p> Checker<'_, 'p> {
             Fields::JsonPatch => Type::Dyn,
             Fields::Declared(fields) => {
                 let escaped = || fields.get(format!("__{name}__").as_str());
-                let field = fields.get(name).or_else(|| {
-                    if crate::names::is_reserved(name) { escaped() } else { None }
-                });
+                let field = fields
+                    .get(name)
+                    .or_else(|| if crate::names::is_reserved(name) { escaped() } else { None });
                 match field {
                     Some(field) => field.kind.named(&format!("{}.{name}", object.name)),
                     None => {

@@ -9,9 +9,8 @@ use crate::eval::literal;
 use crate::{Val, functions, names, patterns};
 
 /// Functions that convert one value.
-const CONVERSIONS: [&str; 10] = [
-    "bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint",
-];
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
 /// Returns the first error of a conversion of a constant, or of a constant pattern.
 pub(super) fn instantiate(e: &Expression) -> Result<(), String> {
@@ -60,11 +59,10 @@ fn of_call(call: &CallExpr) -> Result<Option<Val<'_>>, String> {
         constant(target)?;
     }
     let args: Vec<Option<Val<'_>>> = call.args.iter().map(constant).collect::<Result<_, _>>()?;
-    let name = call.func_name.as_str();
+    let name = names::plain(&call.func_name);
     let pattern = match (name, &call.target, args.as_slice()) {
-        ("matches", None, [_, pattern]) | ("find" | "findAll" | "matches", Some(_), [pattern, ..]) => {
-            pattern.as_ref()
-        }
+        ("matches", None, [_, pattern])
+        | ("find" | "findAll" | "matches", Some(_), [pattern, ..]) => pattern.as_ref(),
         _ => None,
     };
     if let Some(Val::Str(pattern)) = pattern {

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, SelectExpr,
-    operators as op,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue,
+    SelectExpr, operators as op,
 };
 use cel::parser::Expression;
 
@@ -34,17 +34,11 @@ impl Range {
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            min: self.min.saturating_add(other.min),
-            max: self.max.saturating_add(other.max),
-        }
+        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
     pub(super) fn times(self, other: Self) -> Self {
-        Self {
-            min: self.min.saturating_mul(other.min),
-            max: self.max.saturating_mul(other.max),
-        }
+        Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
     /// Multiplies by a factor, rounded up.
@@ -186,7 +180,10 @@ impl<'c> Coster<'c> {
             return Range::fixed(STEP);
         }
         let mut sum = self.cost(&select.operand);
-        if matches!(self.checked.kind_of(select.operand.id), Type::Map(..) | Type::Object(_) | Type::Library(_)) {
+        if matches!(
+            self.checked.kind_of(select.operand.id),
+            Type::Map(..) | Type::Object(_) | Type::Library(_)
+        ) {
             sum = sum.plus(Range::fixed(STEP));
         }
         let place = self.below(self.place(&select.operand), |place| {
@@ -218,7 +215,7 @@ impl<'c> Coster<'c> {
         let mut total = Range::new(u64::MAX, 0);
         let mut size: Option<Range> = None;
         for overload in &resolved.overloads {
-            let name = call.func_name.as_str();
+            let name = crate::names::plain(&call.func_name);
             let (cost, result) = match (name, costs.as_slice(), args.as_slice()) {
                 (op::LOGICAL_AND | op::LOGICAL_OR, [a, b], _) => {
                     (Range::new(a.min, a.plus(*b).max), None)
@@ -228,7 +225,10 @@ impl<'c> Coster<'c> {
                     if let (Some(yes), Some(no)) = entries {
                         self.entries.insert(e.id, yes.union(no));
                     }
-                    (condition.plus(a.union(*b)), Some(yes.size_or_unknown().union(no.size_or_unknown())))
+                    (
+                        condition.plus(a.union(*b)),
+                        Some(yes.size_or_unknown().union(no.size_or_unknown())),
+                    )
                 }
                 _ => {
                     if let (op::ADD, [a, b]) = (name, args.as_slice())
@@ -238,12 +238,8 @@ impl<'c> Coster<'c> {
                         self.entries.insert(e.id, a.union(b));
                     }
                     let full = full_name(call, resolved.is_member);
-                    let estimate = Estimate {
-                        name: &full,
-                        overload,
-                        target: target.as_ref(),
-                        args: &args,
-                    };
+                    let estimate =
+                        Estimate { name: &full, overload, target: target.as_ref(), args: &args };
                     let (cost, result) = estimate.cost();
                     (cost.plus(given), result)
                 }
@@ -430,8 +426,7 @@ fn written(e: &Expression) -> Option<u64> {
 /// Upstream: `isBind`.
 fn is_binding(c: &ComprehensionExpr) -> bool {
     let is_empty = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
-    let never =
-        matches!(&c.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
+    let never = matches!(&c.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
     is_empty && never
 }
 
@@ -440,6 +435,6 @@ fn full_name(call: &CallExpr, is_member: bool) -> String {
     let space = call.target.as_deref().filter(|_| !is_member).and_then(super::calls::namespace);
     match space {
         Some(space) => format!("{}.{}", space.strip_prefix('.').unwrap_or(&space), call.func_name),
-        None => call.func_name.clone(),
+        None => crate::names::plain(&call.func_name).to_owned(),
     }
 }

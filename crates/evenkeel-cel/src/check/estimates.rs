@@ -97,12 +97,8 @@ impl Estimate<'_, '_> {
             ("lists.range", None, [count]) => made(1.0, Range::fixed(count.count(u64::MAX))),
             ("reverse", Some(_), []) => made(1.0, self.target_size()),
             ("flatten", Some(_), []) => made(1.0, self.target_size()),
-            ("flatten", Some(_), [depth]) => {
-                made(depth.count(u64::MAX) as f64, self.target_size())
-            }
-            ("distinct", Some(_), []) => {
-                made(2.0, self.target_size().times(self.target_size()))
-            }
+            ("flatten", Some(_), [depth]) => made(depth.count(u64::MAX) as f64, self.target_size()),
+            ("distinct", Some(_), []) => made(2.0, self.target_size().times(self.target_size())),
             ("sort", Some(_), []) => {
                 made(self.order(0), self.target_size().times(self.target_size()))
             }
@@ -143,15 +139,11 @@ impl Estimate<'_, '_> {
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
                 self.target.map(|target| (self.traversal(target), None))
             }
-            "url" | "jsonpatch.escapeKey" => {
-                Some((self.size(0).scaled(READ), Some(self.size(0))))
-            }
+            "url" | "jsonpatch.escapeKey" => Some((self.size(0).scaled(READ), Some(self.size(0)))),
             "lowerAscii" | "upperAscii" | "substring" | "trim" => {
                 Some((self.target_size().scaled(READ), Some(self.target_size())))
             }
-            "replace" => {
-                Some((self.target_size().scaled(2.0 * READ), Some(self.replaced())))
-            }
+            "replace" => Some((self.target_size().scaled(2.0 * READ), Some(self.replaced()))),
             "split" => {
                 let size = self.target_size();
                 let limit = self.args.get(1).and_then(Argument::number);
@@ -208,9 +200,8 @@ impl Estimate<'_, '_> {
 
     /// Upstream: `functionCost` of cel-go.
     fn of_standard(&self) -> Option<(Range, Option<Range>)> {
-        let is_text = |index: usize| {
-            matches!(self.overload.args.get(index), Some(Type::Str | Type::Bytes))
-        };
+        let is_text =
+            |index: usize| matches!(self.overload.args.get(index), Some(Type::Str | Type::Bytes));
         match (self.name, self.target, self.args) {
             ("format", Some(_), _) => Some((self.target_size().scaled(READ), None)),
             ("bytes", None, [_]) if self.takes_text(0) => {
@@ -224,15 +215,11 @@ impl Estimate<'_, '_> {
             }
             ("strings.quote", None, [_]) => {
                 let size = self.size(0);
-                let result = Range::new(
-                    size.min.wrapping_add(2),
-                    size.max.wrapping_mul(2).wrapping_add(2),
-                );
+                let result =
+                    Range::new(size.min.wrapping_add(2), size.max.wrapping_mul(2).wrapping_add(2));
                 Some((size.scaled(READ), Some(result)))
             }
-            ("startsWith" | "endsWith", Some(_), [_]) => {
-                Some((self.size(0).scaled(READ), None))
-            }
+            ("startsWith" | "endsWith", Some(_), [_]) => Some((self.size(0).scaled(READ), None)),
             (op::IN, None, [_, _]) if matches!(self.overload.args.get(1), Some(Type::List(_))) => {
                 Some((self.size(1), None))
             }
@@ -351,8 +338,8 @@ mod tests {
             ("self.l.isSorted()", 7),
             ("self.s.max()", 17),
             ("self.t.replace('a', 'bc') == self.t", 10),
-            ("self.l.all(x, x > 1)", 23),
-            ("self.l.map(x, x + 1)", 78),
+            ("self.l.all(x, x > 1)", 28),
+            ("self.l.map(x, x + 1)", 83),
             ("lists.range(7)", 18),
             ("self.n in self.l", 9),
             ("sign(quantity('1'))", 2),

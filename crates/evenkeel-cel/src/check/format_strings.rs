@@ -44,10 +44,9 @@ fn takes(checked: &Checked<'_>, verb: char, argument: &Expression) -> Result<(),
     let kind = checked.kind_of(argument.id);
     let (fits, what) = match verb {
         's' => return shown(checked, argument),
-        'd' => (
-            matches!(kind, Type::Int | Type::Uint),
-            "decimal clause can only be used on integers",
-        ),
+        'd' => {
+            (matches!(kind, Type::Int | Type::Uint), "decimal clause can only be used on integers")
+        }
         'f' => (
             matches!(kind, Type::Double | Type::Str),
             "fixed-point clause can only be used on doubles",
@@ -60,10 +59,9 @@ fn takes(checked: &Checked<'_>, verb: char, argument: &Expression) -> Result<(),
             matches!(kind, Type::Int | Type::Uint | Type::Bool),
             "only integers and bools can be formatted as binary",
         ),
-        'o' => (
-            matches!(kind, Type::Int | Type::Uint),
-            "octal clause can only be used on integers",
-        ),
+        'o' => {
+            (matches!(kind, Type::Int | Type::Uint), "octal clause can only be used on integers")
+        }
         _ => (
             matches!(kind, Type::Int | Type::Uint | Type::Str | Type::Bytes),
             "only integers, byte buffers, and strings can be formatted as hex",

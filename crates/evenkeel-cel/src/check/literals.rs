@@ -71,7 +71,7 @@ impl Walk<'_> {
     }
 
     fn call(&mut self, id: u64, call: &CallExpr) {
-        let name = call.func_name.as_str();
+        let name = crate::names::plain(&call.func_name);
         if let Some(argument) = call.args.first()
             && let Expr::Literal(value) = &argument.expr
             && !is_valid(name, value)

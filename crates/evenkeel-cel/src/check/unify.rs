@@ -29,8 +29,7 @@ impl Substitution {
 
     /// Does the same for all types of two lists.
     pub(super) fn are_assignable(&mut self, a: &[Type], b: &[Type]) -> bool {
-        a.len() == b.len()
-            && self.attempt(|this| a.iter().zip(b).all(|(a, b)| this.unify(a, b, 0)))
+        a.len() == b.len() && self.attempt(|this| a.iter().zip(b).all(|(a, b)| this.unify(a, b, 0)))
     }
 
     /// Undoes the bindings of an attempt that fails.

@@ -86,8 +86,7 @@ fn groups(text: &str) -> Wrong<'_> {
                 return Some((what, rest));
             }
             if length + 4 > 16 {
-                let what =
-                    "too many hex fields to fit an embedded IPv4 at the end of the address";
+                let what = "too many hex fields to fit an embedded IPv4 at the end of the address";
                 return Some((what, rest));
             }
             if let Some(wrong) = fields(rest) {
@@ -150,7 +149,9 @@ mod tests {
             let want = format!("ParseAddr({}): {want}", quote(text));
             assert_eq!(wrong(text).as_deref(), Some(&*want), "{text}");
         }
-        for text in ["1.2.3.4", "::", "::1", "1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "fe80::1%e", "1::"] {
+        for text in
+            ["1.2.3.4", "::", "::1", "1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "fe80::1%e", "1::"]
+        {
             assert_eq!(wrong(text), None, "{text}");
         }
     }

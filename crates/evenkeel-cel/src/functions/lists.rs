@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::expand::SORT_BY_KEYS;
 use super::Outcome;
+use crate::expand::SORT_BY_KEYS;
 use crate::value::Val;
 
 /// Returns the values of a list's optional elements, without those that are absent.

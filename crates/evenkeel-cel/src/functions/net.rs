@@ -49,9 +49,7 @@ fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
 /// Upstream: `parseCIDR`.
 fn parse_cidr(text: &str) -> Result<Cidr, String> {
     const CONTEXT: &str = "network address parse error during conversion from string: ";
-    let wrong = |why: &str| {
-        format!("{CONTEXT}{CONTEXT}netip.ParsePrefix({}): {why}", quote(text))
-    };
+    let wrong = |why: &str| format!("{CONTEXT}{CONTEXT}netip.ParsePrefix({}): {why}", quote(text));
     let (address, length) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
     if let Some(why) = addresses::wrong(address) {
         return Err(wrong(&why));
@@ -67,9 +65,8 @@ fn parse_cidr(text: &str) -> Result<Cidr, String> {
     let parsed: IpAddr = address.parse().map_err(|_| wrong("unable to parse IP"))?;
     let length = parse_canonical_prefix_length(parsed, length)
         .ok_or_else(|| wrong("prefix length out of range"))?;
-    let parsed = parse_ip_addr(address).map_err(|_| {
-        format!("{CONTEXT}IPv4-mapped IPv6 address {} is not allowed", quote(text))
-    })?;
+    let parsed = parse_ip_addr(address)
+        .map_err(|_| format!("{CONTEXT}IPv4-mapped IPv6 address {} is not allowed", quote(text)))?;
     Ok((parsed, length))
 }
 

@@ -26,7 +26,8 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
         "validatingadmissionpolicies" => policy(object, false, &mut errors),
         "mutatingadmissionpolicies" => policy(object, true, &mut errors),
         "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
-            let environment = Environment { params: false, authorizer: true, patches: false, variables: None };
+            let environment =
+                Environment { params: false, authorizer: true, patches: false, variables: None };
             for (i, webhook) in list(object, "webhooks").iter().enumerate() {
                 let place = format!("webhooks[{i}].matchConditions");
                 match_conditions(webhook, &environment, &place, &mut errors);
@@ -171,14 +172,15 @@ impl Environment<'_> {
         }
         let extensions = Extensions { patches: self.patches, ..Extensions::default() };
         let wrong = |why: String| FieldError::invalid(field, value, why);
-        let found = Program::parse_with(expression, extensions).map_err(wrong).and_then(|program| {
-            let checked = check(&program, &self.known()).map_err(wrong)?;
-            if let Some(why) = expected.refuses(checked.kind()) {
-                return Err(wrong(why));
-            }
-            checked.instantiate().map_err(|why| FieldError::internal(field, why))?;
-            Ok(checked.kind().clone())
-        });
+        let found =
+            Program::parse_with(expression, extensions).map_err(wrong).and_then(|program| {
+                let checked = check(&program, &self.known()).map_err(wrong)?;
+                if let Some(why) = expected.refuses(checked.kind()) {
+                    return Err(wrong(why));
+                }
+                checked.instantiate().map_err(|why| FieldError::internal(field, why))?;
+                Ok(checked.kind().clone())
+            });
         found.map_err(|error| errors.push(error)).ok()
     }
 

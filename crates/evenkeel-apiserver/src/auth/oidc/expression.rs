@@ -34,9 +34,7 @@ impl Expression {
     ) -> Result<Self, String> {
         let program = Program::parse(text)?;
         let known = match variable {
-            Variable::Claims => {
-                check::Variable::new("claims", Type::map(Type::Str, Type::Dyn))
-            }
+            Variable::Claims => check::Variable::new("claims", Type::map(Type::Str, Type::Dyn)),
             Variable::User => check::Variable::new("user", USER_INFO.clone()),
         };
         let kind = check::check(&program, &[known])?.kind().clone();

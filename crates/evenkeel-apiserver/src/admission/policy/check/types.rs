@@ -106,8 +106,7 @@ impl Variables {
 
     /// Returns the type of `variables` with the declarations so far.
     pub(super) fn kind(&self) -> Type {
-        let fields =
-            self.0.iter().map(|(name, kind)| (name.as_str(), Declared::of(kind.clone())));
+        let fields = self.0.iter().map(|(name, kind)| (name.as_str(), Declared::of(kind.clone())));
         Declared::object(Some("kubernetes.variables"), fields).kind
     }
 }
