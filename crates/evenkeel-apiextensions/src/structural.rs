@@ -84,6 +84,13 @@ impl evenkeel_cel::Schema for Structural {
         // Sets and maps are compared without regard to order.
         self.list_type != ListType::Atomic
     }
+    fn list_keys(&self) -> Option<&[Box<str>]> {
+        match self.list_type {
+            ListType::Atomic => None,
+            ListType::Set => Some(&[]),
+            ListType::Map => Some(&self.list_map_keys),
+        }
+    }
 }
 
 impl Structural {

@@ -1,5 +1,6 @@
 //! Calls: operators are here, all other functions in [`super::functions`].
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use cel::common::ast::{CallExpr, Expr, operators as op};
@@ -205,12 +206,50 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
         }
         (a, b) => match (a.items(), b.items()) {
             (Some(mut all), Some(more)) => {
+                if let Some(keys) = a.list_keys() {
+                    return merged(keys, all, more).map(Val::list);
+                }
                 all.extend(more);
                 Val::list(all)
             }
             _ => return Err("no such overload".to_owned()),
         },
     })
+}
+
+/// Adds elements to a list whose elements are identified by these fields, or by themselves. An element that is known takes the
+/// place of the other one.
+///
+/// Upstream: `unstructuredSetList.Add`, `unstructuredMapList.Add`.
+fn merged<'a>(
+    keys: &[Box<str>],
+    mut all: Vec<Val<'a>>,
+    more: Vec<Val<'a>>,
+) -> Result<Vec<Val<'a>>, String> {
+    let identity = |item: &Val<'a>| -> Result<String, String> {
+        if keys.is_empty() {
+            return item.to_json().map(|json| json.to_string());
+        }
+        let mut parts = Vec::with_capacity(keys.len());
+        for key in keys {
+            let field = item.field(key).transpose()?;
+            parts.push(field.map(|field| field.to_json()).transpose()?.unwrap_or_default());
+        }
+        Ok(serde_json::Value::Array(parts).to_string())
+    };
+    let mut places = HashMap::with_capacity(all.len());
+    for (place, item) in all.iter().enumerate() {
+        places.insert(identity(item)?, place);
+    }
+    for item in more {
+        let known = *places.entry(identity(&item)?).or_insert(all.len());
+        match all.get_mut(known) {
+            Some(place) if !keys.is_empty() => *place = item,
+            Some(_) => {}
+            None => all.push(item),
+        }
+    }
+    Ok(all)
 }
 
 fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {

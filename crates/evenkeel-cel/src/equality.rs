@@ -47,6 +47,14 @@ impl Number {
 }
 
 impl Val<'_> {
+    /// Returns the fields that identify an element of a list with a schema; none for a set.
+    pub(crate) fn list_keys(&self) -> Option<&[Box<str>]> {
+        match self {
+            Self::Json(Value::Array(_), Some(schema)) => schema.list_keys(),
+            _ => None,
+        }
+    }
+
     /// Whether upstream cannot compare a value with another one: an object or a list with a schema, with another type.
     pub(crate) fn refuses_comparison(&self, other: &Self) -> bool {
         match self {

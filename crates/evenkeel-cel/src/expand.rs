@@ -68,24 +68,24 @@ impl Expansion<'_> {
         self.found.add(place, what.to_owned());
     }
 
-    fn new(&mut self, at: u64, expr: Expr) -> Expression {
+    fn make(&mut self, at: u64, expr: Expr) -> Expression {
         Expression { id: self.offsets.next(at), expr }
     }
 
     fn call(&mut self, at: u64, name: &str, args: Vec<Expression>) -> Expression {
         let call = CallExpr { func_name: name.to_owned(), target: None, args };
-        self.new(at, Expr::Call(call))
+        self.make(at, Expr::Call(call))
     }
 
     fn method(&mut self, at: u64, name: &str, target: Expression) -> Expression {
         let target = Some(Box::new(target));
-        self.new(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args: Vec::new() }))
+        self.make(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args: Vec::new() }))
     }
 
     /// Returns the call of a function with a namespace.
     fn function(&mut self, at: u64, space: &str, name: &str, args: Vec<Expression>) -> Expression {
-        let target = Some(Box::new(self.new(at, Expr::Ident(space.to_owned()))));
-        self.new(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
+        let target = Some(Box::new(self.make(at, Expr::Ident(space.to_owned()))));
+        self.make(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
     }
 
     /// Returns a copy of an expression whose parts have numbers of their own.
@@ -109,16 +109,16 @@ impl Expansion<'_> {
         result: Expression,
     ) -> Expression {
         let comprehension = ComprehensionExpr {
-            iter_range: self.new(at, Expr::List(ListExpr::new(Vec::new()))),
+            iter_range: self.make(at, Expr::List(ListExpr::new(Vec::new()))),
             iter_var: UNUSED.to_owned(),
             iter_var2: None,
             accu_var: variable.to_owned(),
             accu_init: value,
-            loop_cond: self.new(at, Expr::Literal(LiteralValue::Boolean(false.into()))),
-            loop_step: self.new(at, Expr::Ident(variable.to_owned())),
+            loop_cond: self.make(at, Expr::Literal(LiteralValue::Boolean(false.into()))),
+            loop_step: self.make(at, Expr::Ident(variable.to_owned())),
             result,
         };
-        self.new(at, Expr::Comprehension(Box::new(comprehension)))
+        self.make(at, Expr::Comprehension(Box::new(comprehension)))
     }
 
     /// Returns the name that an argument is.
@@ -171,32 +171,32 @@ impl Expansion<'_> {
         }
         let body = call.args.pop()?;
         let keys = self.mapped(id, name, body);
-        let list = self.new(id, Expr::Ident(SORTED.to_owned()));
+        let list = self.make(id, Expr::Ident(SORTED.to_owned()));
         let sorted = CallExpr {
             func_name: SORT_BY_KEYS.to_owned(),
             target: Some(Box::new(list)),
             args: vec![keys],
         };
-        let sorted = self.new(id, Expr::Call(sorted));
+        let sorted = self.make(id, Expr::Call(sorted));
         Some(self.binding(id, SORTED, target, sorted))
     }
 
     /// Returns the list of what an expression is for each element of the list of `sortBy`.
     fn mapped(&mut self, at: u64, variable: String, body: Expression) -> Expression {
-        let iter_range = self.new(at, Expr::Ident(SORTED.to_owned()));
-        let so_far = self.new(at, Expr::Ident(ACCUMULATOR.to_owned()));
-        let one = self.new(at, Expr::List(ListExpr::new(vec![body])));
+        let iter_range = self.make(at, Expr::Ident(SORTED.to_owned()));
+        let so_far = self.make(at, Expr::Ident(ACCUMULATOR.to_owned()));
+        let one = self.make(at, Expr::List(ListExpr::new(vec![body])));
         let comprehension = ComprehensionExpr {
             iter_range,
             iter_var: variable,
             iter_var2: None,
             accu_var: ACCUMULATOR.to_owned(),
-            accu_init: self.new(at, Expr::List(ListExpr::new(Vec::new()))),
-            loop_cond: self.new(at, Expr::Literal(LiteralValue::Boolean(true.into()))),
+            accu_init: self.make(at, Expr::List(ListExpr::new(Vec::new()))),
+            loop_cond: self.make(at, Expr::Literal(LiteralValue::Boolean(true.into()))),
             loop_step: self.call(at, op::ADD, vec![so_far, one]),
-            result: self.new(at, Expr::Ident(ACCUMULATOR.to_owned())),
+            result: self.make(at, Expr::Ident(ACCUMULATOR.to_owned())),
         };
-        self.new(at, Expr::Comprehension(Box::new(comprehension)))
+        self.make(at, Expr::Comprehension(Box::new(comprehension)))
     }
 }
 

@@ -24,6 +24,7 @@ mod eval;
 mod expand;
 pub mod formats;
 mod functions;
+mod logic;
 mod macros;
 mod names;
 mod parse;

@@ -3,6 +3,8 @@
 use cel::common::ast::{EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, StructExpr, operators};
 use cel::parser::Expression;
 
+use crate::Val;
+
 /// Reserved words of CEL, which a field's name must be escaped for.
 const WORDS: [&str; 21] = [
     "true",
@@ -62,6 +64,24 @@ pub fn unescape(name: &str) -> String {
         plain = plain.replace(written, sign);
     }
     plain
+}
+
+/// Returns the name that upstream's program has for the type of a value that is no list and no map.
+pub(crate) fn go_name(value: &Val<'_>) -> String {
+    match value {
+        Val::Null => "types.Null".to_owned(),
+        Val::Bool(_) => "types.Bool".to_owned(),
+        Val::Int(_) => "types.Int".to_owned(),
+        Val::Uint(_) => "types.Uint".to_owned(),
+        Val::Double(_) => "types.Double".to_owned(),
+        Val::Str(_) => "types.String".to_owned(),
+        Val::Bytes(_) => "types.Bytes".to_owned(),
+        Val::Time(_) => "types.Timestamp".to_owned(),
+        Val::Duration(_) => "types.Duration".to_owned(),
+        Val::Type(_) => "*types.Type".to_owned(),
+        Val::Optional(_) => "*types.Optional".to_owned(),
+        other => other.type_name().replace("kubernetes.", "cel.").replace("net.", "cel."),
+    }
 }
 
 /// Returns a name without the dot that skips the variables of macros.

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::{DecodeError, Engine as _};
 use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -29,6 +27,10 @@ pub trait Schema: std::fmt::Debug {
     fn items(&self) -> Option<&dyn Schema>;
     /// Whether a list is compared as a set, without order.
     fn is_unordered(&self) -> bool;
+    /// Returns the fields that identify an element of a list, none for a set; `None` for other lists.
+    fn list_keys(&self) -> Option<&[Box<str>]> {
+        None
+    }
 }
 
 /// Value of a CEL expression.
@@ -86,27 +88,6 @@ pub enum Val<'a> {
     Failed(Rc<str>),
 }
 
-/// Bytes in base64 as fields have them. Upstream's decoder knows only the alphabet of URLs.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
-
-/// Decodes the bytes of a field; an error is one where the field is read.
-fn bytes<'a>(text: &str) -> Val<'a> {
-    BASE64.decode(text).map_or_else(
-        |error| {
-            let at = match error {
-                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
-            };
-            let why = format!("illegal base64 data at input byte {at}");
-            Val::Failed(format!("Invalid byte formatted string {text}: {why}").into())
-        },
-        |bytes| Val::Bytes(bytes.into()),
-    )
-}
-
 impl<'a> Val<'a> {
     /// Converts a JSON value, by its schema if there is one.
     pub fn of(value: &'a Value, node: Option<&'a dyn Schema>) -> Self {
@@ -139,7 +120,11 @@ impl<'a> Val<'a> {
                 .and_then(|date| Time::of(date.to_datetime(jiff::civil::Time::midnight())))
                 .map(Self::Time),
             "duration" => super::functions::parse_duration(text).map(Self::Duration),
-            "byte" => Some(bytes(text)),
+            "byte" => Some(match super::formats::bytes(text) {
+                Ok(bytes) => Self::Bytes(bytes.into()),
+                // It is an error where the field is read.
+                Err(error) => Self::Failed(error.into()),
+            }),
             _ => None,
         };
         read.unwrap_or(Self::borrowed(text))
@@ -196,24 +181,6 @@ impl<'a> Val<'a> {
             Self::Authorization(step) => step.type_name(),
             Self::Variables(_) => "kubernetes.variables",
             Self::Failed(_) => "error",
-        }
-    }
-
-    /// Returns the name that upstream's program has for the type of a value that is no list and no map.
-    pub(crate) fn go_name(&self) -> String {
-        match self {
-            Self::Null => "types.Null".to_owned(),
-            Self::Bool(_) => "types.Bool".to_owned(),
-            Self::Int(_) => "types.Int".to_owned(),
-            Self::Uint(_) => "types.Uint".to_owned(),
-            Self::Double(_) => "types.Double".to_owned(),
-            Self::Str(_) => "types.String".to_owned(),
-            Self::Bytes(_) => "types.Bytes".to_owned(),
-            Self::Time(_) => "types.Timestamp".to_owned(),
-            Self::Duration(_) => "types.Duration".to_owned(),
-            Self::Type(_) => "*types.Type".to_owned(),
-            Self::Optional(_) => "*types.Optional".to_owned(),
-            other => other.type_name().replace("kubernetes.", "cel.").replace("net.", "cel."),
         }
     }
 

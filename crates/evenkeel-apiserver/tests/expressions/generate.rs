@@ -4,7 +4,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::grammar::{FORMS, Kind, LITERALS, MACROS, RANGES, UNKNOWN};
+use crate::grammar::{FORMS, Kind, MACROS, RANGES};
+use crate::literals::{LITERALS, UNKNOWN};
 
 /// Where expressions are evaluated: what they can read, by type.
 pub(crate) struct Scope {

@@ -9,9 +9,11 @@
 mod accepted;
 mod generate;
 mod grammar;
+mod literals;
 #[path = "../parity/mod.rs"]
 mod parity;
 mod places;
+mod scopes;
 mod values;
 
 use generate::Generated;

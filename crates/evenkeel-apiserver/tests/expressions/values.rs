@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::generate::{Generated, generated};
 use crate::grammar::Kind;
 use crate::parity::servers::{Answer, Connection, Sent};
-use crate::places::{VALUE, definition, said};
+use crate::places::{definition, said};
+use crate::scopes::VALUE;
 
 /// Expressions of one definition.
 pub(crate) const COUNT: usize = 40;

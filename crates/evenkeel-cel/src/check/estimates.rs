@@ -5,8 +5,9 @@
 use cel::common::ast::{Expr, LiteralValue, operators as op};
 use cel::parser::Expression;
 
-use super::costs::{Place, Range, declared};
-use super::functions::{CIDR, FORMAT, IP, Overload, URL};
+use super::costs::{Place, declared};
+use super::functions::{FORMAT, Overload, URL};
+use super::range::Range;
 use super::{Declared, Type};
 use crate::cost::{AUTHORIZATION_CHECK, LIST_CALL};
 
@@ -192,7 +193,7 @@ impl Estimate<'_, '_> {
         let cost = match a.kind {
             Type::Library(FORMAT) => Range::new(1, FORMAT_NAME).scaled(READ),
             Type::Library(URL) => Range::new(1, b.size.map_or(1, |size| size.max)).scaled(READ),
-            Type::Library(IP | CIDR) | Type::Library(_) => Range::fixed(1),
+            Type::Library(_) => Range::fixed(1),
             _ => return None,
         };
         Some((cost, None))

@@ -12,6 +12,7 @@ mod format_strings;
 mod functions;
 mod idents;
 mod literals;
+mod range;
 mod types;
 mod unify;
 
