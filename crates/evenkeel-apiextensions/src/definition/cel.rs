@@ -226,7 +226,7 @@ impl Compiling<'_, '_> {
         let optional = self.rule.get("optionalOldSelf").filter(|value| !value.is_null());
         let is_optional = optional == Some(&Value::Bool(true));
         let expression = text(self.rule, "rule");
-        let compiled = self.compiled(expression, is_optional, Type::Bool, "");
+        let compiled = self.compiled(expression, is_optional, &Type::Bool, "");
         match &compiled {
             Err(error) => {
                 errors.push(FieldError::invalid(field("rule"), quoted(self.rule), error.as_str()));
@@ -260,7 +260,7 @@ impl Compiling<'_, '_> {
             return;
         }
         let field = format!("{}.messageExpression", self.field_path);
-        match self.compiled(expression, is_optional, Type::Str, "messageExpression ") {
+        match self.compiled(expression, is_optional, &Type::Str, "messageExpression ") {
             Err(detail) => errors.push(FieldError::invalid(field, quoted(self.rule), detail)),
             Ok((_, cost)) => {
                 check_cost("estimated messageExpression cost", cost, field.clone(), errors);
@@ -276,7 +276,7 @@ impl Compiling<'_, '_> {
         &self,
         expression: &str,
         is_optional: bool,
-        wanted: Type,
+        wanted: &Type,
         name: &str,
     ) -> Result<(bool, u64), String> {
         let failed = |error: String| format!("{name}{error}");
@@ -284,7 +284,7 @@ impl Compiling<'_, '_> {
         let old = if is_optional { Type::optional(self.named.clone()) } else { self.named.clone() };
         let variables = [Variable::new("self", self.named.clone()), Variable::new("oldSelf", old)];
         let checked = check(&program, &variables).map_err(failed)?;
-        if *checked.kind() != wanted {
+        if checked.kind() != wanted {
             return Err(match wanted {
                 Type::Bool => "cel expression must evaluate to a bool".to_owned(),
                 _ => format!("{name}must evaluate to a string"),

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Failure, Program, Scope, Val};
+use crate::{Failure, Scope, Val};
 
 /// Cost budget of one evaluation.
 const BUDGET: u64 = 20_000;
