@@ -10,7 +10,7 @@ use cel::parser::Expression;
 use crate::Extensions;
 use crate::macros::ACCUMULATOR;
 use crate::parse::Offsets;
-use crate::report::{Found, Place};
+use crate::report::{Found, Location};
 
 /// Variable of a loop over nothing, which expressions cannot spell.
 const UNUSED: &str = "#unused";
@@ -64,7 +64,8 @@ impl Expansion<'_> {
 
     fn report(&mut self, id: u64, what: &str) {
         let offset = self.offsets.get(id);
-        let place = offset.map_or(Place::NONE, |offset| Place::of_offset(self.source, offset));
+        let place =
+            offset.map_or(Location::NONE, |offset| Location::of_offset(self.source, offset));
         self.found.add(place, what.to_owned());
     }
 

@@ -103,9 +103,11 @@ impl Program {
     }
 
     /// Returns the place of a part of the expression.
-    pub(crate) fn offset(&self, id: u64) -> report::Place {
+    pub(crate) fn offset(&self, id: u64) -> report::Location {
         let offset = self.offsets.get(id);
-        offset.map_or(report::Place::NONE, |offset| report::Place::of_offset(&self.source, offset))
+        offset.map_or(report::Location::NONE, |offset| {
+            report::Location::of_offset(&self.source, offset)
+        })
     }
 
     /// Returns the nesting of the expression's parts.

@@ -3,7 +3,7 @@
 use cel::common::ast::{Expr, LiteralValue, SourceInfo};
 use cel::parser::{Expression, ParseError, ParseErrors};
 
-use crate::report::{Found, Place};
+use crate::report::{Found, Location};
 use crate::{Extensions, bounds, brackets, expand, macros};
 
 /// Stack size of the parser's thread in bytes. Only the used part takes memory.
@@ -71,7 +71,7 @@ pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression,
     }
 }
 
-fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Place, String)>> {
+fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Location, String)>> {
     let parser =
         macros::parser().max_recursion_depth(bounds::MAX_NESTED).enable_optional_syntax(true);
     parser
@@ -83,12 +83,12 @@ fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Place, String)>> {
 /// Beginnings of errors that the parser adds to a syntax error, about the parts that it lacks.
 const INCOMPLETE: [&str; 5] = ["No `", "Incomplete ", "Unknown `", "UNKNOWN", "unsupported ident"];
 
-fn worded(source: &str, errors: &ParseErrors) -> Vec<(Place, String)> {
+fn worded(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
     let all = || errors.errors.iter();
     let is_incomplete = |what: &str| INCOMPLETE.iter().any(|start| what.starts_with(start));
     let alone = all().all(|error| is_incomplete(&error.msg));
     let mut skipped: Vec<usize> = Vec::new();
-    let mut found: Vec<(Place, String)> = Vec::new();
+    let mut found: Vec<(Location, String)> = Vec::new();
     for error in all().filter(|error| alone || !is_incomplete(&error.msg)) {
         let place = signed(source, place(source, error, &errors.errors), &error.msg);
         let is_lost = found.iter().any(|(_, what)| what.contains("no viable alternative"));
@@ -110,20 +110,20 @@ const OF_MACROS: [&str; 5] = [
     "iteration variable overwrites",
 ];
 
-fn place(source: &str, error: &ParseError, others: &[ParseError]) -> Place {
+fn place(source: &str, error: &ParseError, others: &[ParseError]) -> Location {
     // A part that was not read has no place; it is that of the error about it.
     let known = others.iter().map(|other| other.pos).find(|pos| *pos != (0, 0));
     let (line, column) = if error.pos == (0, 0) { known.unwrap_or(error.pos) } else { error.pos };
     if !OF_MACROS.iter().any(|start| error.msg.starts_with(start)) {
-        return Place::at(line, column);
+        return Location::at(line, column);
     }
     let line_of = |line: isize| source.split('\n').nth(usize::try_from(line - 1).ok()?);
     let before = usize::try_from(column - 1).ok().and_then(|end| line_of(line)?.get(..end));
-    Place::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
+    Location::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
 }
 
 /// Returns the place of a number that cannot be read: that of its sign, if it has one.
-fn signed(source: &str, place: Place, what: &str) -> Place {
+fn signed(source: &str, place: Location, what: &str) -> Location {
     if !matches!(what, "invalid int literal" | "invalid double literal") {
         return place;
     }
@@ -133,12 +133,12 @@ fn signed(source: &str, place: Place, what: &str) -> Place {
     };
     let is_sign =
         before.trim_end().chars().next_back().is_none_or(|c| "([{,:?+-*/%<>=!&|".contains(c));
-    if is_sign { Place::of_offset(source, before.len()) } else { place }
+    if is_sign { Location::of_offset(source, before.len()) } else { place }
 }
 
 /// Returns the words that cel-go has for an error at a place. Tokens at the offsets of `skipped` are left out; without them, the
 /// parser is no longer within a bracket.
-fn words(what: &str, source: &str, place: Place, skipped: Option<&[usize]>) -> String {
+fn words(what: &str, source: &str, place: Location, skipped: Option<&[usize]>) -> String {
     if let Some((before, tokens)) = what.split_once(" expecting {")
         && what.contains("mismatched input")
         && tokens.contains("'=='")

@@ -2,14 +2,14 @@
 //!
 //! Upstream: `Errors.ToDisplayString` of cel-go's `common`.
 
-/// Place in an expression: line from 1 and column from 0, in characters. Upstream: `common.Location`.
+/// Location in an expression: line from 1 and column from 0, in characters. Upstream: `common.Location`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     line: i64,
     column: i64,
 }
 
-impl Place {
+impl Location {
     /// The place of an error that is about none.
     pub(crate) const NONE: Self = Self { line: -1, column: -1 };
 
@@ -46,12 +46,12 @@ const MAX_LINE: usize = 16_384;
 /// Errors that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    errors: Vec<(Place, String)>,
+    errors: Vec<(Location, String)>,
     count: usize,
 }
 
 impl Found {
-    pub(crate) fn add(&mut self, place: Place, what: String) {
+    pub(crate) fn add(&mut self, place: Location, what: String) {
         self.count += 1;
         if self.errors.len() < MAX_SHOWN {
             self.errors.push((place, what));
@@ -78,8 +78,8 @@ impl Found {
 }
 
 /// Returns an error with the line that it is about, and a pointer to its place.
-fn shown(source: &str, place: Place, what: &str) -> String {
-    let Place { line, column } = place;
+fn shown(source: &str, place: Location, what: &str) -> String {
+    let Location { line, column } = place;
     let head = format!("ERROR: <input>:{line}:{}: {what}", column + 1);
     let index = usize::try_from(line - 1).ok();
     match index.and_then(|index| source.split('\n').nth(index)) {
@@ -112,10 +112,10 @@ mod tests {
     fn errors_show_their_places_in_order() {
         let source = "ünï\n a.ab + a.b";
         let mut found = Found::default();
-        found.add(Place::of_offset(source, 15), "undefined field 'b'".to_owned());
-        found.add(Place::at(1, 1), "at 'ü'".to_owned());
-        found.add(Place::at(1, 3), "at 'ï'".to_owned());
-        found.add(Place::NONE, "too long".to_owned());
+        found.add(Location::of_offset(source, 15), "undefined field 'b'".to_owned());
+        found.add(Location::at(1, 1), "at 'ü'".to_owned());
+        found.add(Location::at(1, 3), "at 'ï'".to_owned());
+        found.add(Location::NONE, "too long".to_owned());
         let want = "compilation failed: ERROR: <input>:-1:0: too long\n\
             ERROR: <input>:1:1: at 'ü'\n | ünï\n | ＾\n\
             ERROR: <input>:1:3: at 'ï'\n | ünï\n | ．.＾\n\
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(found.into_result(source), Err(want.to_owned()));
         assert_eq!(Found::default().into_result(source), Ok(()));
         let mut many = Found::default();
-        (0..103).for_each(|_| many.add(Place::NONE, "x".to_owned()));
+        (0..103).for_each(|_| many.add(Location::NONE, "x".to_owned()));
         let found = many.into_result("").expect_err("errors");
         assert!(found.ends_with("\n3 more errors were truncated"), "{found}");
     }

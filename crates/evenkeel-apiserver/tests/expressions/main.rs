@@ -21,7 +21,7 @@ use parity::compare::Verdict;
 use parity::report::{Case, Report};
 use parity::servers::{Connection, Oracle};
 use parity::{Seeds, number};
-use places::{PLACES, Place, said};
+use places::{ExpressionField, PLACES, said};
 use serde_json::Value;
 
 /// Expressions of an ordinary run.
@@ -89,7 +89,7 @@ async fn run(batch: u64, both: &mut [Connection; 2], report: &mut Report) {
 
 /// Compiles expressions in one request, or alone where upstream does not answer.
 async fn compiled(
-    place: &Place,
+    place: &ExpressionField,
     expressions: &[Generated],
     both: &mut [Connection; 2],
     report: &mut Report,

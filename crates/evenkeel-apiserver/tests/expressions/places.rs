@@ -8,7 +8,7 @@ use crate::parity::servers::{Answer, Sent};
 use crate::scopes::{DEVICE, REQUEST, VALUE};
 
 /// A place for expressions.
-pub(crate) struct Place {
+pub(crate) struct ExpressionField {
     pub(crate) name: &'static str,
     /// Expressions of one request.
     pub(crate) count: usize,
@@ -31,7 +31,7 @@ const WEBHOOKS: &str =
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses?dryRun=All";
 
 /// All places.
-pub(crate) static PLACES: [Place; 12] = [
+pub(crate) static PLACES: [ExpressionField; 12] = [
     place("rule", 40, &VALUE, "bool", "$e", DEFINITIONS, rules, "properties[p$i]."),
     place(
         "rule of a result",
@@ -92,11 +92,11 @@ const fn place(
     path: &'static str,
     body: fn(&[Generated]) -> Value,
     field: &'static str,
-) -> Place {
-    Place { name, count, scope, kind, form, path, body, field }
+) -> ExpressionField {
+    ExpressionField { name, count, scope, kind, form, path, body, field }
 }
 
-impl Place {
+impl ExpressionField {
     /// Returns the expression of a seed.
     pub(crate) fn generated(&self, seed: u64) -> Generated {
         let generated = generated(seed, self.scope, self.kind);

@@ -10,7 +10,7 @@ use super::types::Type;
 use crate::names::spelled;
 
 impl<'p> Checker<'_, 'p> {
-    /// Upstream: `checkCall`.
+    /// Determines the types of a call and of its arguments. Upstream: `checkCall`.
     pub(super) fn call(&mut self, id: u64, call: &'p CallExpr) {
         let name = call.func_name.as_str();
         if name == op::OPT_SELECT {

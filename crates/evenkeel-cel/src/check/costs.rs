@@ -36,13 +36,13 @@ impl Entries {
 
 /// Declaration at which an expression's path from a variable ends: `None` without a path, `Some(None)` if the path leads
 /// to nothing declared.
-pub(super) type Place<'c> = Option<Option<&'c Declared>>;
+pub(super) type DeclaredPath<'c> = Option<Option<&'c Declared>>;
 
 /// Variable of a macro.
 #[derive(Clone, Copy)]
 struct Local<'c> {
     name: &'c str,
-    place: Place<'c>,
+    place: DeclaredPath<'c>,
     size: Option<Range>,
     entries: Option<Entries>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Coster<'c> {
     /// Name of the only variable that `root` declares; `None` if each variable, and each value without one, is at the
     /// root.
     variable: Option<&'c str>,
-    places: HashMap<u64, Place<'c>>,
+    places: HashMap<u64, DeclaredPath<'c>>,
     locals: Vec<Local<'c>>,
     sizes: HashMap<u64, Range>,
     entries: HashMap<u64, Entries>,
@@ -102,7 +102,7 @@ impl<'c> Coster<'c> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn place(&self, e: &Expression) -> Place<'c> {
+    fn place(&self, e: &Expression) -> DeclaredPath<'c> {
         if let Expr::Ident(name) = &e.expr
             && let Some(local) = self.local(name)
         {
@@ -112,7 +112,7 @@ impl<'c> Coster<'c> {
     }
 
     /// Returns the place of a variable.
-    fn place_of(&self, name: &str) -> Place<'c> {
+    fn place_of(&self, name: &str) -> DeclaredPath<'c> {
         let is_declared = self.variable.is_none_or(|variable| variable == name);
         Some(is_declared.then_some(self.root))
     }
@@ -121,9 +121,9 @@ impl<'c> Coster<'c> {
     /// begins at the root.
     pub(super) fn below(
         &self,
-        place: Place<'c>,
+        place: DeclaredPath<'c>,
         step: impl FnOnce(&'c Declared) -> Option<&'c Declared>,
-    ) -> Place<'c> {
+    ) -> DeclaredPath<'c> {
         match place {
             None => Some(self.variable.is_none().then_some(self.root)),
             Some(place) => Some(place.and_then(step)),
@@ -368,7 +368,7 @@ impl<'c> Coster<'c> {
 }
 
 /// Returns the bounds of the size that a declaration has.
-pub(super) fn declared(place: Place<'_>) -> Option<Range> {
+pub(super) fn declared(place: DeclaredPath<'_>) -> Option<Range> {
     place.flatten().map(|declared| Range::new(0, declared.most()))
 }
 

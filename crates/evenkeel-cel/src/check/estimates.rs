@@ -5,7 +5,7 @@
 use cel::common::ast::{Expr, LiteralValue, operators as op};
 use cel::parser::Expression;
 
-use super::costs::{Place, declared};
+use super::costs::{DeclaredPath, declared};
 use super::functions::{FORMAT, Overload, URL};
 use super::range::Range;
 use super::{Declared, Type};
@@ -28,7 +28,7 @@ const ATTRIBUTE_VALUES: u64 = 48;
 pub(super) struct Argument<'c> {
     pub(super) e: &'c Expression,
     pub(super) kind: &'c Type,
-    pub(super) place: Place<'c>,
+    pub(super) place: DeclaredPath<'c>,
     pub(super) size: Option<Range>,
 }
 
