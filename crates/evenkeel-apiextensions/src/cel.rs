@@ -48,6 +48,13 @@ impl Rule {
         self.program.get_or_init(|| Program::parse(&self.text)).as_ref().map_err(String::as_str)
     }
 
+    /// Returns what stands for the rule in the error of its evaluation.
+    ///
+    /// Upstream: `ruleErrorString`.
+    fn shown(&self) -> &str {
+        if self.message.is_empty() { self.text.trim() } else { &self.message }
+    }
+
     /// Returns the rule's message, or one that quotes its expression.
     ///
     /// Upstream: `ruleMessageOrDefault`.
@@ -134,7 +141,7 @@ fn evaluate_rule(
         Err(error) => {
             errors.push(FieldError::invalid(
                 &*context.path,
-                shown_value(context.value),
+                &*context.schema.kind,
                 format!("rule compile error: {error}"),
             ));
             return true;
@@ -149,34 +156,61 @@ fn evaluate_rule(
         return true;
     }
     let activation = activation(rule, context);
+    let shown = rule.shown();
+    let mut refuse = |why: String| {
+        errors.push(FieldError::invalid(&*context.path, &*context.schema.kind, why));
+    };
+    match evaluate(program, &activation, budget) {
+        Evaluated::Value(Ok(Val::Bool(true))) => {}
+        Evaluated::Value(Ok(_)) => match error_message(rule, &activation, budget) {
+            Ok(why) => errors.push(field_error_for_reason(rule, context, why)),
+            Err(why) => {
+                let path = rule_path(rule, context);
+                errors.push(FieldError::invalid(path, &*context.schema.kind, why));
+                return false;
+            }
+        },
+        Evaluated::Value(Err(error)) if error.starts_with("no such overload") => refuse(format!(
+            "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
+        )),
+        Evaluated::Value(Err(error)) => refuse(format!("{error} evaluating rule: {shown}")),
+        Evaluated::OverLimit(words) => {
+            refuse(format!(
+                "'{words}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
+            ));
+            return false;
+        }
+        Evaluated::OverBudget => {
+            let why = "validation failed due to running out of cost budget, no further validation rules will be run";
+            refuse(why.to_owned());
+            return false;
+        }
+    }
+    true
+}
+
+/// Outcome of an evaluation within limits.
+enum Evaluated<'a> {
+    /// The value, or the error.
+    Value(Result<Val<'a>, String>),
+    /// The cost is beyond the limit of one expression.
+    OverLimit(String),
+    /// The budget of the object is used up.
+    OverBudget,
+}
+
+/// Evaluates an expression, and deducts its cost from the budget.
+fn evaluate<'a>(program: &'a Program, activation: &Scope<'a>, budget: &mut u64) -> Evaluated<'a> {
     let before = (*budget).min(PER_CALL);
     let mut remaining_budget = before;
-    let result = program.run(&activation, &mut remaining_budget);
+    let result = program.run(activation, &mut remaining_budget);
     *budget -= before - remaining_budget;
-    let quoted = quote(rule.text.trim());
-    let why = match result {
-        Ok(Val::Bool(true)) => return true,
-        Ok(_) => error_message(rule, &activation, budget),
-        Err(Failure::Cost) if before < PER_CALL => {
-            let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-            errors.push(FieldError::invalid(&*context.path, shown_value(context.value), why));
-            return false;
-        }
-        Err(failure @ Failure::Cost) => {
-            let why = format!(
-                "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {quoted}",
-                failure.words()
-            );
-            errors.push(FieldError::invalid(&*context.path, shown_value(context.value), why));
-            return false;
-        }
-        Err(Failure::Error(error)) if error.starts_with("no such overload") => format!(
-            "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {quoted}"
-        ),
-        Err(Failure::Error(error)) => format!("{error} evaluating rule: {quoted}"),
-    };
-    errors.push(field_error_for_reason(rule, context, why));
-    true
+    match result {
+        Err(Failure::Cost) if before < PER_CALL => Evaluated::OverBudget,
+        Err(failure @ Failure::Cost) => Evaluated::OverLimit(failure.words()),
+        Err(Failure::Error(error)) => Evaluated::Value(Err(error)),
+        Ok(value) => Evaluated::Value(Ok(value)),
+    }
 }
 
 /// Returns the variables of a rule: `self` and `oldSelf`.
@@ -193,29 +227,43 @@ fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
     Scope::default().with("self", Val::of(context.value, schema)).with("oldSelf", old)
 }
 
+/// Maximum length in bytes of a message that an expression makes. Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
+const MAX_MESSAGE: usize = 5 * 1024;
+
 /// Returns the message of an error: the result of `messageExpression`, or the rule's message if that fails.
 ///
 /// Upstream: `evalMessageExpression`.
-fn error_message<'a>(rule: &'a Rule, activation: &Scope<'a>, budget: &mut u64) -> String {
+///
+/// # Errors
+/// The cost of the expression is too high, so that no further rule is evaluated.
+fn error_message<'a>(
+    rule: &'a Rule,
+    activation: &Scope<'a>,
+    budget: &mut u64,
+) -> Result<String, String> {
+    let or_default = || Ok(rule.message_or_default());
     if rule.message_expression.is_empty() {
-        return rule.message_or_default();
+        return or_default();
     }
     let program = rule.message_program.get_or_init(|| Program::parse(&rule.message_expression));
-    let Ok(program) = program else { return rule.message_or_default() };
-    let before = (*budget).min(PER_CALL);
-    let mut remaining_budget = before;
-    let result = program.run(activation, &mut remaining_budget);
-    *budget -= before - remaining_budget;
-    match result {
-        Ok(Val::Str(message)) => {
+    let Ok(program) = program else { return or_default() };
+    match evaluate(program, activation, budget) {
+        Evaluated::Value(Ok(Val::Str(message))) => {
             let message = message.trim();
-            if message.is_empty() || message.contains('\n') {
-                rule.message_or_default()
-            } else {
-                message.to_owned()
-            }
+            let is_usable = !message.is_empty()
+                && message.len() <= MAX_MESSAGE
+                && !message.contains(['\n', '\r']);
+            if is_usable { Ok(message.to_owned()) } else { or_default() }
         }
-        _ => rule.message_or_default(),
+        Evaluated::Value(_) => or_default(),
+        Evaluated::OverLimit(_) => Err(format!(
+            "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+            quote(&rule.message_expression)
+        )),
+        Evaluated::OverBudget => {
+            let why = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+            Err(why.to_owned())
+        }
     }
 }
 
@@ -228,10 +276,15 @@ fn shown_value(value: &Value) -> Value {
     }
 }
 
+/// Returns the path of the field that a rule is about.
+fn rule_path(rule: &Rule, context: &ValueContext<'_>) -> String {
+    let path = format!("{}{}", context.path, rule.field_path);
+    path.trim_start_matches('.').to_owned()
+}
+
 /// Upstream: `fieldErrorForReason`.
 fn field_error_for_reason(rule: &Rule, context: &ValueContext<'_>, why: String) -> FieldError {
-    let path = format!("{}{}", context.path, rule.field_path);
-    let path = path.trim_start_matches('.').to_owned();
+    let path = rule_path(rule, context);
     let mut error = FieldError::invalid(path, shown_value(context.value), why);
     error.kind = rule.reason;
     if matches!(context.value, Value::Object(_) | Value::Array(_)) || !rule.field_path.is_empty() {

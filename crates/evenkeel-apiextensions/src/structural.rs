@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_cel::check::Declaration;
 use regex::Regex;
 use serde_json::Value;
 
@@ -85,49 +84,12 @@ impl evenkeel_cel::Schema for Structural {
         // Sets and maps are compared without regard to order.
         self.list_type != ListType::Atomic
     }
-}
-
-impl Declaration for Structural {
-    fn is_int_or_string(&self) -> bool {
-        self.int_or_string
-    }
-    fn is_embedded(&self) -> bool {
-        self.embedded_resource
-    }
-    fn element(&self) -> Option<&dyn Declaration> {
-        self.items.as_deref().map(|structural| structural as _)
-    }
-    fn additional(&self) -> Option<&dyn Declaration> {
-        self.additional_properties.as_deref().map(|structural| structural as _)
-    }
-    fn property(&self, name: &str) -> Option<&dyn Declaration> {
-        self.properties.get(name).map(|structural| structural as _)
-    }
-    fn n_properties(&self) -> usize {
-        self.properties.len()
-    }
-    fn max_items(&self) -> Option<u64> {
-        self.max_items
-    }
-    fn max_properties(&self) -> Option<u64> {
-        self.max_properties
-    }
-    fn max_length(&self) -> Option<u64> {
-        self.max_length
-    }
-    fn longest_value(&self) -> Option<u64> {
-        self.enum_values
-            .iter()
-            .map(|value| value.as_str().map_or(1, |text| text.len() as u64))
-            .max()
-    }
-    fn required(&self) -> Vec<(&str, &dyn Declaration)> {
-        self.required
-            .iter()
-            .filter_map(|name| self.properties.get_key_value(name))
-            .filter(|(_, structural)| structural.default.is_none())
-            .map(|(name, structural)| (&**name, structural as _))
-            .collect()
+    fn list_keys(&self) -> Option<&[Box<str>]> {
+        match self.list_type {
+            ListType::Atomic => None,
+            ListType::Set => Some(&[]),
+            ListType::Map => Some(&self.list_map_keys),
+        }
     }
 }
 

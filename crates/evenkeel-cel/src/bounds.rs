@@ -17,13 +17,11 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     let size = source.chars().count();
     if size > MAX_SIZE {
         return Err(format!(
-            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}"
+            "expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}"
         ));
     }
     if Scan::new(source).is_deeper(MAX_DEPTH) {
-        return Err(format!(
-            "ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"
-        ));
+        return Err(format!("expression recursion limit exceeded: {MAX_DEPTH}"));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Calls: operators are here, all other functions in [`super::functions`].
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use cel::common::ast::{CallExpr, Expr, operators as op};
@@ -8,16 +9,15 @@ use cel::parser::Expression;
 use super::cost::{self, Call};
 use super::eval::{Failure, Result_, Run};
 use super::functions;
+use super::names;
 use super::value::Val;
 
 impl<'a> Run<'a> {
     pub(super) fn call(&mut self, call: &'a CallExpr) -> Result_<'a> {
-        if let Some(result) = self.macro_like(call) {
-            return result;
-        }
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
             && let Expr::Ident(space) = &target.expr
+            && let space = names::plain(space)
             && self.variable(space).is_none()
         {
             let args = self.all(&call.args)?;
@@ -25,7 +25,7 @@ impl<'a> Run<'a> {
             self.pay_for(&name, &args)?;
             return functions::global(&name, &args)
                 .unwrap_or_else(|| {
-                    Err(if functions::SPACES.contains(&space.as_str()) {
+                    Err(if functions::SPACES.contains(&space) {
                         NO_OVERLOAD.to_owned()
                     } else {
                         format!("undeclared reference to '{space}' (in container '')")
@@ -40,21 +40,22 @@ impl<'a> Run<'a> {
         for argument in &call.args {
             args.push(self.value(argument)?);
         }
-        let before = self.pay_for(&call.func_name, &args)?;
+        let name = names::plain(&call.func_name);
+        let before = self.pay_for(name, &args)?;
         if let (op::OPT_SELECT, [Val::Variables(visible), Val::Str(field)]) =
-            (call.func_name.as_str(), args.as_slice())
+            (name, args.as_slice())
         {
             return self.composed(*visible, field).map(Val::some);
         }
         if call.target.is_some()
-            && let Some(result) = self.growing(&call.func_name, &args, before)
+            && let Some(result) = self.growing(name, &args, before)
         {
             return result;
         }
         let found = if call.target.is_some() {
-            functions::member(&call.func_name, &args)
+            functions::member(name, &args)
         } else {
-            operator(&call.func_name, &args).or_else(|| functions::global(&call.func_name, &args))
+            operator(name, &args).or_else(|| functions::global(name, &args))
         };
         found.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
     }
@@ -103,75 +104,15 @@ impl<'a> Run<'a> {
         let cost = Call { name, args, room: self.remaining_budget() }.cost();
         self.pay(cost).map(|()| cost)
     }
-
-    /// Evaluates calls that upstream expands as macros in the parser. Their variables are identifiers, not values.
-    fn macro_like(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
-        let name = |e: &'a Expression| match &e.expr {
-            Expr::Ident(name) => Some(name.as_str()),
-            _ => None,
-        };
-        let target = call.target.as_ref()?;
-        match (call.func_name.as_str(), call.args.as_slice()) {
-            ("bind", [variable, init, body]) if name(target) == Some("cel") => {
-                let variable = name(variable)?;
-                Some(self.value(init).and_then(|value| self.with(variable, value, body)))
-            }
-            (how @ ("optMap" | "optFlatMap"), [variable, body]) => {
-                let variable = name(variable)?;
-                Some(self.opt_map(how, target, variable, body))
-            }
-            ("sortBy", [variable, body]) => {
-                let variable = name(variable)?;
-                Some(self.sort_by(target, variable, body))
-            }
-            _ => None,
-        }
-    }
-
-    fn opt_map(
-        &mut self,
-        how: &str,
-        target: &'a Expression,
-        variable: &'a str,
-        body: &'a Expression,
-    ) -> Result_<'a> {
-        match self.value(target)? {
-            Val::Optional(None) => Ok(Val::Optional(None)),
-            Val::Optional(Some(value)) => {
-                let mapped = self.with(variable, (*value).clone(), body)?;
-                Ok(if how == "optMap" { Val::some(mapped) } else { mapped })
-            }
-            _ => Err(Failure::Error("no such overload".to_owned())),
-        }
-    }
-
-    fn sort_by(
-        &mut self,
-        target: &'a Expression,
-        variable: &'a str,
-        body: &'a Expression,
-    ) -> Result_<'a> {
-        let list = self.value(target)?;
-        if list.list_len().is_none() {
-            return Err(Failure::Error("no such overload".to_owned()));
-        }
-        self.pay(cost::self_comparison(&list))?;
-        let mut keyed = Vec::new();
-        for item in list.elements() {
-            self.pay(ELEMENT)?;
-            keyed.push((self.with(variable, item.clone(), body)?, item));
-        }
-        functions::sorted(keyed).map_err(Failure::Error)
-    }
 }
-
-/// Cost of collecting a key: upstream collects the keys in a list, as `map` does.
-const ELEMENT: u64 = super::eval::LIST + 2;
 
 type Outcome<'a> = Result<Val<'a>, String>;
 
 fn operator<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
+        (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.refuses_comparison(b) => {
+            Err(NO_OVERLOAD.to_owned())
+        }
         (op::EQUALS, [a, b]) => Ok(Val::Bool(a.equals(b))),
         (op::NOT_EQUALS, [a, b]) => Ok(Val::Bool(!a.equals(b))),
         (op::LESS, [a, b]) => ordered(a, b, std::cmp::Ordering::is_lt),
@@ -265,12 +206,50 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
         }
         (a, b) => match (a.items(), b.items()) {
             (Some(mut all), Some(more)) => {
+                if let Some(keys) = a.list_keys() {
+                    return merged(keys, all, more).map(Val::list);
+                }
                 all.extend(more);
                 Val::list(all)
             }
             _ => return Err("no such overload".to_owned()),
         },
     })
+}
+
+/// Adds elements to a list whose elements are identified by these fields, or by themselves. An element that is known takes the
+/// place of the other one.
+///
+/// Upstream: `unstructuredSetList.Add`, `unstructuredMapList.Add`.
+fn merged<'a>(
+    keys: &[Box<str>],
+    mut all: Vec<Val<'a>>,
+    more: Vec<Val<'a>>,
+) -> Result<Vec<Val<'a>>, String> {
+    let identity = |item: &Val<'a>| -> Result<String, String> {
+        if keys.is_empty() {
+            return item.to_json().map(|json| json.to_string());
+        }
+        let mut parts = Vec::with_capacity(keys.len());
+        for key in keys {
+            let field = item.field(key).transpose()?;
+            parts.push(field.map(|field| field.to_json()).transpose()?.unwrap_or_default());
+        }
+        Ok(serde_json::Value::Array(parts).to_string())
+    };
+    let mut places = HashMap::with_capacity(all.len());
+    for (place, item) in all.iter().enumerate() {
+        places.insert(identity(item)?, place);
+    }
+    for item in more {
+        let known = *places.entry(identity(&item)?).or_insert(all.len());
+        match all.get_mut(known) {
+            Some(place) if !keys.is_empty() => *place = item,
+            Some(_) => {}
+            None => all.push(item),
+        }
+    }
+    Ok(all)
 }
 
 fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {

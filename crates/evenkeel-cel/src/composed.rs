@@ -217,7 +217,7 @@ mod tests {
 
     /// Parses named expressions.
     fn parsed(sources: &[(&str, String)]) -> Vec<(String, Result<Program, String>)> {
-        sources.iter().map(|(name, text)| ((*name).to_owned(), Program::parse(text))).collect()
+        sources.iter().map(|(name, text)| ((*name).to_owned(), crate::tests::parse(text))).collect()
     }
 
     /// Evaluates expressions one after the other with the same variables: the result and the cost of each.
@@ -227,7 +227,7 @@ mod tests {
         mut budget: u64,
     ) -> Vec<(String, u64)> {
         let programs: Vec<Program> =
-            sources.iter().map(|source| Program::parse(source).expect(source)).collect();
+            sources.iter().map(|source| crate::tests::parse(source).expect(source)).collect();
         let fields = variables
             .iter()
             .map(|(name, program)| (name.as_str(), program.as_ref().map_err(String::as_str)));
@@ -344,7 +344,7 @@ mod tests {
             })
             .collect();
         let programs: Vec<(String, Result<Program, String>)> =
-            texts.into_iter().map(|(name, text)| (name, Program::parse(&text))).collect();
+            texts.into_iter().map(|(name, text)| (name, crate::tests::parse(&text))).collect();
         let source = format!("false || variables.v{} > 2", LENGTH - 1);
         let run = || shown(&source, &programs);
         let found = std::thread::scope(|scope| {
@@ -388,9 +388,9 @@ mod tests {
                 written.push(whole);
             }
             let programs: Vec<(String, Result<Program, String>)> =
-                texts.iter().map(|(name, text)| (name.clone(), Program::parse(text))).collect();
+                texts.iter().map(|(name, text)| (name.clone(), crate::tests::parse(text))).collect();
             for (at, whole) in written.iter().enumerate() {
-                if Program::parse(whole).is_err() {
+                if crate::tests::parse(whole).is_err() {
                     continue;
                 }
                 let by_name = shown(&format!("variables.v{at}"), &programs);

@@ -5,6 +5,7 @@
 
 use cel::common::ast::operators as op;
 
+use super::expand::SORT_BY_KEYS;
 use super::functions::MAX_RANGE;
 use super::value::Val;
 
@@ -214,6 +215,7 @@ impl Call<'_, '_> {
                 "distinct" => length.saturating_mul(self.nodes(0)) / 10,
                 _ => 0,
             }),
+            SORT_BY_KEYS => self.args.get(1).map_or(1, self_comparison),
             "reverse" => length.saturating_add(LIST_CALL),
             "slice" => match self.args {
                 [_, Val::Int(from), Val::Int(to)] => {

@@ -47,6 +47,27 @@ impl Number {
 }
 
 impl Val<'_> {
+    /// Returns the fields that identify an element of a list with a schema; none for a set.
+    pub(crate) fn list_keys(&self) -> Option<&[Box<str>]> {
+        match self {
+            Self::Json(Value::Array(_), Some(schema)) => schema.list_keys(),
+            _ => None,
+        }
+    }
+
+    /// Whether upstream cannot compare a value with another one: an object or a list with a schema, with another type.
+    pub(crate) fn refuses_comparison(&self, other: &Self) -> bool {
+        match self {
+            Self::Json(Value::Object(_), Some(_)) => {
+                other.map_len().is_none() && !matches!(other, Self::Null)
+            }
+            Self::Json(Value::Array(_), Some(_)) => {
+                other.list_len().is_none() && !matches!(other, Self::Null)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether two values are equal; numbers are compared across their types.
     pub fn equals(&self, other: &Self) -> bool {
         match (self, other) {

@@ -11,14 +11,14 @@ use cel::common::ast::{
 use cel::parser::Expression;
 
 use super::composed::Composed;
-use super::macros::MAP_INSERT;
+use super::macros::{ACCUMULATOR, MAP_INSERT};
 use super::value::Val;
 
 /// Cost of one step, and of creating a list, map or struct.
-const STEP: u64 = 1;
-pub(super) const LIST: u64 = 10;
-const MAP: u64 = 30;
-const STRUCT: u64 = 40;
+pub(crate) const STEP: u64 = 1;
+pub(crate) const LIST: u64 = 10;
+pub(crate) const MAP: u64 = 30;
+pub(crate) const STRUCT: u64 = 40;
 
 /// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,10 +140,11 @@ impl<'a> Run<'a> {
             }
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
-            Expr::Call(call) => match self.logic(&call.func_name, &call.args) {
-                Some(result) => result,
-                None => self.call(call),
-            },
+            Expr::Call(call) => {
+                let lazy =
+                    self.logic(&call.func_name, &call.args).or_else(|| self.alternative(call));
+                lazy.unwrap_or_else(|| self.call(call))
+            }
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(&map.entries),
             Expr::Struct(made) => self.made(&made.type_name, &made.entries),
@@ -154,6 +155,7 @@ impl<'a> Run<'a> {
 
     fn ident(&mut self, name: &'a str) -> Result_<'a> {
         self.pay(STEP)?;
+        let name = super::names::plain(name);
         if let Some(value) = self.variable(name) {
             if let Val::Failed(error) = value {
                 return Err(Failure::Error(error.to_string()));
@@ -175,6 +177,16 @@ impl<'a> Run<'a> {
         self.variables.iter().rev().find(|(name, _)| spelled(name)).map(|(_, value)| value)
     }
 
+    /// Returns the type that a selection names, such as `google.protobuf.Duration`.
+    fn type_named(&self, select: &SelectExpr) -> Option<&'static str> {
+        if !matches!(select.field.as_str(), "Duration" | "Timestamp") {
+            return None;
+        }
+        let name = super::names::spelled(select)?;
+        let root = name.split('.').next()?;
+        if self.variable(root).is_some() { None } else { super::names::named(&name) }
+    }
+
     /// Returns a field of the variable `variables`, of which the first ones are visible.
     pub(super) fn composed(&self, visible: usize, field: &str) -> Result_<'a> {
         let composed = self.composed.as_ref();
@@ -188,6 +200,10 @@ impl<'a> Run<'a> {
         {
             self.pay(STEP)?;
             return Ok(value);
+        }
+        if let Some(name) = self.type_named(select) {
+            self.pay(STEP)?;
+            return Ok(Val::Type(name));
         }
         let operand = self.value(&select.operand)?;
         if let Val::Variables(visible) = operand {
@@ -223,6 +239,9 @@ impl<'a> Run<'a> {
         match operand.field(&select.field) {
             Some(value) => {
                 let value = value?;
+                if let Val::Failed(error) = value {
+                    return Err(Failure::Error(error.to_string()));
+                }
                 self.pay_for_bytes(&value)?;
                 Ok(value)
             }
@@ -230,45 +249,6 @@ impl<'a> Run<'a> {
                 Err(Failure::Error(format!("no such key: {}", select.field)))
             }
             None => Err(Failure::Error("no such overload".to_owned())),
-        }
-    }
-
-    /// Evaluates an operator that does not evaluate all operands; `None` for other operators.
-    fn logic(&mut self, name: &str, args: &'a [Expression]) -> Option<Result_<'a>> {
-        Some(match (name, args) {
-            (op::LOGICAL_AND, [a, b]) => self.junction(a, b, false),
-            (op::LOGICAL_OR, [a, b]) => self.junction(a, b, true),
-            (op::CONDITIONAL, [condition, a, b]) => match self.value(condition) {
-                Ok(Val::Bool(true)) => self.value(a),
-                Ok(Val::Bool(false)) => self.value(b),
-                Ok(_) => Err(Failure::Error("no such overload".to_owned())),
-                Err(failure) => Err(failure),
-            },
-            (op::NOT_STRICTLY_FALSE, [a]) => match (self.value(a), self.pay(STEP)) {
-                (Err(Failure::Cost), _) | (_, Err(_)) => Err(Failure::Cost),
-                (Ok(Val::Bool(false)), _) => Ok(Val::Bool(false)),
-                _ => Ok(Val::Bool(true)),
-            },
-            _ => return None,
-        })
-    }
-
-    /// Evaluates `&&` or `||`: one operand may decide the result even if the other fails.
-    fn junction(&mut self, a: &'a Expression, b: &'a Expression, decides: bool) -> Result_<'a> {
-        let first = self.value(a);
-        match &first {
-            Ok(Val::Bool(value)) if *value == decides => return Ok(Val::Bool(decides)),
-            Err(Failure::Cost) => return first,
-            _ => {}
-        }
-        let second = self.value(b);
-        match (&first, second) {
-            (_, Ok(Val::Bool(value))) if value == decides => Ok(Val::Bool(decides)),
-            (_, Err(Failure::Cost)) => Err(Failure::Cost),
-            (Ok(Val::Bool(_)), Ok(Val::Bool(_))) => Ok(Val::Bool(!decides)),
-            (Err(_), _) => first,
-            (_, Err(failure)) => Err(failure),
-            _ => Err(Failure::Error("no such overload".to_owned())),
         }
     }
 
@@ -327,11 +307,18 @@ impl<'a> Run<'a> {
     }
 
     fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+        if c.accu_var != ACCUMULATOR {
+            return self.binding(c);
+        }
         let range = self.value(&c.iter_range)?;
         let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
             Some(pairs) => pairs,
             None if range.list_len().is_none() => {
-                return Err(Failure::Error("no such overload".to_owned()));
+                let name = super::names::go_name(&range);
+                return Err(Failure::Error(match c.iter_var2 {
+                    Some(_) => format!("unsupported comprehension range type: {name}"),
+                    None => format!("got '{name}', expected iterable type"),
+                }));
             }
             None if c.iter_var2.is_some() => {
                 Box::new(range.elements().enumerate().map(|(i, item)| (Val::Int(i as i64), item)))
@@ -346,6 +333,18 @@ impl<'a> Run<'a> {
         let result = result.and_then(|()| self.value(&c.result));
         self.variables.truncate(depth);
         result
+    }
+
+    /// Evaluates an expression in which a variable has a value. An error of the value is one only where it is used.
+    fn binding(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+        if !super::names::uses(&c.result, &c.accu_var) {
+            return self.value(&c.result);
+        }
+        let value = match self.value(&c.accu_init) {
+            Err(Failure::Error(error)) => Val::Failed(error.into()),
+            value => value?,
+        };
+        self.with(&c.accu_var, value, &c.result)
     }
 
     fn iterate(
@@ -457,7 +456,7 @@ fn is_variable(e: &Expression, name: &str) -> bool {
     matches!(&e.expr, Expr::Ident(n) if n == name)
 }
 
-fn literal(literal: &LiteralValue) -> Val<'_> {
+pub(crate) fn literal(literal: &LiteralValue) -> Val<'_> {
     match literal {
         LiteralValue::Boolean(b) => Val::Bool(*b.inner()),
         LiteralValue::Bytes(b) => Val::Bytes(b.inner().into()),

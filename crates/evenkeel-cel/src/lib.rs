@@ -14,16 +14,21 @@
 
 pub mod authorization;
 mod bounds;
+mod brackets;
 mod call;
 pub mod check;
 mod composed;
 mod cost;
 mod equality;
 mod eval;
+mod expand;
 pub mod formats;
 mod functions;
+mod logic;
 mod macros;
 mod names;
+mod parse;
+mod patterns;
 mod report;
 mod text;
 mod url;
@@ -33,9 +38,7 @@ use cel::parser::Expression;
 
 pub use eval::{Failure, Scope};
 pub use functions::{Semver, Time};
-#[cfg(test)]
-use names::escape;
-pub use names::{named, unescape};
+pub use names::{escape, named, unescape};
 pub use text::Text;
 pub use url::Url;
 pub use value::{Schema, Val};
@@ -45,34 +48,44 @@ pub const PER_CALL: u64 = 1_000_000;
 /// Cost budget of all expressions about one object. Upstream: `RuntimeCELCostBudget`.
 pub const BUDGET: u64 = 10_000_000;
 
+/// Libraries that only some expressions can use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// The macro `cel.bind`.
+    pub bindings: bool,
+    /// The method `includes`.
+    pub includes: bool,
+    /// The types `JSONPatch` and `Object`, and the function `jsonpatch.escapeKey`.
+    pub patches: bool,
+}
+
 /// A parsed expression.
 #[derive(Debug)]
 pub struct Program {
     expression: Expression,
     source: Box<str>,
+    offsets: parse::Offsets,
+    extensions: Extensions,
     depth: usize,
 }
 
 impl Program {
-    /// Parses an expression.
+    /// Parses an expression that uses no extension.
     ///
     /// # Errors
-    /// Syntax error of the expression.
+    /// Syntax errors of the expression.
     pub fn parse(source: &str) -> Result<Self, String> {
-        bounds::check(source).map_err(|error| format!("compilation failed: {error}"))?;
-        // The parser looks ahead by recursion. In debug builds, a few brackets fill a worker's stack.
-        let parsed = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
-            let parsing = thread.spawn_scoped(scope, || read(source))?;
-            parsing.join().map_err(|_| std::io::Error::other("the parser failed"))
-        });
-        parsed
-            .unwrap_or_else(|error| Err(error.to_string()))
-            .map(|expression| {
-                let depth = names::depth(&expression);
-                Self { expression, source: source.into(), depth }
-            })
-            .map_err(|error| format!("compilation failed: {}", report::with_places(source, &error)))
+        Self::parse_with(source, Extensions::default())
+    }
+
+    /// Parses an expression that may use these extensions.
+    ///
+    /// # Errors
+    /// Syntax errors of the expression.
+    pub fn parse_with(source: &str, extensions: Extensions) -> Result<Self, String> {
+        let (expression, offsets) = parse::parse(source, extensions)?;
+        let depth = names::depth(&expression);
+        Ok(Self { expression, source: source.into(), offsets, extensions, depth })
     }
 
     /// Returns the parsed expression.
@@ -83,6 +96,18 @@ impl Program {
     /// Returns the text of the expression.
     pub(crate) fn source(&self) -> &str {
         &self.source
+    }
+
+    pub(crate) fn extensions(&self) -> Extensions {
+        self.extensions
+    }
+
+    /// Returns the place of a part of the expression.
+    pub(crate) fn offset(&self, id: u64) -> report::Location {
+        let offset = self.offsets.get(id);
+        offset.map_or(report::Location::NONE, |offset| {
+            report::Location::of_offset(&self.source, offset)
+        })
     }
 
     /// Returns the nesting of the expression's parts.
@@ -118,17 +143,6 @@ impl Program {
     ) -> Option<Result<Val<'a>, Failure>> {
         composed::run_within(self, scope, budget)
     }
-}
-
-/// Stack size of the parser's thread in bytes. Only the used part takes memory.
-const PARSER_STACK: usize = 64 * 1024 * 1024;
-
-fn read(source: &str) -> Result<Expression, String> {
-    let parser = macros::parser()
-        .max_recursion_depth(bounds::MAX_NESTED)
-        .enable_optional_syntax(true)
-        .enable_ident_escape_syntax(true);
-    parser.parse(source).map_err(|errors| errors.to_string())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! Macros with two variables: the index and the element of a list, or the key and the value of a map.
+//! Macros that the parser expands: `has`, and the loops over lists and maps. Loops with two variables have the index and the
+//! element of a list, or the key and the value of a map.
 //!
-//! Upstream: cel-go's `ext.TwoVarComprehensions`.
+//! Upstream: cel-go's `parser/macro.go` and `ext.TwoVarComprehensions`.
 
 use std::sync::LazyLock;
 
 use cel::Env;
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators as op,
+    CallExpr, ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
+    operators as op,
 };
 use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
 
@@ -14,29 +16,34 @@ use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
 /// Name of the accumulator, which is that of the parser's own macros.
-const ACCUMULATOR: &str = "@result";
+pub(crate) const ACCUMULATOR: &str = "@result";
 
-/// Environment with the macros; that of the parser's own macros if they cannot be declared twice.
+/// Environment with the macros.
 static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
-    let mut env = Env::stdlib();
+    let mut env = Env::default();
     for (name, counts, kind) in [
-        ("all", &[3_usize][..], Kind::All),
-        ("exists", &[3], Kind::Exists),
+        ("all", &[2_usize, 3][..], Kind::All),
+        ("exists", &[2, 3], Kind::Exists),
+        ("exists_one", &[2, 3], Kind::ExistsOne),
         ("existsOne", &[3], Kind::ExistsOne),
-        ("exists_one", &[3], Kind::ExistsOne),
+        ("map", &[2, 3], Kind::List),
+        ("filter", &[2], Kind::Filter),
         ("transformList", &[3, 4], Kind::List),
         ("transformMap", &[3, 4], Kind::Map),
         ("transformMapEntry", &[3, 4], Kind::MapEntry),
     ] {
         for count in counts {
-            let expander =
-                move |helper: &mut MacroExprHelper<'_>,
-                      target: &mut Option<IdedExpr>,
-                      args: &mut Vec<IdedExpr>| expand(kind, helper, target, args);
-            // The parser's own macros of these names have fewer arguments.
+            let n_variables = if name == "map" || *count == 2 { 1 } else { 2 };
+            let expander = move |helper: &mut MacroExprHelper<'_>,
+                                 target: &mut Option<IdedExpr>,
+                                 args: &mut Vec<IdedExpr>| {
+                expand(kind, n_variables, helper, target, args)
+            };
+            // No two macros have the same name and number of arguments.
             let _ = env.add_macro(Macro::receiver(name, *count, expander));
         }
     }
+    let _ = env.add_macro(Macro::global("has", 1, |helper, _, args| presence(helper, args)));
     env
 });
 
@@ -50,26 +57,73 @@ enum Kind {
     All,
     Exists,
     ExistsOne,
+    Filter,
     List,
     Map,
     MapEntry,
 }
 
+/// Expands `has(a.b)`.
+fn presence(
+    helper: &mut MacroExprHelper<'_>,
+    args: &mut Vec<IdedExpr>,
+) -> Result<Option<IdedExpr>, ParseError> {
+    let Some(IdedExpr { id, expr }) = args.pop() else { return Ok(None) };
+    match expr {
+        Expr::Select(select) => {
+            Ok(Some(helper.next_expr(Expr::Select(SelectExpr { test: true, ..select }))))
+        }
+        _ => Err(helper.new_error(id, "invalid argument to has() macro")),
+    }
+}
+
+/// Returns the names of a macro's variables.
+fn variables(
+    kind: Kind,
+    n_variables: usize,
+    helper: &MacroExprHelper<'_>,
+    args: &[IdedExpr],
+) -> Result<Vec<String>, ParseError> {
+    let words = match kind {
+        Kind::List | Kind::Filter if n_variables == 1 => "argument is not an identifier",
+        _ => "argument must be a simple name",
+    };
+    let mut names: Vec<String> = Vec::new();
+    for argument in args.iter().take(n_variables) {
+        match &argument.expr {
+            Expr::Ident(name) => names.push(name.clone()),
+            _ => return Err(helper.new_error(argument.id, words)),
+        }
+    }
+    if let ([first, second], Some(argument)) = (names.as_slice(), args.get(1))
+        && first == second
+    {
+        let error = format!("duplicate variable name: {first}");
+        return Err(helper.new_error(argument.id, error));
+    }
+    let reserved = names.iter().position(|name| name == ACCUMULATOR || name == "__result__");
+    match reserved.and_then(|index| args.get(index)) {
+        Some(argument) => {
+            let what = "iteration variable overwrites accumulator variable";
+            Err(helper.new_error(argument.id, what))
+        }
+        None => Ok(names),
+    }
+}
+
 fn expand(
     kind: Kind,
+    n_variables: usize,
     helper: &mut MacroExprHelper<'_>,
     target: &mut Option<IdedExpr>,
     args: &mut Vec<IdedExpr>,
 ) -> Result<Option<IdedExpr>, ParseError> {
-    let [first, second, ..] = args.as_slice() else { return Ok(None) };
-    let (first, second) = (variable(helper, first)?, variable(helper, second)?);
-    if first == second {
-        let error = format!("duplicate variable name: {first}");
-        return Err(helper.new_error(args[1].id, error));
-    }
+    let mut names = variables(kind, n_variables, helper, args)?.into_iter();
+    let Some(first) = names.next() else { return Ok(None) };
+    let second = names.next();
     let Some(iter_range) = target.take() else { return Ok(None) };
     let Some(body) = args.pop() else { return Ok(None) };
-    let filter = if args.len() == 3 { args.pop() } else { None };
+    let filter = if args.len() > n_variables { args.pop() } else { None };
     let mut build = Builder(helper);
     let accumulator = || Expr::Ident(ACCUMULATOR.to_owned());
     let mut loop_cond = build.literal(LiteralValue::Boolean(true.into()));
@@ -100,10 +154,15 @@ fn expand(
             let step = build.call(op::CONDITIONAL, vec![body, more, so_far]);
             (build.literal(LiteralValue::Int(0.into())), step)
         }
-        Kind::List => {
-            let list = build.make(Expr::List(ListExpr::new(vec![body])));
+        Kind::Filter => {
+            let item = build.make(Expr::Ident(first.clone()));
+            let step = build.appended(item);
             let so_far = build.make(accumulator());
-            let step = build.call(op::ADD, vec![so_far, list]);
+            let step = build.call(op::CONDITIONAL, vec![body, step, so_far]);
+            (build.make(Expr::List(ListExpr::new(Vec::new()))), step)
+        }
+        Kind::List => {
+            let step = build.appended(body);
             (build.make(Expr::List(ListExpr::new(Vec::new()))), step)
         }
         Kind::Map | Kind::MapEntry => {
@@ -126,7 +185,7 @@ fn expand(
     let comprehension = ComprehensionExpr {
         iter_range,
         iter_var: first,
-        iter_var2: Some(second),
+        iter_var2: second,
         accu_var: ACCUMULATOR.to_owned(),
         accu_init,
         loop_cond,
@@ -134,17 +193,6 @@ fn expand(
         result,
     };
     Ok(Some(build.make(Expr::Comprehension(Box::new(comprehension)))))
-}
-
-/// Returns the name of a macro's variable.
-fn variable(helper: &MacroExprHelper<'_>, argument: &IdedExpr) -> Result<String, ParseError> {
-    match &argument.expr {
-        Expr::Ident(name) if name == ACCUMULATOR || name == "__result__" => {
-            Err(helper.new_error(argument.id, "iteration variable overwrites accumulator variable"))
-        }
-        Expr::Ident(name) => Ok(name.clone()),
-        _ => Err(helper.new_error(argument.id, "argument must be a simple name")),
-    }
 }
 
 struct Builder<'h, 'p>(&'h mut MacroExprHelper<'p>);
@@ -156,6 +204,13 @@ impl Builder<'_, '_> {
 
     fn literal(&mut self, value: LiteralValue) -> IdedExpr {
         self.make(Expr::Literal(value))
+    }
+
+    /// Returns the list in the accumulator with one more element.
+    fn appended(&mut self, element: IdedExpr) -> IdedExpr {
+        let so_far = self.make(Expr::Ident(ACCUMULATOR.to_owned()));
+        let one = self.make(Expr::List(ListExpr::new(vec![element])));
+        self.call(op::ADD, vec![so_far, one])
     }
 
     fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
@@ -197,7 +252,8 @@ mod tests {
             ),
             ("[].transformMap(i, v, v)", "{}"),
             ("[1].transformMap(i, v, [2].transformMap(j, w, v + w))", r#"{"0":{"0":3}}"#),
-            ("'a'.all(i, v, true)", "error: no such overload"),
+            ("'a'.all(i, v, true)", "error: unsupported comprehension range type: types.String"),
+            ("dyn(1).all(v, true)", "error: got 'types.Int', expected iterable type"),
         ]);
     }
 

@@ -1,7 +1,9 @@
 //! Names in expressions: escapes of field names that are not identifiers, and uses of variables.
 
-use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, StructExpr, operators};
 use cel::parser::Expression;
+
+use crate::Val;
 
 /// Reserved words of CEL, which a field's name must be escaped for.
 const WORDS: [&str; 21] = [
@@ -33,8 +35,7 @@ const SIGNS: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 
 /// Escapes a field's name for expressions; `None` if it cannot be written. Upstream: `cel.Escape`.
-#[cfg(test)]
-pub(super) fn escape(name: &str) -> Option<String> {
+pub fn escape(name: &str) -> Option<String> {
     if WORDS.contains(&name) {
         return Some(format!("__{name}__"));
     }
@@ -65,50 +66,120 @@ pub fn unescape(name: &str) -> String {
     plain
 }
 
-/// Returns the nesting of an expression's parts: 1 for a literal or an identifier.
-pub(super) fn depth(expression: &Expression) -> usize {
-    let most = |all: &[Expression]| all.iter().map(depth).max().unwrap_or(0);
-    let of_entry = |entry: &EntryExpr| match entry {
-        EntryExpr::StructField(field) => depth(&field.value),
-        EntryExpr::MapEntry(entry) => depth(&entry.key).max(depth(&entry.value)),
-    };
-    let inner = match &expression.expr {
-        Expr::Select(select) => depth(&select.operand),
-        Expr::Call(call) => call.target.as_ref().map_or(0, |t| depth(t)).max(most(&call.args)),
-        Expr::List(list) => most(&list.elements),
+/// Returns the name that upstream's program has for the type of a value that is no list and no map.
+pub(crate) fn go_name(value: &Val<'_>) -> String {
+    match value {
+        Val::Null => "types.Null".to_owned(),
+        Val::Bool(_) => "types.Bool".to_owned(),
+        Val::Int(_) => "types.Int".to_owned(),
+        Val::Uint(_) => "types.Uint".to_owned(),
+        Val::Double(_) => "types.Double".to_owned(),
+        Val::Str(_) => "types.String".to_owned(),
+        Val::Bytes(_) => "types.Bytes".to_owned(),
+        Val::Time(_) => "types.Timestamp".to_owned(),
+        Val::Duration(_) => "types.Duration".to_owned(),
+        Val::Type(_) => "*types.Type".to_owned(),
+        Val::Optional(_) => "*types.Optional".to_owned(),
+        other => other.type_name().replace("kubernetes.", "cel.").replace("net.", "cel."),
+    }
+}
+
+/// Returns a name without the dot that skips the variables of macros.
+pub(crate) fn plain(name: &str) -> &str {
+    name.strip_prefix('.').unwrap_or(name)
+}
+
+/// Whether a name is a reserved word of CEL.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    WORDS.contains(&name)
+}
+
+/// Visits the parts of an expression, one level down.
+pub(crate) fn each_part<'e>(e: &'e Expression, visit: &mut dyn FnMut(&'e Expression)) {
+    match &e.expr {
+        Expr::Select(select) => visit(&select.operand),
+        Expr::Call(call) => {
+            call.target.as_deref().into_iter().chain(&call.args).for_each(visit);
+        }
+        Expr::List(list) => list.elements.iter().for_each(visit),
         Expr::Comprehension(c) => {
             [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
                 .into_iter()
-                .map(depth)
-                .max()
-                .unwrap_or(0)
+                .for_each(visit);
         }
-        Expr::Map(map) => map.entries.iter().map(|e| of_entry(&e.expr)).max().unwrap_or(0),
-        Expr::Struct(made) => made.entries.iter().map(|e| of_entry(&e.expr)).max().unwrap_or(0),
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+        Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => {
+            for entry in entries {
+                match &entry.expr {
+                    EntryExpr::StructField(field) => visit(&field.value),
+                    EntryExpr::MapEntry(entry) => {
+                        visit(&entry.key);
+                        visit(&entry.value);
+                    }
+                }
+            }
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+    }
+}
+
+/// Visits the parts of an expression, one level down, to change them.
+pub(crate) fn each_part_mut(e: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
+    match &mut e.expr {
+        Expr::Select(select) => visit(&mut select.operand),
+        Expr::Call(call) => {
+            call.target.as_deref_mut().into_iter().chain(&mut call.args).for_each(visit);
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(visit),
+        Expr::Comprehension(c) => {
+            let c = &mut **c;
+            visit(&mut c.iter_range);
+            visit(&mut c.accu_init);
+            visit(&mut c.loop_cond);
+            visit(&mut c.loop_step);
+            visit(&mut c.result);
+        }
+        Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => {
+            for entry in entries {
+                match &mut entry.expr {
+                    EntryExpr::StructField(field) => visit(&mut field.value),
+                    EntryExpr::MapEntry(entry) => {
+                        visit(&mut entry.key);
+                        visit(&mut entry.value);
+                    }
+                }
+            }
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+    }
+}
+
+/// Returns the qualified name that a selection spells.
+///
+/// Upstream: `computeQualifiers`.
+pub(crate) fn spelled(select: &SelectExpr) -> Option<String> {
+    if select.test {
+        return None;
+    }
+    let operand = match &select.operand.expr {
+        Expr::Ident(name) => name.clone(),
+        Expr::Select(inner) => spelled(inner)?,
+        _ => return None,
     };
-    inner + 1
+    Some(format!("{operand}.{}", select.field))
+}
+
+/// Returns the nesting of an expression's parts: 1 for a literal or an identifier.
+pub(super) fn depth(expression: &Expression) -> usize {
+    let mut most = 0;
+    each_part(expression, &mut |part| most = most.max(depth(part)));
+    most + 1
 }
 
 /// Whether an expression uses a variable. A variable of that name that a macro binds counts, too.
 pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
-    let any = |all: &[Expression]| all.iter().any(|e| uses(e, variable));
-    match &expression.expr {
-        Expr::Ident(name) => name == variable,
-        Expr::Select(select) => uses(&select.operand, variable),
-        Expr::Call(call) => {
-            call.target.as_ref().is_some_and(|t| uses(t, variable)) || any(&call.args)
-        }
-        Expr::List(list) => any(&list.elements),
-        Expr::Comprehension(c) => {
-            [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
-                .into_iter()
-                .any(|e| uses(e, variable))
-        }
-        Expr::Map(map) => map.entries.iter().any(|e| entry_uses(&e.expr, variable)),
-        Expr::Struct(made) => made.entries.iter().any(|e| entry_uses(&e.expr, variable)),
-        Expr::Literal(_) | Expr::Unspecified => false,
-    }
+    let mut found = matches!(&expression.expr, Expr::Ident(name) if name == variable);
+    each_part(expression, &mut |part| found = found || uses(part, variable));
+    found
 }
 
 /// Whether an expression reads a field of a variable by the field's name: `variable.field`, `has(variable.field)` or
@@ -116,53 +187,26 @@ pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
 ///
 /// Upstream: `hasSelectExp`.
 pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> bool {
-    let within = |e: &Expression| selects(e, variable, field);
     let is_variable = |e: &Expression| matches!(&e.expr, Expr::Ident(name) if name == variable);
-    match &expression.expr {
-        Expr::Select(select) => {
-            is_variable(&select.operand) && select.field == field || within(&select.operand)
-        }
+    let mut found = match &expression.expr {
+        Expr::Select(select) => is_variable(&select.operand) && select.field == field,
         Expr::Call(call) => {
-            let optional = call.func_name == operators::OPT_SELECT
-                && matches!(&*call.args, [of, name] if is_variable(of) && is_text(name, field));
-            optional
-                || call.target.as_ref().is_some_and(|t| within(t))
-                || call.args.iter().any(within)
+            call.func_name == operators::OPT_SELECT
+                && matches!(&*call.args, [of, name] if is_variable(of) && is_text(name, field))
         }
-        Expr::List(list) => list.elements.iter().any(within),
-        Expr::Comprehension(c) => {
-            [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
-                .into_iter()
-                .any(within)
-        }
-        Expr::Map(map) => map.entries.iter().any(|e| entry_selects(&e.expr, variable, field)),
-        Expr::Struct(made) => made.entries.iter().any(|e| entry_selects(&e.expr, variable, field)),
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => false,
-    }
-}
-
-fn entry_selects(entry: &EntryExpr, variable: &str, field: &str) -> bool {
-    let within = |e: &Expression| selects(e, variable, field);
-    match entry {
-        EntryExpr::StructField(entry) => within(&entry.value),
-        EntryExpr::MapEntry(entry) => within(&entry.key) || within(&entry.value),
-    }
+        _ => false,
+    };
+    each_part(expression, &mut |part| found = found || selects(part, variable, field));
+    found
 }
 
 fn is_text(expression: &Expression, text: &str) -> bool {
     matches!(&expression.expr, Expr::Literal(LiteralValue::String(literal)) if literal.inner() == text)
 }
 
-fn entry_uses(entry: &EntryExpr, variable: &str) -> bool {
-    match entry {
-        EntryExpr::StructField(field) => uses(&field.value, variable),
-        EntryExpr::MapEntry(entry) => uses(&entry.key, variable) || uses(&entry.value, variable),
-    }
-}
-
 /// Returns the type that an expression names; `None` if there is no such type.
 pub fn named(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "bool",
         "int",
         "uint",
@@ -175,6 +219,7 @@ pub fn named(name: &str) -> Option<&'static str> {
         "type",
         "google.protobuf.Timestamp",
         "google.protobuf.Duration",
+        "optional_type",
     ];
     NAMES.into_iter().find(|known| *known == name)
 }

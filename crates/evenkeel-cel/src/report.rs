@@ -1,42 +1,102 @@
-//! Errors about an expression, with the place that they are about.
+//! Errors about an expression, with the place that each is about.
 //!
-//! Upstream: `Error.ToDisplayString` of cel-go's `common`.
+//! Upstream: `Errors.ToDisplayString` of cel-go's `common`.
 
-/// Errors with the line and a pointer to the place under each that names one: `ERROR: <input>:1:5: …`.
-///
-/// The parser has already added these, without the space that cel-go has, and with one pointer for all characters.
-pub(crate) fn with_places(source: &str, errors: &str) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for line in errors.lines().filter(|line| !line.starts_with("| ")) {
-        shown.push(expecting(line));
-        if let Some((row, column)) = place_of(line) {
-            shown.push(snippet(source, row, column));
+/// Location in an expression: line from 1 and column from 0, in characters. Upstream: `common.Location`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Location {
+    line: i64,
+    column: i64,
+}
+
+impl Location {
+    /// The place of an error that is about none.
+    pub(crate) const NONE: Self = Self { line: -1, column: -1 };
+
+    /// Returns the place at a line and a column, both from 1.
+    pub(crate) fn at(line: isize, column: isize) -> Self {
+        Self { line: line as i64, column: column as i64 - 1 }
+    }
+
+    /// Returns the byte at the place.
+    pub(crate) fn offset(self, source: &str) -> Option<usize> {
+        let before = usize::try_from(self.line - 1).ok()?;
+        let start: usize = source.split('\n').take(before).map(|line| line.len() + 1).sum();
+        let line = source.get(start..)?;
+        let column = usize::try_from(self.column).ok()?;
+        let offset = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        Some(start + offset)
+    }
+
+    /// Returns the place of a byte.
+    pub(crate) fn of_offset(source: &str, offset: usize) -> Self {
+        let before = source.get(..offset).unwrap_or(source);
+        let line = before.matches('\n').count() as i64 + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as i64;
+        Self { line, column }
+    }
+}
+
+/// Maximum number of errors that are shown. Upstream: `maxErrorsToReport`.
+const MAX_SHOWN: usize = 100;
+
+/// Maximum length in bytes of a line that is shown. Upstream: `maxSnippetLength`.
+const MAX_LINE: usize = 16_384;
+
+/// Errors that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    errors: Vec<(Location, String)>,
+    count: usize,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, place: Location, what: String) {
+        self.count += 1;
+        if self.errors.len() < MAX_SHOWN {
+            self.errors.push((place, what));
         }
     }
-    shown.join("\n")
-}
 
-/// What is left after a whole expression is an error about the end of the input, as cel-go's parser has it.
-fn expecting(line: &str) -> String {
-    match line.split_once(" expecting {<EOF>, ") {
-        Some((before, _)) => format!("{before} expecting <EOF>"),
-        None => line.to_owned(),
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns all errors in the order of their places; `Ok` if there are none.
+    pub(crate) fn into_result(mut self, source: &str) -> Result<(), String> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.errors.sort_by_key(|(place, _)| *place);
+        let shown = self.errors.iter().map(|(place, what)| shown(source, *place, what));
+        let mut shown: Vec<String> = shown.collect();
+        if self.count > MAX_SHOWN {
+            shown.push(format!("{} more errors were truncated", self.count - MAX_SHOWN));
+        }
+        Err(format!("compilation failed: {}", shown.join("\n")))
     }
 }
 
-/// The row and the column, both from 1, that an error names.
-fn place_of(line: &str) -> Option<(usize, usize)> {
-    let mut parts = line.strip_prefix("ERROR: <input>:")?.split(':');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+/// Returns an error with the line that it is about, and a pointer to its place.
+fn shown(source: &str, place: Location, what: &str) -> String {
+    let Location { line, column } = place;
+    let head = format!("ERROR: <input>:{line}:{}: {what}", column + 1);
+    let index = usize::try_from(line - 1).ok();
+    match index.and_then(|index| source.split('\n').nth(index)) {
+        Some(line) if line.len() <= MAX_LINE => {
+            format!("{head}\n{}", snippet(line, usize::try_from(column).unwrap_or_default()))
+        }
+        _ => head,
+    }
 }
 
-/// A line of the source, and a pointer to a column of it.
-fn snippet(source: &str, row: usize, column: usize) -> String {
-    let line = source.split('\n').nth(row.saturating_sub(1)).unwrap_or_default();
+/// A line, and a pointer to a column of it.
+fn snippet(line: &str, column: usize) -> String {
+    let line = line.replace('\t', " ");
     let mut letters = line.chars();
     let before: String = letters
         .by_ref()
-        .take(column.saturating_sub(1))
+        .take(column)
         .map(|letter| if letter.len_utf8() > 1 { '．' } else { '.' })
         .collect();
     let pointer =
@@ -44,94 +104,27 @@ fn snippet(source: &str, row: usize, column: usize) -> String {
     format!(" | {line}\n | {before}{pointer}")
 }
 
-/// Adds to an error of the checker the place of the name that it is about.
-pub(crate) fn with_place_of_name(source: &str, error: String) -> String {
-    let Some(what) = error.strip_prefix("compilation failed: ERROR: ") else { return error };
-    let name = |prefix: &str| what.strip_prefix(prefix)?.split_once('\'').map(|(name, _)| name);
-    let offset = match (name("undeclared reference to '"), name("undefined field '")) {
-        (Some(name), _) => find(source, name, false),
-        (_, Some(name)) => find(source, name, true),
-        _ => None,
-    };
-    let Some(offset) = offset else { return error };
-    let before = source.get(..offset).unwrap_or_default();
-    let row = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    let located = format!("ERROR: <input>:{row}:{column}: {what}");
-    format!("compilation failed: {}", with_places(source, &located))
-}
-
-/// Where a name is first used, outside of strings: as a field, at its dot, or by itself.
-fn find(source: &str, name: &str, is_field: bool) -> Option<usize> {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let (mut quote, mut dot, mut is_escaped) = (None, None, false);
-    let mut rest = source.char_indices().peekable();
-    while let Some((at, letter)) = rest.next() {
-        if let Some(open) = quote {
-            if !is_escaped && letter == open {
-                quote = None;
-            }
-            is_escaped = !is_escaped && letter == '\\';
-            continue;
-        }
-        match letter {
-            '\'' | '"' => {
-                quote = Some(letter);
-                dot = None;
-            }
-            '.' => dot = Some(at),
-            letter if letter.is_whitespace() || letter == '?' => {}
-            letter if is_part(letter) => {
-                let mut end = at + letter.len_utf8();
-                while let Some((_, letter)) = rest.next_if(|(_, letter)| is_part(*letter)) {
-                    end += letter.len_utf8();
-                }
-                if source.get(at..end) == Some(name) && dot.is_some() == is_field {
-                    return Some(dot.unwrap_or(at));
-                }
-                dot = None;
-            }
-            _ => dot = None,
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn errors_show_their_place() {
-        let checked = |source: &str, what: &str| {
-            with_place_of_name(source, format!("compilation failed: ERROR: {what}"))
-        };
-        for (source, what, want) in [
-            (
-                " a",
-                "undeclared reference to 'a' (in container '')",
-                ":1:2: undeclared reference to 'a' (in container '')\n |  a\n | .^",
-            ),
-            (
-                "'a.b' == x.a &&\n a.ab + a.b",
-                "undefined field 'b'",
-                ":2:10: undefined field 'b'\n |  a.ab + a.b\n | .........^",
-            ),
-            (
-                "'x' + x",
-                "undeclared reference to 'x'",
-                ":1:7: undeclared reference to 'x'\n | 'x' + x\n | ......^",
-            ),
-        ] {
-            assert_eq!(checked(source, what), format!("compilation failed: ERROR: <input>{want}"));
-        }
-        assert_eq!(checked("1 + 'a'", "other"), "compilation failed: ERROR: other");
-        let parsed =
-            "ERROR: <input>:1:1: at 'ü'\n| ünï\n| ^\nERROR: <input>:1:3: at 'ï'\n| ünï\n| ..^";
-        let want = "ERROR: <input>:1:1: at 'ü'\n | ünï\n | ＾\nERROR: <input>:1:3: at 'ï'\n | ünï\n | ．.＾";
-        assert_eq!(with_places("ünï", parsed), want);
-        let parsed = "ERROR: <input>:1:2: input 'm' expecting {<EOF>, '=='}\n| 1m\n| .^";
-        let want = "ERROR: <input>:1:2: input 'm' expecting <EOF>\n | 1m\n | .^";
-        assert_eq!(with_places("1m", parsed), want);
+    fn errors_show_their_places_in_order() {
+        let source = "ünï\n a.ab + a.b";
+        let mut found = Found::default();
+        found.add(Location::of_offset(source, 15), "undefined field 'b'".to_owned());
+        found.add(Location::at(1, 1), "at 'ü'".to_owned());
+        found.add(Location::at(1, 3), "at 'ï'".to_owned());
+        found.add(Location::NONE, "too long".to_owned());
+        let want = "compilation failed: ERROR: <input>:-1:0: too long\n\
+            ERROR: <input>:1:1: at 'ü'\n | ünï\n | ＾\n\
+            ERROR: <input>:1:3: at 'ï'\n | ünï\n | ．.＾\n\
+            ERROR: <input>:2:10: undefined field 'b'\n |  a.ab + a.b\n | .........^";
+        assert_eq!(found.into_result(source), Err(want.to_owned()));
+        assert_eq!(Found::default().into_result(source), Ok(()));
+        let mut many = Found::default();
+        (0..103).for_each(|_| many.add(Location::NONE, "x".to_owned()));
+        let found = many.into_result("").expect_err("errors");
+        assert!(found.ends_with("\n3 more errors were truncated"), "{found}");
     }
 }

@@ -2,12 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Failure, Program, Scope, Val};
+use super::{Extensions, Failure, Program, Scope, Val};
 
 mod extremes;
 
+/// Parses an expression with all extensions.
+pub(crate) fn parse(source: &str) -> Result<Program, String> {
+    let extensions = Extensions { bindings: true, includes: true, patches: true };
+    Program::parse_with(source, extensions)
+}
+
 fn value(source: &str, object: &Value) -> Result<Value, String> {
-    let program = Program::parse(source)?;
+    let program = parse(source)?;
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = 100_000;
     let result = program.run(&scope, &mut budget).map_err(|failure| failure.words())?;
@@ -17,7 +23,7 @@ fn value(source: &str, object: &Value) -> Result<Value, String> {
 /// Asserts the results of expressions: as JSON, as `error: …`, or as `cost`.
 pub(crate) fn assert_results(table: &[(&str, &str)]) {
     for (source, want) in table {
-        let program = Program::parse(source).expect(source);
+        let program = parse(source).expect(source);
         let mut budget = 100_000;
         let found = match program.run(&Scope::default(), &mut budget) {
             Ok(result) => result.to_json().expect(source).to_string(),
@@ -136,14 +142,17 @@ fn failures_have_upstreams_words() {
         ("1u - 2u", "unsigned integer overflow"),
         ("9223372036854775807 + 1", "integer overflow"),
         ("'a' < 1", "no such overload"),
-        ("ip('x')", "IP Address \"x\" parse error during conversion from string"),
+        (
+            "ip('x')",
+            "IP Address \"x\" parse error during conversion from string: ParseAddr(\"x\"): unable to parse IP",
+        ),
         (
             "cidr('10.0.0.0/8').containsIP('x')",
-            "IP Address \"x\" parse error during conversion from string",
+            "IP Address \"x\" parse error during conversion from string: ParseAddr(\"x\"): unable to parse IP",
         ),
         (
             "cidr('10.0.0.0/8').containsCIDR('10.0.0.0/08')",
-            "network address parse error during conversion from string: 10.0.0.0/08",
+            "network address parse error during conversion from string: network address parse error during conversion from string: netip.ParsePrefix(\"10.0.0.0/08\"): bad bits after slash: \"08\"",
         ),
         ("nope", "undeclared reference to 'nope' (in container '')"),
         ("optional.none().value()", "optional.none() dereference"),
@@ -166,7 +175,7 @@ fn a_map_may_have_something_for_every_key() {
         ("m['y'].a == 1", Err("no such key: a")),
         ("cel.bind(v, m['x'], has(v.a) && v.a > 0)", Ok(true)),
     ] {
-        let program = Program::parse(source).expect("it can be read");
+        let program = parse(source).expect("it can be read");
         let scope = Scope::default().with("m", map.clone());
         let result = program.run(&scope, &mut 1_000).map(|value| value.equals(&Val::Bool(true)));
         assert_eq!(result, want.map_err(|why| Failure::Error(why.to_owned())), "{source}");

@@ -38,6 +38,12 @@ impl Url {
         parts(text, true).is_ok()
     }
 
+    /// Returns why a text is no URI of a request; `None` if it is one.
+    pub(crate) fn request_uri_error(text: &str) -> Option<String> {
+        let why = parts(text, true).err()?;
+        Some(format!("parse {}: {why}", evenkeel_api::quote::quote(text)))
+    }
+
     /// Returns the host without port and brackets, and the port; an invalid port is part of the host.
     pub(crate) fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rfind(':') {

@@ -27,6 +27,10 @@ pub trait Schema: std::fmt::Debug {
     fn items(&self) -> Option<&dyn Schema>;
     /// Whether a list is compared as a set, without order.
     fn is_unordered(&self) -> bool;
+    /// Returns the fields that identify an element of a list, none for a set; `None` for other lists.
+    fn list_keys(&self) -> Option<&[Box<str>]> {
+        None
+    }
 }
 
 /// Value of a CEL expression.
@@ -116,11 +120,11 @@ impl<'a> Val<'a> {
                 .and_then(|date| Time::of(date.to_datetime(jiff::civil::Time::midnight())))
                 .map(Self::Time),
             "duration" => super::functions::parse_duration(text).map(Self::Duration),
-            "byte" => {
-                use base64::Engine as _;
-                let bytes = base64::prelude::BASE64_STANDARD.decode(text).ok();
-                bytes.map(|b| Self::Bytes(b.into()))
-            }
+            "byte" => Some(match super::formats::bytes(text) {
+                Ok(bytes) => Self::Bytes(bytes.into()),
+                // It is an error where the field is read.
+                Err(error) => Self::Failed(error.into()),
+            }),
             _ => None,
         };
         read.unwrap_or(Self::borrowed(text))

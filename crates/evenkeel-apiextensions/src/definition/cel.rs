@@ -4,14 +4,14 @@
 
 use serde_json::Value;
 
+use super::declared::{declared, max_cardinality};
 use super::validation::field_schema;
 use crate::structural::{ListType, Structural};
 use evenkeel_apimachinery::go_text::{go_json, go_json_string};
 use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{list, text};
-use evenkeel_cel::Program;
-
-use evenkeel_cel::check::{Declared, Type, check, most};
+use evenkeel_cel::check::{Declared, Type, Variable, check};
+use evenkeel_cel::{Program, escape};
 
 /// Limit of the estimated cost of one expression. Upstream: `StaticEstimatedCostLimit`.
 const STATIC_ESTIMATED_COST_LIMIT: u64 = 10_000_000;
@@ -26,10 +26,37 @@ struct SchemaContext<'a> {
     structural: &'a Structural,
     field_path: String,
     root: bool,
-    /// Maximum number of values of this schema in one object.
-    max_cardinality: u64,
+    /// Declaration of the schema's values, if this schema or one above it has rules and expressions can read the values.
+    declared: Option<Declared>,
+    /// Maximum number of values of this schema in one object; `None` if the schemas above set no bound.
+    max_cardinality: Option<u64>,
     /// Field path of the outermost schema above whose old values cannot be correlated with new ones.
     uncorrelatable: Option<String>,
+}
+
+impl<'a> SchemaContext<'a> {
+    /// Returns the context of a schema below. Its declaration is part of the one of this schema.
+    fn below(
+        &self,
+        schema: &'a Value,
+        structural: &'a Structural,
+        place: &str,
+        declared: Option<Declared>,
+        uncorrelatable: bool,
+    ) -> Self {
+        Self {
+            schema,
+            structural,
+            field_path: format!("{}.{place}", self.field_path),
+            root: false,
+            declared,
+            max_cardinality: self.max_cardinality,
+            uncorrelatable: self
+                .uncorrelatable
+                .clone()
+                .or_else(|| uncorrelatable.then(|| self.field_path.clone())),
+        }
+    }
 }
 
 /// Sum of the estimated costs of all expressions, and the cost and field path of each.
@@ -50,10 +77,11 @@ pub(super) fn validate_rules(schema: &Value, field_path: &str, errors: &mut Vec<
         structural: &structural,
         field_path: field_path.to_owned(),
         root: true,
-        max_cardinality: 1,
+        declared: None,
+        max_cardinality: Some(1),
         uncorrelatable: None,
     };
-    visit(&root, &mut total, errors);
+    visit(root, &mut total, errors);
     if total.cost <= STATIC_ESTIMATED_CRD_COST_LIMIT {
         return;
     }
@@ -69,54 +97,57 @@ pub(super) fn validate_rules(schema: &Value, field_path: &str, errors: &mut Vec<
     ));
 }
 
-fn visit(context: &SchemaContext<'_>, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
-    for (i, rule) in list(context.schema, "x-kubernetes-validations").iter().enumerate() {
+fn visit(mut context: SchemaContext<'_>, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+    let rules = list(context.schema, "x-kubernetes-validations");
+    if !rules.is_empty() && context.declared.is_none() {
+        let is_root = context.root || context.structural.embedded_resource;
+        context.declared = declared(context.structural, is_root);
+    }
+    let mut is_sound = true;
+    for (i, rule) in rules.iter().enumerate() {
         let field_path = format!("{}.x-kubernetes-validations[{i}]", context.field_path);
         let before = errors.len();
-        validate_fields(rule, &field_path, context, errors);
-        if errors.len() == before {
-            compile_rule(rule, &field_path, context, total, errors);
+        validate_fields(rule, &field_path, &context, errors);
+        is_sound &= errors.len() == before;
+    }
+    if is_sound && let Some(known) = &context.declared {
+        let named = known.kind.named(SELF_TYPE);
+        for (i, rule) in rules.iter().enumerate() {
+            let field_path = format!("{}.x-kubernetes-validations[{i}]", context.field_path);
+            let compiling = Compiling { context: &context, known, named: &named, rule, field_path };
+            compiling.rule(total, errors);
         }
     }
     let structural = context.structural;
-    let uncorrelatable = |here: bool| {
-        context.uncorrelatable.clone().or_else(|| here.then(|| context.field_path.clone()))
-    };
+    let declared = context.declared.as_ref();
     for (name, child) in &structural.properties {
-        let below = SchemaContext {
-            schema: &context.schema["properties"][&**name],
-            structural: child,
-            field_path: format!("{}.properties[{name}]", context.field_path),
-            root: false,
-            max_cardinality: context.max_cardinality,
-            uncorrelatable: uncorrelatable(structural.atomic_map),
-        };
-        visit(&below, total, errors);
+        let place = format!("properties[{name}]");
+        let field = escape(name).and_then(|name| declared?.field(&name).cloned());
+        let schema = &context.schema["properties"][&**name];
+        visit(context.below(schema, child, &place, field, structural.atomic_map), total, errors);
     }
-    let cardinality = context.max_cardinality.saturating_mul(most(structural));
+    let element = declared.and_then(Declared::element);
+    let times = |most: Option<u64>| {
+        context.max_cardinality.zip(most).map(|(here, most)| here.saturating_mul(most))
+    };
     if let Some(items) = &structural.items {
-        let below = SchemaContext {
-            schema: &context.schema["items"],
-            structural: items,
-            field_path: format!("{}.items", context.field_path),
-            root: false,
-            max_cardinality: cardinality,
-            uncorrelatable: uncorrelatable(structural.list_type != ListType::Map),
-        };
-        visit(&below, total, errors);
+        let uncorrelatable = structural.list_type != ListType::Map;
+        let schema = &context.schema["items"];
+        let mut below = context.below(schema, items, "items", element.cloned(), uncorrelatable);
+        below.max_cardinality = times(structural.max_items);
+        visit(below, total, errors);
     }
-    if let Some(additional) = &structural.additional_properties {
-        let below = SchemaContext {
-            schema: &context.schema["additionalProperties"],
-            structural: additional,
-            field_path: format!("{}.additionalProperties", context.field_path),
-            root: false,
-            max_cardinality: cardinality,
-            uncorrelatable: uncorrelatable(structural.atomic_map),
-        };
-        visit(&below, total, errors);
+    if let Some(values) = &structural.additional_properties {
+        let (schema, place) = (&context.schema["additionalProperties"], "additionalProperties");
+        let uncorrelatable = structural.atomic_map;
+        let mut below = context.below(schema, values, place, element.cloned(), uncorrelatable);
+        below.max_cardinality = times(structural.max_properties);
+        visit(below, total, errors);
     }
 }
+
+/// Name of the type of `self`. Upstream makes a new one each time, so that no expression rests on it.
+const SELF_TYPE: &str = "selfType1";
 
 /// Validates the fields of a rule, except its expressions.
 fn validate_fields(
@@ -178,109 +209,112 @@ fn quoted(rule: &Value) -> BadValue {
     ))
 }
 
-/// Compiles the expressions of a rule, checks their result types, and adds their estimated costs to the total.
-fn compile_rule(
-    rule: &Value,
-    field_path: &str,
-    context: &SchemaContext<'_>,
-    total: &mut TotalCost,
-    errors: &mut Vec<FieldError>,
-) {
-    let field = |name: &str| format!("{field_path}.{name}");
-    let program = match Program::parse(text(rule, "rule")) {
-        Ok(program) => program,
-        Err(error) => {
-            errors.push(FieldError::invalid(field("rule"), quoted(rule), error));
+/// Compilation of a rule's expressions.
+struct Compiling<'c, 'a> {
+    context: &'c SchemaContext<'a>,
+    /// Declaration of `self`, and its type with names.
+    known: &'c Declared,
+    named: &'c Type,
+    rule: &'c Value,
+    field_path: String,
+}
+
+impl Compiling<'_, '_> {
+    /// Compiles the expressions, checks their result types, and adds their estimated costs to the total.
+    fn rule(&self, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+        let field = |name: &str| format!("{}.{name}", self.field_path);
+        let optional = self.rule.get("optionalOldSelf").filter(|value| !value.is_null());
+        let is_optional = optional == Some(&Value::Bool(true));
+        let expression = text(self.rule, "rule");
+        let compiled = self.compiled(expression, is_optional, &Type::Bool, "");
+        match &compiled {
+            Err(error) => {
+                errors.push(FieldError::invalid(field("rule"), quoted(self.rule), error.as_str()));
+                total.add(0, field("rule"));
+            }
+            Ok((_, cost)) => {
+                let times =
+                    self.context.max_cardinality.unwrap_or_else(|| max_cardinality(self.known));
+                let cost = cost.saturating_mul(times);
+                check_cost("estimated rule cost", cost, field("rule"), errors);
+                total.add(cost, field("rule"));
+                self.message(is_optional, total, errors);
+            }
+        }
+        if compiled.is_ok_and(|(uses_old, _)| uses_old) {
+            if let Some(above) = &self.context.uncorrelatable {
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
+                );
+                errors.push(FieldError::invalid(field("rule"), expression, detail));
+            }
+        } else if let Some(optional) = optional {
+            let detail = "may not be set if oldSelf is not used in rule";
+            errors.push(FieldError::invalid(field("optionalOldSelf"), optional.clone(), detail));
+        }
+    }
+
+    fn message(&self, is_optional: bool, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+        let expression = text(self.rule, "messageExpression");
+        if expression.is_empty() {
             return;
         }
-    };
-    let optional = rule.get("optionalOldSelf");
-    let old = optional == Some(&Value::Bool(true));
-    match compile(&program, context, old) {
-        Err(error) => errors.push(FieldError::invalid(field("rule"), quoted(rule), error)),
-        Ok((kind, _)) if !matches!(kind, Type::Bool | Type::Dyn) => {
-            let detail = "cel expression must evaluate to a bool";
-            errors.push(FieldError::invalid(field("rule"), quoted(rule), detail));
-        }
-        Ok((_, cost)) => {
-            add_cost("estimated rule cost", cost, field("rule"), context, total, errors);
+        let field = format!("{}.messageExpression", self.field_path);
+        match self.compiled(expression, is_optional, &Type::Str, "messageExpression ") {
+            Err(detail) => errors.push(FieldError::invalid(field, quoted(self.rule), detail)),
+            Ok((_, cost)) => {
+                check_cost("estimated messageExpression cost", cost, field.clone(), errors);
+                total.add(cost, field);
+            }
         }
     }
-    if program.uses("oldSelf") {
-        if let Some(above) = &context.uncorrelatable {
-            let detail = format!(
-                "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
-            );
-            errors.push(FieldError::invalid(field("rule"), text(rule, "rule"), detail));
+
+    /// Returns whether an expression uses `oldSelf`, and its estimated cost. `name` begins its errors.
+    ///
+    /// Upstream: `compileRule`.
+    fn compiled(
+        &self,
+        expression: &str,
+        is_optional: bool,
+        wanted: &Type,
+        name: &str,
+    ) -> Result<(bool, u64), String> {
+        let failed = |error: String| format!("{name}{error}");
+        let program = Program::parse(expression).map_err(failed)?;
+        let old = if is_optional { Type::optional(self.named.clone()) } else { self.named.clone() };
+        let variables = [Variable::new("self", self.named.clone()), Variable::new("oldSelf", old)];
+        let checked = check(&program, &variables).map_err(failed)?;
+        if checked.kind() != wanted {
+            return Err(match wanted {
+                Type::Bool => "cel expression must evaluate to a bool".to_owned(),
+                _ => format!("{name}must evaluate to a string"),
+            });
         }
-    } else if let Some(optional) = optional {
-        let detail = "may not be set if oldSelf is not used in rule";
-        errors.push(FieldError::invalid(field("optionalOldSelf"), optional.clone(), detail));
-    }
-    let message_expression = text(rule, "messageExpression");
-    if message_expression.is_empty() {
-        return;
-    }
-    let message = Program::parse(message_expression).and_then(|program| {
-        compile(&program, context, old)
-            .map(|(kind, cost)| (matches!(kind, Type::Str | Type::Dyn), cost))
-    });
-    let field = field("messageExpression");
-    match message {
-        Err(error) => {
-            let detail = format!("messageExpression compilation failed: {error}");
-            errors.push(FieldError::invalid(field, quoted(rule), detail));
-        }
-        Ok((false, _)) => {
-            let detail = "messageExpression must evaluate to a string";
-            errors.push(FieldError::invalid(field, quoted(rule), detail));
-        }
-        Ok((true, cost)) => {
-            add_cost("estimated messageExpression cost", cost, field, context, total, errors);
-        }
+        checked.instantiate().map_err(|error| match wanted {
+            Type::Bool => error,
+            // Upstream has fewer words for the program of a message.
+            _ => format!("{name}{}", error.trim_start_matches("program ")),
+        })?;
+        Ok((program.uses("oldSelf"), checked.max_cost(self.known)))
     }
 }
 
-/// Returns the result type and estimated cost of an expression over values of the schema.
-///
-/// Upstream: `compileRule`.
-fn compile<'a>(
-    program: &'a Program,
-    context: &SchemaContext<'a>,
-    optional: bool,
-) -> Result<(Type<'a>, u64), String> {
-    let known = Declared::schema(context.structural, context.root).ok_or_else(|| {
-        "compilation failed: ERROR: the schema has no type that expressions know".to_owned()
-    })?;
-    let old = if optional {
-        Declared::of(Type::Optional(Box::new(known.kind.clone())))
-    } else {
-        known.clone()
-    };
-    let found = check(program, vec![("self", known), ("oldSelf", old)])?;
-    Ok((found.known.kind, found.cost))
-}
-
-/// Multiplies a cost by the schema's cardinality and adds it to the total.
-///
-/// Upstream: `getExpressionCost`.
-fn add_cost(
-    name: &str,
-    cost: u64,
-    field_path: String,
-    context: &SchemaContext<'_>,
-    total: &mut TotalCost,
-    errors: &mut Vec<FieldError>,
-) {
-    let cost = cost.saturating_mul(context.max_cardinality);
+/// Notes a cost beyond the limit of one expression.
+fn check_cost(name: &str, cost: u64, field_path: String, errors: &mut Vec<FieldError>) {
     if cost > STATIC_ESTIMATED_COST_LIMIT {
-        errors.push(FieldError::forbidden(
-            field_path.clone(),
-            cost_error_message(name, cost, STATIC_ESTIMATED_COST_LIMIT),
-        ));
+        let detail = cost_error_message(name, cost, STATIC_ESTIMATED_COST_LIMIT);
+        errors.push(FieldError::forbidden(field_path, detail));
     }
-    total.cost = total.cost.saturating_add(cost);
-    total.most_expensive.push((cost, field_path));
+}
+
+impl TotalCost {
+    /// Upstream: `ObserveExpressionCost`.
+    fn add(&mut self, cost: u64, field_path: String) {
+        self.cost = self.cost.saturating_add(cost);
+        if cost >= STATIC_ESTIMATED_CRD_COST_LIMIT / 100 {
+            self.most_expensive.push((cost, field_path));
+        }
+    }
 }
 
 /// Upstream: `getCostErrorMessage`.

@@ -3,6 +3,7 @@
 //! Upstream: `apis/apiextensions/validation`.
 
 mod cel;
+mod declared;
 mod schema;
 mod structural;
 pub mod validation;

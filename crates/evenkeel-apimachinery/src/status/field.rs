@@ -213,7 +213,7 @@ impl FieldError {
     }
 
     /// Returns an error for a value for which a rule could not be evaluated.
-    pub(crate) fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 

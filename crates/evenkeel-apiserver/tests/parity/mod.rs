@@ -39,6 +39,11 @@ impl Seeds {
         Self(Mutex::new(first..first + number(count).unwrap_or(default)))
     }
 
+    /// Returns so many seeds from the first one on.
+    pub(crate) fn between(first: u64, count: u64) -> Self {
+        Self(Mutex::new(first..first + count))
+    }
+
     /// Returns the number of seeds that no worker has taken yet.
     pub(crate) fn left(&self) -> u64 {
         let seeds = self.0.lock().expect("no worker panicked");

@@ -1,13 +1,20 @@
-//! Static types of expressions, derived from schemas.
+//! Static types of expressions.
 
-use super::calls::QUANTITY;
-use super::declaration::Declaration;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Declared;
 
 /// Static type of an expression.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Type<'a> {
+pub enum Type {
     /// Type that is only known at evaluation.
     Dyn,
+    /// The type of values of every type, which are no ranges of loops.
+    Any,
+    /// The type of an expression with an error, so that its use is no second one.
+    Error,
     /// The type of `null`.
     Null,
     /// The type `bool`.
@@ -27,92 +34,225 @@ pub enum Type<'a> {
     /// The type `duration`.
     Duration,
     /// A list with elements of one type.
-    List(Box<Type<'a>>),
-    /// A map with string keys and values of one type.
-    Map(Box<Type<'a>>),
-    /// An object with a schema.
-    Object(Of<'a>),
+    List(Arc<Type>),
+    /// A map with keys of one type and values of another.
+    Map(Arc<Type>, Arc<Type>),
+    /// An object with declared fields.
+    Object(Object),
     /// A value that may be absent.
-    Optional(Box<Type<'a>>),
+    Optional(Arc<Type>),
     /// A type of a CEL library, by name.
     Library(&'static str),
-    /// The type `type`, such as of `type(1)`.
-    OfTypes,
+    /// The type of a type, such as of `type(1)`.
+    OfTypes(Option<Arc<Type>>),
+    /// A type that is still to be inferred, by its number.
+    Variable(u32),
 }
 
-/// Schema of an object type. At the root, the checker also knows the fields of its metadata.
-#[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
-    pub(crate) node: &'a dyn Declaration,
-    pub(crate) root: bool,
+/// Type of an object: its name, and its fields.
+#[derive(Debug, Clone)]
+pub struct Object {
+    pub(crate) name: Arc<str>,
+    pub(crate) fields: Fields,
 }
 
-impl PartialEq for Of<'_> {
+/// Fields of an object type.
+#[derive(Debug, Clone)]
+pub(crate) enum Fields {
+    /// Declared fields, by their names as expressions write them.
+    Declared(Arc<BTreeMap<Box<str>, Declared>>),
+    /// Fields of every name, each of the type `dyn`.
+    Any,
+    /// Fields of the type `JSONPatch`.
+    JsonPatch,
+}
+
+impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(self.node, other.node)
+        self.name == other.name
     }
 }
 
-impl<'a> Type<'a> {
-    /// Returns the type of a schema's values; `None` if expressions cannot access them.
-    pub fn of(node: &'a dyn Declaration, root: bool) -> Option<Self> {
-        if node.is_int_or_string() {
-            return Some(Self::Dyn);
-        }
-        Some(match (node.kind(), node.format()) {
-            ("array", _) => Self::List(Box::new(Self::of(node.element()?, false)?)),
-            ("object", _) => match node.additional() {
-                Some(more) => Self::Map(Box::new(Self::of(more, false)?)),
-                None => Self::Object(Of { node, root: root || node.is_embedded() }),
-            },
-            ("string", "byte") => Self::Bytes,
-            ("string", "duration") => Self::Duration,
-            ("string", "date" | "date-time") => Self::Time,
-            ("string", _) => Self::Str,
-            ("boolean", _) => Self::Bool,
-            ("number", _) => Self::Double,
-            ("integer", _) => Self::Int,
-            ("quantity", _) => Self::Library(QUANTITY),
-            _ => return None,
-        })
+/// Name of an object type whose declaration has none; it gets one by its place.
+const UNNAMED: &str = "object";
+
+/// Maximum number of parts of a type. A larger one becomes `dyn`, because names of types grow with each use of them.
+const MAX_PARTS: usize = 1_000;
+
+impl Type {
+    /// Returns the type of lists with elements of a type.
+    pub fn list(of: Self) -> Self {
+        Self::List(Arc::new(of))
     }
 
-    /// Returns the type's name as error messages print it.
-    pub fn name(&self) -> String {
+    /// Returns the type of maps with keys and values of these types.
+    pub fn map(key: Self, value: Self) -> Self {
+        Self::Map(Arc::new(key), Arc::new(value))
+    }
+
+    /// Returns the type of values that may be absent.
+    pub fn optional(of: Self) -> Self {
+        Self::Optional(Arc::new(of))
+    }
+
+    pub(crate) fn of_type(of: Self) -> Self {
+        Self::OfTypes(Some(Arc::new(of)))
+    }
+
+    /// Returns an object type with declared fields. Without a name, it gets one by its place.
+    pub fn object(name: Option<&str>, fields: BTreeMap<Box<str>, Declared>) -> Self {
+        let name = name.unwrap_or(UNNAMED).into();
+        Self::Object(Object { name, fields: Fields::Declared(Arc::new(fields)) })
+    }
+
+    /// Names the objects within a type that have no name yet, by their place.
+    ///
+    /// Upstream: `MaybeAssignTypeName`.
+    pub fn named(&self, place: &str) -> Self {
         match self {
-            Self::Dyn => "dyn".to_owned(),
-            Self::Null => "null".to_owned(),
-            Self::Bool => "bool".to_owned(),
-            Self::Int => "int".to_owned(),
-            Self::Uint => "uint".to_owned(),
-            Self::Double => "double".to_owned(),
-            Self::Str => "string".to_owned(),
-            Self::Bytes => "bytes".to_owned(),
-            Self::Time => "timestamp".to_owned(),
-            Self::Duration => "duration".to_owned(),
-            Self::List(of) => format!("list({})", of.name()),
-            Self::Map(of) => format!("map(string, {})", of.name()),
-            Self::Object(_) => "object".to_owned(),
-            Self::Optional(of) => format!("optional_type({})", of.name()),
-            Self::Library(name) => (*name).to_owned(),
-            Self::OfTypes => "type".to_owned(),
+            Self::Object(object) if &*object.name == UNNAMED => {
+                Self::Object(Object { name: place.into(), fields: object.fields.clone() })
+            }
+            Self::List(of) => Self::list(of.named(&format!("{place}.@idx"))),
+            Self::Map(key, value) => {
+                Self::Map(Arc::clone(key), Arc::new(value.named(&format!("{place}.@elem"))))
+            }
+            other => other.clone(),
         }
     }
 
-    /// Whether a value of one type can be used where the other is expected.
-    pub(crate) fn agrees(&self, other: &Self) -> bool {
+    /// Returns the type itself, or `dyn` if it has too many parts.
+    pub(crate) fn bounded(self) -> Self {
+        let mut left = MAX_PARTS;
+        if self.fits(&mut left) { self } else { Self::Dyn }
+    }
+
+    fn fits(&self, left: &mut usize) -> bool {
+        let Some(rest) = left.checked_sub(1) else { return false };
+        *left = rest;
+        self.parts().into_iter().flatten().all(|part| part.fits(left))
+    }
+
+    /// Returns the types that this one is made of.
+    pub(crate) fn parts(&self) -> [Option<&Self>; 2] {
+        match self {
+            Self::List(of) | Self::Optional(of) | Self::OfTypes(Some(of)) => [Some(of), None],
+            Self::Map(key, value) => [Some(key), Some(value)],
+            _ => [None, None],
+        }
+    }
+
+    /// Returns the type with each of its parts replaced.
+    pub(crate) fn with_parts(&self, mut replace: impl FnMut(&Self) -> Self) -> Self {
+        match self {
+            Self::List(of) => Self::list(replace(of)),
+            Self::Optional(of) => Self::optional(replace(of)),
+            Self::OfTypes(Some(of)) => Self::of_type(replace(of)),
+            Self::Map(key, value) => {
+                let key = replace(key);
+                Self::map(key, replace(value))
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Whether both are of one kind, whatever their parts are.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Dyn, _) | (_, Self::Dyn) => true,
-            (Self::List(a), Self::List(b))
-            | (Self::Map(a), Self::Map(b))
-            | (Self::Optional(a), Self::Optional(b)) => a.agrees(b),
-            // Types other than scalars may be null, and can be compared with null.
-            (Self::Null, other) | (other, Self::Null) => !other.is_scalar(),
-            (a, b) => a == b,
+            (Self::Library(a), Self::Library(b)) => a == b,
+            (Self::Object(a), Self::Object(b)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
 
-    fn is_scalar(&self) -> bool {
-        matches!(self, Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Str)
+    /// Whether a value can be null as well.
+    pub(crate) fn is_nullable(&self) -> bool {
+        matches!(
+            self,
+            Self::Null
+                | Self::Dyn
+                | Self::Any
+                | Self::Optional(_)
+                | Self::Library(_)
+                | Self::Object(_)
+                | Self::Time
+                | Self::Duration
+        )
+    }
+
+    pub(crate) fn is_wildcard(&self) -> bool {
+        matches!(self, Self::Dyn | Self::Any | Self::Error)
+    }
+
+    /// Whether all values have the size 1.
+    pub(crate) fn is_scalar(&self) -> bool {
+        match self {
+            Self::Optional(of) => of.is_scalar(),
+            Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Time | Self::Duration => {
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the type's name at run time, without its parts.
+    pub(crate) fn runtime_name(&self) -> &str {
+        match self {
+            Self::Dyn => "dyn",
+            Self::Any => "google.protobuf.Any",
+            Self::Error => "error",
+            Self::Null => "null_type",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Double => "double",
+            Self::Str => "string",
+            Self::Bytes => "bytes",
+            Self::Time => "google.protobuf.Timestamp",
+            Self::Duration => "google.protobuf.Duration",
+            Self::List(_) => "list",
+            Self::Map(..) => "map",
+            Self::Object(object) => &object.name,
+            Self::Optional(_) => "optional_type",
+            Self::Library(name) => name,
+            Self::OfTypes(_) => "type",
+            Self::Variable(_) => "",
+        }
+    }
+
+    /// Returns the type's name at run time, with its parts.
+    ///
+    /// Upstream: `Type.String`.
+    pub fn declared_name(&self) -> String {
+        self.spelled(Self::runtime_name, Self::declared_name)
+    }
+
+    fn spelled(&self, own: fn(&Self) -> &str, part: fn(&Self) -> String) -> String {
+        let parts: Vec<String> = self.parts().into_iter().flatten().map(part).collect();
+        if parts.is_empty() {
+            return own(self).to_owned();
+        }
+        format!("{}({})", own(self), parts.join(", "))
+    }
+
+    fn short_name(&self) -> &str {
+        match self {
+            Self::Any => "any",
+            Self::Error => "!error!",
+            Self::Null => "null",
+            Self::Time => "timestamp",
+            Self::Duration => "duration",
+            other => other.runtime_name(),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    /// Writes the type's name as error messages have it. Upstream: `FormatCELType`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(number) => write!(f, "_var{number}"),
+            other => f.write_str(&other.spelled(Self::short_name, Self::to_string)),
+        }
     }
 }

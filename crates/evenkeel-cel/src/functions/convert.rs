@@ -112,8 +112,11 @@ fn validate<'a>(format: &str, text: &str) -> Val<'a> {
         "dns1035LabelPrefix" => dns_1035_label(&prefix(text)),
         "qualifiedName" => qualified_name(text),
         "labelValue" => label_value(text),
+        "uri" => crate::url::Url::request_uri_error(text).into_iter().collect(),
         other if crate::formats::fits(other, text) => Vec::new(),
-        _ => vec!["invalid".to_owned()],
+        "uuid" => vec!["does not match the UUID format".to_owned()],
+        "byte" => vec!["invalid base64".to_owned()],
+        other => vec![format!("invalid {other}")],
     };
     if wrong.is_empty() {
         return Val::Optional(None);

@@ -43,7 +43,7 @@ pub(crate) fn format(text: &str, args: &Val<'_>, limit: u64) -> Result<String, F
 }
 
 /// Parses the clause after a percent sign: returns the verb, the precision, and the rest.
-fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> {
+pub(crate) fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> {
     let wrong = |why: &str| format!("error while parsing precision: {why}");
     let (precision, rest) = match text.strip_prefix('.') {
         None => (None, text),
@@ -288,7 +288,8 @@ fn scientific(number: f64) -> String {
     if !number.is_finite() {
         return infinite(number).to_owned();
     }
-    let text = format!("{number:.6e}");
+    // A zero has no sign.
+    let text = format!("{:.6e}", number + 0.0);
     let Some((digits, exponent)) = text.split_once('e') else { return text };
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("⁻", exponent),

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Outcome;
+use crate::expand::SORT_BY_KEYS;
 use crate::value::Val;
 
 /// Returns the values of a list's optional elements, without those that are absent.
@@ -38,6 +39,10 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("last", []) => Ok(items.last().cloned().map_or(Val::Optional(None), Val::some)),
         ("reverse", []) => Ok(Val::list(items.into_iter().rev().collect())),
         ("sort", []) => sorted(items.into_iter().map(|item| (item.clone(), item)).collect()),
+        (SORT_BY_KEYS, [keys]) => match keys.items() {
+            Some(keys) => sorted(keys.into_iter().zip(items).collect()),
+            None => Err("no such overload".to_owned()),
+        },
         ("distinct", []) => {
             let mut unique: Vec<Val<'a>> = Vec::with_capacity(items.len());
             for item in items {
@@ -89,7 +94,7 @@ fn flat<'a>(list: &Val<'a>, depth: u64) -> Vec<Val<'a>> {
 /// Sorts values by their keys, which must be of one type.
 ///
 /// Upstream: `sortListByAssociatedKeys`.
-pub(crate) fn sorted<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
+fn sorted<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
     if let Some((first, _)) = keyed.first() {
         let is_number = matches!(first, Val::Double(_));
         if !is_number && first.compare(first).is_none() {

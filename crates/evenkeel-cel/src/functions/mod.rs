@@ -1,5 +1,6 @@
 //! Functions of CEL and of the libraries that Kubernetes adds. Upstream: `apiserver/pkg/cel/library`.
 
+mod addresses;
 mod authz;
 mod convert;
 mod format;
@@ -14,12 +15,12 @@ mod url;
 
 use super::value::Val;
 
-pub(super) use format::format;
-pub(super) use lists::{MAX_RANGE, sorted};
+pub(super) use format::{clause as format_clause, format};
+pub(super) use lists::MAX_RANGE;
 pub(super) use number::double_text;
 pub use semver::Semver;
 pub(super) use semver::semver;
-pub(super) use strings::find_all;
+pub(super) use strings::{find_all, is_pattern};
 pub use time::Time;
 pub(super) use time::{checked_duration, duration_text, later, parse_duration, parse_timestamp};
 

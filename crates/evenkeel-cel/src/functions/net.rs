@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use evenkeel_api::cidr::parse_canonical_prefix_length;
 use evenkeel_api::quote::quote;
 
-use super::Outcome;
+use super::{Outcome, addresses};
 use crate::value::Val;
 
 /// Address and prefix length.
@@ -26,27 +26,48 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     })
 }
 
-/// Parses an IP address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is an error.
+/// Parses an IP address. One with a zone and an IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) are errors.
 ///
 /// Upstream: `parseIPAddr`.
 fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
+    let quoted = quote(text);
+    if let Some(why) = addresses::wrong(text) {
+        return Err(format!(
+            "IP Address {quoted} parse error during conversion from string: {why}"
+        ));
+    }
+    if text.contains('%') {
+        return Err(format!("IP address {quoted} with zone value is not allowed"));
+    }
     let is_mapped = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-    text.parse().ok().filter(|ip| !is_mapped(ip)).ok_or_else(|| {
-        format!("IP Address {} parse error during conversion from string", quote(text))
-    })
+    let not_allowed = || format!("IPv4-mapped IPv6 address {quoted} is not allowed");
+    text.parse().ok().filter(|ip| !is_mapped(ip)).ok_or_else(not_allowed)
 }
 
 /// Parses a CIDR. The prefix length has no sign and no leading zeros; host bits stay as they are.
 ///
 /// Upstream: `parseCIDR`.
 fn parse_cidr(text: &str) -> Result<Cidr, String> {
-    let parse = || {
-        let (address, length) = text.split_once('/')?;
-        let address = parse_ip_addr(address).ok()?;
-        Some((address, parse_canonical_prefix_length(address, length)?))
-    };
-    parse()
-        .ok_or_else(|| format!("network address parse error during conversion from string: {text}"))
+    const CONTEXT: &str = "network address parse error during conversion from string: ";
+    let wrong = |why: &str| format!("{CONTEXT}{CONTEXT}netip.ParsePrefix({}): {why}", quote(text));
+    let (address, length) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
+    if let Some(why) = addresses::wrong(address) {
+        return Err(wrong(&why));
+    }
+    if address.contains('%') {
+        return Err(wrong("IPv6 zones cannot be present in a prefix"));
+    }
+    let is_number = length.bytes().all(|byte| byte.is_ascii_digit())
+        && (length.len() == 1 || !length.starts_with('0'));
+    if !is_number || length.is_empty() || length.len() > 18 {
+        return Err(wrong(&format!("bad bits after slash: {}", quote(length))));
+    }
+    let parsed: IpAddr = address.parse().map_err(|_| wrong("unable to parse IP"))?;
+    let length = parse_canonical_prefix_length(parsed, length)
+        .ok_or_else(|| wrong("prefix length out of range"))?;
+    let parsed = parse_ip_addr(address)
+        .map_err(|_| format!("{CONTEXT}IPv4-mapped IPv6 address {} is not allowed", quote(text)))?;
+    Ok((parsed, length))
 }
 
 /// Returns the number of bits of an address: 32 or 128.

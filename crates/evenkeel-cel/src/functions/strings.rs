@@ -91,13 +91,25 @@ fn regex(pattern: &str) -> Result<Regex, String> {
         if let Some(known) = compiled.get(pattern) {
             return Ok(known.clone());
         }
-        let regex = Regex::new(pattern).map_err(|error| format!("Illegal regex: {error}"))?;
+        crate::patterns::check(pattern)?;
+        let regex = Regex::new(&crate::patterns::translated(pattern))
+            .map_err(|error| format!("error parsing regexp: {error}"))?;
         if compiled.len() >= KEPT {
             compiled.clear();
         }
         compiled.insert(pattern.to_owned(), regex.clone());
         Ok(regex)
     })
+}
+
+/// Whether a text is a regular expression.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    regex(text).is_ok()
+}
+
+/// Compiles the pattern of `find` and `findAll`, whose errors have more words.
+fn illegal(pattern: &str) -> Result<Regex, String> {
+    regex(pattern).map_err(|error| format!("Illegal regex: {error}"))
 }
 
 fn matches<'a>(text: &str, pattern: &str) -> Outcome<'a> {
@@ -111,7 +123,7 @@ pub(crate) fn find_all<'a>(
     limit: usize,
 ) -> Result<Vec<Val<'a>>, String> {
     let matched = |found: regex::Match<'_>| Val::str(found.as_str());
-    regex(pattern).map(|regex| regex.find_iter(text).take(limit).map(matched).collect())
+    illegal(pattern).map(|regex| regex.find_iter(text).take(limit).map(matched).collect())
 }
 
 fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {

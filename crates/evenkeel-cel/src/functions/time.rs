@@ -1,5 +1,6 @@
 //! Functions of timestamps and durations. Upstream: cel-go's `cel.DefaultUTCTimeZone`, Go's `time`.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use jiff::civil::{Date, DateTime};
@@ -17,23 +18,45 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799
 const DAY: i64 = 86_400;
 
 /// A timestamp with nanoseconds, from the year 1 to the end of the year 9999, where `jiff`'s timestamps end earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub struct Time {
     /// Seconds since 1970.
     seconds: i64,
     nanos: u32,
+    /// Seconds by which the zone that the timestamp is written in is before UTC. It matters to nothing else.
+    offset: i32,
+}
+
+impl PartialEq for Time {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
 }
 
 impl Time {
     /// Beginning of the year 1.
-    pub const ZERO: Self = Self { seconds: *SECONDS.start(), nanos: 0 };
+    pub const ZERO: Self = Self { seconds: *SECONDS.start(), nanos: 0, offset: 0 };
 
     /// Returns a timestamp by its distance to the beginning of 1970; `None` if it is out of range.
     pub fn new(since: SignedDuration) -> Option<Self> {
         let nanos = since.as_nanos();
         let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
         let nanos = u32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?;
-        SECONDS.contains(&seconds).then_some(Self { seconds, nanos })
+        SECONDS.contains(&seconds).then_some(Self { seconds, nanos, offset: 0 })
     }
 
     /// Returns the timestamp of a civil time in UTC; `None` if it is out of range.
@@ -77,21 +100,26 @@ impl From<Timestamp> for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (local, years) = self.civil(0);
+        let (local, years) = self.civil(i64::from(self.offset));
         let year = i64::from(local.year()) + years;
         write!(f, "{year:04}-{:02}-{:02}T", local.month(), local.day())?;
         write!(f, "{:02}:{:02}:{:02}", local.hour(), local.minute(), local.second())?;
         if self.nanos > 0 {
             f.write_str(format!(".{:09}", self.nanos).trim_end_matches('0'))?;
         }
-        f.write_str("Z")
+        if self.offset == 0 {
+            return f.write_str("Z");
+        }
+        let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.abs() / 60);
+        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
 }
 
 /// Adds a duration to a timestamp; an error if the sum is out of range.
 pub(crate) fn later(at: Time, length: SignedDuration) -> Result<Time, String> {
     let sum = at.since_epoch().checked_add(length);
-    sum.and_then(Time::new).ok_or_else(|| "timestamp overflow".to_owned())
+    let sum = sum.and_then(Time::new).map(|sum| Time { offset: at.offset, ..sum });
+    sum.ok_or_else(|| "timestamp overflow".to_owned())
 }
 
 /// Returns the duration if it is in range: as many nanoseconds as an `int` has.
@@ -219,6 +247,8 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
     let local = date.to_datetime(time);
     let since = local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     let at = since.checked_sub(SignedDuration::from_secs(offset)).and_then(Time::new);
+    let written_in = i32::try_from(offset).unwrap_or_default();
+    let at = at.map(|at| Time { offset: written_in, ..at });
     Some(at.ok_or_else(|| "timestamp overflow".to_owned()))
 }
 
@@ -344,7 +374,7 @@ mod tests {
             ("2026-01-01T00:00:00,5Z", "\"2026-01-01T00:00:00.5Z\""),
             ("2026-01-01T00:00:00.1234567899Z", "\"2026-01-01T00:00:00.123456789Z\""),
             ("2026-01-01T0:00:00Z", "\"2026-01-01T00:00:00Z\""),
-            ("2026-01-01T00:00:00+24:00", "\"2025-12-31T00:00:00Z\""),
+            ("2026-01-01T00:00:00+24:00", "\"2026-01-01T00:00:00+24:00\""),
             ("2026-01-01T00:00:00-00:00", "\"2026-01-01T00:00:00Z\""),
             ("9999-12-31T23:59:59.999999999Z", "\"9999-12-31T23:59:59.999999999Z\""),
             ("0000-01-01T00:00:00Z", "error: timestamp overflow"),

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Failure, Program, Scope, Val};
+use crate::{Failure, Scope, Val};
 
 /// Cost budget of one evaluation.
 const BUDGET: u64 = 20_000;
@@ -215,7 +215,7 @@ fn object() -> Value {
 
 /// Evaluates an expression, and checks that its result is no larger than what the cost and its parts allow.
 fn check(source: &str, object: &Value) {
-    let Ok(program) = Program::parse(source) else { return };
+    let Ok(program) = super::parse(source) else { return };
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut left = BUDGET;
     let result = program.run(&scope, &mut left);
@@ -266,7 +266,7 @@ fn growth_is_charged() {
         "self.list.all(x, self.map == self.map && self.map == self.map)".to_owned(),
         "self.list.all(x, self.map in [self.map, self.map])".to_owned(),
     ] {
-        let program = Program::parse(&source).expect(&source);
+        let program = super::parse(&source).expect(&source);
         let scope = Scope::default().with("self", Val::of(&object, None));
         let result = program.run(&scope, &mut { BUDGET });
         assert_eq!(result, Err(Failure::Cost), "{source}");
@@ -278,7 +278,7 @@ fn growth_is_charged() {
 fn costs_are_upstreams() {
     let object = json!({"t": "abcdefghijklmnopqrst", "n": 20, "l": (0..20).collect::<Vec<_>>()});
     for (source, want) in COSTS {
-        let program = Program::parse(source).expect(source);
+        let program = super::parse(source).expect(source);
         let scope = Scope::default().with("self", Val::of(&object, None));
         let mut left = BUDGET;
         let _ = program.run(&scope, &mut left);

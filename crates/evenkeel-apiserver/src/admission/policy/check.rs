@@ -6,12 +6,11 @@ use serde_json::Value;
 
 use crate::admission::attributes::GROUP;
 use crate::resource::ResourceType;
-use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{get, list, text};
-use evenkeel_cel::Program;
 use evenkeel_cel::authorization::{AUTHORIZER, RESOURCE_CHECK};
-use evenkeel_cel::check::{Declared, Type, check};
+use evenkeel_cel::check::{Type, Variable, check};
+use evenkeel_cel::{Extensions, Program};
 use types::{Variables, namespace, request};
 
 /// Maximum number of match conditions of a webhook or a policy.
@@ -27,7 +26,8 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
         "validatingadmissionpolicies" => policy(object, false, &mut errors),
         "mutatingadmissionpolicies" => policy(object, true, &mut errors),
         "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
-            let environment = Environment { params: false, authorizer: true, variables: None };
+            let environment =
+                Environment { params: false, authorizer: true, patches: false, variables: None };
             for (i, webhook) in list(object, "webhooks").iter().enumerate() {
                 let place = format!("webhooks[{i}].matchConditions");
                 match_conditions(webhook, &environment, &place, &mut errors);
@@ -60,11 +60,11 @@ fn match_conditions(
 fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let params = get(spec, "paramKind").is_some();
-    let plain = Environment { params, authorizer: true, variables: None };
+    let plain = Environment { params, authorizer: true, patches: mutates, variables: None };
     match_conditions(spec, &plain, "spec.matchConditions", errors);
     let mut variables = Variables::default();
     for (i, variable) in list(spec, "variables").iter().enumerate() {
-        let known = variables.schema();
+        let known = variables.kind();
         let environment = Environment { variables: Some(&known), ..plain };
         let expression = text(variable, "expression");
         let place = format!("spec.variables[{i}].expression");
@@ -74,10 +74,9 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
         // Declare a variable that does not compile as `dyn`, so that its uses report no second error.
         let found =
             environment.expression(expression, expression, ExpectedType::Any, &place, errors);
-        let schema = types::schema_of(&found.unwrap_or(Type::Dyn));
-        variables.declare(text(variable, "name"), schema);
+        variables.declare(text(variable, "name"), found.unwrap_or(Type::Dyn));
     }
-    let known = (mutates || !list(spec, "variables").is_empty()).then(|| variables.schema());
+    let known = (mutates || !list(spec, "variables").is_empty()).then(|| variables.kind());
     let environment = Environment { variables: known.as_ref(), ..plain };
     if mutates {
         mutations(spec, &environment, errors);
@@ -104,11 +103,14 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
 
 fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
     for (i, mutation) in list(spec, "mutations").iter().enumerate() {
-        for form in ["jsonPatch", "applyConfiguration"] {
+        for (form, expected) in [
+            ("jsonPatch", ExpectedType::Patch),
+            ("applyConfiguration", ExpectedType::Configuration),
+        ] {
             let Some(patch) = get(mutation, form) else { continue };
             let expression = text(patch, "expression").trim();
             let place = format!("spec.mutations[{i}].{form}.expression");
-            environment.expression(expression, expression, ExpectedType::Any, &place, errors);
+            environment.expression(expression, expression, expected, &place, errors);
         }
     }
 }
@@ -120,11 +122,13 @@ enum ExpectedType {
     Bool,
     Text,
     TextOrNull,
+    Patch,
+    Configuration,
 }
 
 impl ExpectedType {
-    /// Returns the error for an expression of type `found`. `dyn` passes unless cel-go is certain of the type, too.
-    fn refuses(self, found: &Type<'_>, expression: &str) -> Option<String> {
+    /// Returns the error for an expression of type `found`.
+    fn refuses(self, found: &Type) -> Option<String> {
         let (allowed, words) = match self {
             Self::Any => return None,
             Self::Bool => (matches!(found, Type::Bool), "bool"),
@@ -132,22 +136,12 @@ impl ExpectedType {
             Self::TextOrNull => {
                 (matches!(found, Type::Str | Type::Null), "one of [string null_type]")
             }
+            Self::Patch => (found.declared_name() == "list(JSONPatch)", "list(JSONPatch)"),
+            Self::Configuration => (found.declared_name() == "Object", "Object"),
         };
-        let is_certain = !matches!(found, Type::Dyn) || is_path_of_dyn(expression);
-        (!allowed && is_certain)
-            .then(|| format!("must evaluate to {words} but got {}", types::name(found)))
+        let found = found.declared_name();
+        (!allowed).then(|| format!("must evaluate to {words} but got {found}"))
     }
-}
-
-/// Returns whether an expression only reads a field of an untyped variable.
-fn is_path_of_dyn(expression: &str) -> bool {
-    let mut parts = expression.trim().split('.');
-    let root = parts.next().unwrap_or_default();
-    ["object", "oldObject", "params"].contains(&root)
-        && parts.all(|part| {
-            !part.is_empty()
-                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        })
 }
 
 /// Optional variables of an expression, beside those of every request.
@@ -155,8 +149,10 @@ fn is_path_of_dyn(expression: &str) -> bool {
 struct Environment<'a> {
     params: bool,
     authorizer: bool,
-    /// Schema of `variables`.
-    variables: Option<&'a Structural>,
+    /// Whether it makes patches.
+    patches: bool,
+    /// Type of `variables`.
+    variables: Option<&'a Type>,
 }
 
 impl Environment<'_> {
@@ -170,39 +166,41 @@ impl Environment<'_> {
         expected: ExpectedType,
         field: &str,
         errors: &mut Vec<FieldError>,
-    ) -> Option<Type<'static>> {
+    ) -> Option<Type> {
         if expression.trim().is_empty() {
             return None;
         }
-        let found = Program::parse(expression).and_then(|program| {
-            let found = check(&program, self.known())?;
-            match expected.refuses(&found.known.kind, expression) {
-                Some(why) => Err(why),
-                None => Ok(types::owned(&found.known.kind)),
-            }
-        });
-        found.map_err(|why| errors.push(FieldError::invalid(field, value, why))).ok()
+        let extensions = Extensions { patches: self.patches, ..Extensions::default() };
+        let wrong = |why: String| FieldError::invalid(field, value, why);
+        let found =
+            Program::parse_with(expression, extensions).map_err(wrong).and_then(|program| {
+                let checked = check(&program, &self.known()).map_err(wrong)?;
+                if let Some(why) = expected.refuses(checked.kind()) {
+                    return Err(wrong(why));
+                }
+                checked.instantiate().map_err(|why| FieldError::internal(field, why))?;
+                Ok(checked.kind().clone())
+            });
+        found.map_err(|error| errors.push(error)).ok()
     }
 
-    fn known(&self) -> Vec<(&str, Declared<'_>)> {
-        let anything = || Declared::of(Type::Dyn);
-        let typed = |schema| Declared::schema(schema, false).unwrap_or_else(anything);
+    fn known(&self) -> Vec<Variable> {
         let mut known = vec![
-            ("object", anything()),
-            ("oldObject", anything()),
-            ("request", typed(request())),
-            ("namespaceObject", typed(namespace())),
+            Variable::new("object", Type::Dyn),
+            Variable::new("oldObject", Type::Dyn),
+            Variable::new("request", request()),
+            Variable::new("namespaceObject", namespace()),
         ];
         if self.params {
-            known.push(("params", anything()));
+            known.push(Variable::new("params", Type::Dyn));
         }
         if self.authorizer {
-            known.push(("authorizer", Declared::of(Type::Library(AUTHORIZER))));
-            let check = Declared::of(Type::Library(RESOURCE_CHECK));
-            known.push(("authorizer.requestResource", check));
+            known.push(Variable::new("authorizer", Type::Library(AUTHORIZER)));
+            let check = Type::Library(RESOURCE_CHECK);
+            known.push(Variable::new("authorizer.requestResource", check));
         }
         if let Some(variables) = self.variables {
-            known.push(("variables", typed(variables)));
+            known.push(Variable::new("variables", variables.clone()));
         }
         known
     }

@@ -2,9 +2,8 @@
 
 use std::sync::LazyLock;
 
-use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::user::User;
-use evenkeel_cel::check::{Declared, Type, check};
+use evenkeel_cel::check::{self, Declared, Type};
 use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
@@ -35,13 +34,10 @@ impl Expression {
     ) -> Result<Self, String> {
         let program = Program::parse(text)?;
         let known = match variable {
-            Variable::Claims => vec![("claims", Declared::of(Type::Map(Box::new(Type::Dyn))))],
-            Variable::User => Declared::schema(&*USER_INFO, false)
-                .map(|user| ("user", user))
-                .into_iter()
-                .collect(),
+            Variable::Claims => check::Variable::new("claims", Type::map(Type::Str, Type::Dyn)),
+            Variable::User => check::Variable::new("user", USER_INFO.clone()),
         };
-        let kind = check(&program, known)?.known.kind;
+        let kind = check::check(&program, &[known])?.kind().clone();
         if is_condition && kind != Type::Bool {
             return Err("must evaluate to bool".to_owned());
         }
@@ -80,14 +76,15 @@ pub(super) fn user_info(user: &User) -> Value {
     json!({"username": user.name, "uid": user.uid, "groups": user.groups, "extra": extra})
 }
 
-static USER_INFO: LazyLock<Structural> = LazyLock::new(|| {
-    let texts = json!({"type": "array", "items": {"type": "string"}});
-    Structural::new(&json!({"type": "object", "properties": {
-        "username": {"type": "string"},
-        "uid": {"type": "string"},
-        "groups": texts,
-        "extra": {"type": "object", "additionalProperties": texts},
-    }}))
+/// Type of `user`.
+///
+/// Upstream: `buildUserType`.
+static USER_INFO: LazyLock<Type> = LazyLock::new(|| {
+    let text = || Declared::of(Type::Str);
+    let texts = || Declared::of(Type::list(Type::Str));
+    let extra = Declared::of(Type::map(Type::Str, Type::list(Type::Str)));
+    let fields = [("username", text()), ("uid", text()), ("groups", texts()), ("extra", extra)];
+    Declared::object(Some("kubernetes.UserInfo"), fields).kind
 });
 
 /// Schema for JSON that Go decodes without a schema: all numbers are doubles, and field names may be escaped

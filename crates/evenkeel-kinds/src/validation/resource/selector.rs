@@ -5,9 +5,10 @@
 use super::{ErrorLists, items};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, text};
-use evenkeel_cel::check::{Declaration, Declared, Type, check};
-use evenkeel_cel::{Program, Schema};
+use evenkeel_cel::check::{Declared, Type, Variable, check};
+use evenkeel_cel::{Extensions, Program};
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// Maximum number of selectors of a class or a request.
 const MAX_SELECTORS: usize = 32;
@@ -42,39 +43,34 @@ fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
         return errors.too_long(path, MAX_EXPRESSION_BYTES);
     }
     match max_cost(source) {
-        Err(detail) => errors.invalid(path, source, &detail),
+        Err(Refusal::Invalid(detail)) => errors.invalid(path, source, &detail),
+        Err(Refusal::Internal(detail)) => errors.internal(path, &detail),
         Ok(cost) if cost > MAX_COST => errors.forbidden(path, "too complex, exceeds cost limit"),
         Ok(_) => {}
     }
 }
 
+/// Why an expression cannot be compiled.
+enum Refusal {
+    Invalid(String),
+    Internal(String),
+}
+
 /// Compiles an expression, and returns its estimated maximum cost.
 ///
 /// Upstream: `CompileCELExpression`.
-fn max_cost(source: &str) -> Result<u64, String> {
-    let program = Program::parse(source)?;
-    let device = Declared::schema(&DeviceType::Device, false);
-    let checked = check(&program, device.map(|device| ("device", device)).into_iter().collect())?;
-    match checked.known.kind {
-        Type::Bool | Type::Dyn => Ok(checked.cost),
-        other => Err(format!("must evaluate to bool or the unknown type, not {}", other.name())),
+fn max_cost(source: &str) -> Result<u64, Refusal> {
+    let extensions = Extensions { bindings: true, ..Extensions::default() };
+    let program = Program::parse_with(source, extensions).map_err(Refusal::Invalid)?;
+    let variables = [Variable::new("device", DEVICE.kind.clone())];
+    let checked = check(&program, &variables).map_err(Refusal::Invalid)?;
+    if !matches!(checked.kind(), Type::Bool | Type::Any) {
+        let found = checked.kind().declared_name();
+        let detail = format!("must evaluate to bool or the unknown type, not {found}");
+        return Err(Refusal::Invalid(detail));
     }
-}
-
-/// Types of the variable `device` and its parts, with the maximum sizes for cost estimates.
-#[derive(Debug)]
-enum DeviceType {
-    Device,
-    Driver,
-    AllowMultipleAllocations,
-    /// Attributes by domain.
-    Attributes,
-    DomainAttributes,
-    Attribute,
-    /// Capacities by domain.
-    Capacity,
-    DomainCapacity,
-    Quantity,
+    checked.instantiate().map_err(Refusal::Internal)?;
+    Ok(checked.max_cost_over("device", &DEVICE))
 }
 
 /// Maximum number of attributes and capacities of a device.
@@ -82,97 +78,18 @@ enum DeviceType {
 /// Upstream: `ResourceSliceMaxAttributesAndCapacitiesPerDevice`.
 const MAX_ENTRIES: u64 = 32;
 
-impl Schema for DeviceType {
-    fn kind(&self) -> &str {
-        match self {
-            Self::AllowMultipleAllocations => "boolean",
-            Self::Driver | Self::Attribute => "string",
-            Self::Quantity => "quantity",
-            _ => "object",
-        }
-    }
-
-    fn format(&self) -> &str {
-        ""
-    }
-
-    fn names_fields(&self) -> bool {
-        matches!(self, Self::Device)
-    }
-
-    fn child(&self, _: &str) -> Option<&dyn Schema> {
-        None
-    }
-
-    fn items(&self) -> Option<&dyn Schema> {
-        None
-    }
-
-    fn is_unordered(&self) -> bool {
-        false
-    }
-}
-
-impl Declaration for DeviceType {
-    fn is_int_or_string(&self) -> bool {
-        // The checker gives an int-or-string the type `dyn`. An attribute needs this type, because its value is a
-        // bool, an int, a string or a version.
-        matches!(self, Self::Attribute)
-    }
-
-    fn is_embedded(&self) -> bool {
-        false
-    }
-
-    fn element(&self) -> Option<&dyn Declaration> {
-        None
-    }
-
-    fn additional(&self) -> Option<&dyn Declaration> {
-        match self {
-            Self::Attributes => Some(&Self::DomainAttributes),
-            Self::DomainAttributes => Some(&Self::Attribute),
-            Self::Capacity => Some(&Self::DomainCapacity),
-            Self::DomainCapacity => Some(&Self::Quantity),
-            _ => None,
-        }
-    }
-
-    fn property(&self, name: &str) -> Option<&dyn Declaration> {
-        match (self, name) {
-            (Self::Device, "driver") => Some(&Self::Driver),
-            (Self::Device, "allowMultipleAllocations") => Some(&Self::AllowMultipleAllocations),
-            (Self::Device, "attributes") => Some(&Self::Attributes),
-            (Self::Device, "capacity") => Some(&Self::Capacity),
-            _ => None,
-        }
-    }
-
-    fn n_properties(&self) -> usize {
-        if matches!(self, Self::Device) { 4 } else { 0 }
-    }
-
-    fn max_items(&self) -> Option<u64> {
-        None
-    }
-
-    fn max_properties(&self) -> Option<u64> {
-        Some(MAX_ENTRIES)
-    }
-
-    fn max_length(&self) -> Option<u64> {
-        match self {
-            Self::Driver => Some(63),
-            Self::Attribute => Some(64),
-            _ => None,
-        }
-    }
-
-    fn longest_value(&self) -> Option<u64> {
-        None
-    }
-
-    fn required(&self) -> Vec<(&str, &dyn Declaration)> {
-        Vec::new()
-    }
-}
+/// Declaration of the variable `device`, with the maximum sizes for cost estimates.
+static DEVICE: LazyLock<Declared> = LazyLock::new(|| {
+    let by_name = |value: Declared| Declared::map(Declared::map(value, MAX_ENTRIES), MAX_ENTRIES);
+    // The value of an attribute is a bool, an int, a string or a version.
+    let attribute = Declared::of(Type::Any).at_most(64);
+    Declared::object(
+        Some("kubernetes.DRADevice"),
+        [
+            ("driver", Declared::of(Type::Str).at_most(63)),
+            ("allowMultipleAllocations", Declared::of(Type::Bool).at_most(1)),
+            ("attributes", by_name(attribute)),
+            ("capacity", by_name(Declared::of(Type::Library("kubernetes.Quantity")))),
+        ],
+    )
+});

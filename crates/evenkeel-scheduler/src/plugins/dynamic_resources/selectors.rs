@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/dynamic-resource-allocation/cel`.
 
 use evenkeel_api::views::{Device, DeviceAttribute};
-use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
+use evenkeel_cel::{Extensions, Failure, PER_CALL, Program, Scope, Val};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -44,7 +44,9 @@ impl SelectorCache {
         if let Some(selector) = self.compiled.get(text) {
             return Arc::clone(selector);
         }
-        let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
+        let extensions = Extensions { bindings: true, includes: true, ..Extensions::default() };
+        let program = Program::parse_with(text, extensions);
+        let selector = Arc::new(Selector { text: text.into(), program });
         if self.compiled.len() >= MAX_ENTRIES {
             self.compiled.clear();
         }

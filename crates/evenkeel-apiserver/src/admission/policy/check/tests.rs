@@ -50,7 +50,7 @@ fn each_expression_has_its_variables_and_its_type() {
         "variables.n > 0 && variables.s != ''",
         "namespaceObject.metadata.creationTimestamp < timestamp('2026-01-01T00:00:00Z')",
         "object.a.all(x, x > 1)",
-        "object.?a.orValue(false)",
+        "object.?a.orValue(false) == true",
         "request.options.a == 1",
         "variables.l.size() == 1",
     ];
@@ -71,6 +71,7 @@ fn each_expression_has_its_variables_and_its_type() {
     for (expression, part) in [
         ("1", "must evaluate to bool but got int"),
         ("object.a", "must evaluate to bool but got dyn"),
+        ("object.?a.orValue(false)", "must evaluate to bool but got dyn"),
         ("params.a == 1", "undeclared reference to 'params'"),
         ("request.nope == 1", "undefined field 'nope'"),
         ("variables.nope", "undefined field 'nope'"),
