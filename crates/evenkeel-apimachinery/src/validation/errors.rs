@@ -211,6 +211,14 @@ impl Errors {
         }
     }
 
+    /// Adds an error if the value is empty, or else unless it is among `supported`.
+    pub fn required_one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        match value {
+            "" => self.required(path, ""),
+            _ => self.one_of(path, value, supported),
+        }
+    }
+
     /// Adds an error like [`Errors::one_of`], but accepts an unset value (a nil pointer in Go).
     pub fn one_of_if_set(&mut self, path: &Path<'_>, value: Option<&Value>, supported: &[&str]) {
         if let Some(value) = value.and_then(Value::as_str) {

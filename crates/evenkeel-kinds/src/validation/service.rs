@@ -148,7 +148,11 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         } else {
             errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
         }
-        super::pod::port_number_or_name(get(port, "targetPort"), &path.field("targetPort"), errors);
+        super::pod_handlers::port_number_or_name(
+            get(port, "targetPort"),
+            &path.field("targetPort"),
+            errors,
+        );
         let app_protocol = text(port, "appProtocol");
         if !app_protocol.is_empty() {
             errors.invalid_all(
