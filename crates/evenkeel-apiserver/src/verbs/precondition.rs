@@ -1,12 +1,14 @@
 //! Failed preconditions of writes, with the text of upstream's storage.
 
-use crate::resource::{ResourceType, key};
+use crate::resource::{GroupResource, ResourceType, key};
 use evenkeel_apimachinery::status::StatusError;
 
 /// The object whose precondition failed.
 pub(super) struct Precondition<'a> {
     /// Resource in the storage version.
     pub(super) resource: &'a ResourceType,
+    /// Name of the resource in the request's version.
+    pub(super) requested: &'a GroupResource,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     /// Whether the request was a dry run, whose error names the key without etcd's prefix.
@@ -25,7 +27,7 @@ impl Precondition<'_> {
             "StorageError: invalid object, Code: 4, Key: {root}/{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
              Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
         );
-        StatusError::conflict(&self.resource.name, self.name, why)
+        StatusError::conflict(self.requested, self.name, why)
     }
 }
 

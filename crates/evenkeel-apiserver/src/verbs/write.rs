@@ -207,6 +207,8 @@ impl Write<'_> {
             }
             // The approval is part of a CertificateSigningRequest's status. The kind's strategy accepts only that part.
             "approval" => {}
+            // The strategies of these paths name no fields that they reset.
+            "ephemeralcontainers" | "resize" => {}
             _ if self.has_status() => reset_field(new, old, "status"),
             _ => {}
         }
@@ -280,6 +282,7 @@ impl Write<'_> {
         let target = &self.request.target;
         let object = Precondition {
             resource: &self.stored,
+            requested: &self.request.resource().name,
             namespace: target.namespace,
             name: target.name,
             dry_run: self.options.dry_run,

@@ -136,7 +136,10 @@ fn ephemeral(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
             errors.not_found(&path.field("targetContainerName"), target);
         }
         for field in NOT_FOR_EPHEMERAL {
-            if get(container, field).is_some() && !is_empty(container, field) {
+            // Lists and resources have no pointers in Go: empty ones are not set.
+            let has_pointer =
+                !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
+            if get(container, field).is_some() && (has_pointer || !is_empty(container, field)) {
                 errors.forbidden(&path.field(field), WORDS);
             }
         }

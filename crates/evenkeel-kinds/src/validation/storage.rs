@@ -188,10 +188,26 @@ pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
+/// Validates a driver's name like [`driver_name`], with the texts of upstream's declarative rule.
+///
+/// Upstream: `IsDNS1123SubdomainCaseless`.
+fn declared_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    let mut found = Errors::default();
+    driver_name(name, path, &mut found);
+    for error in found.into_vec() {
+        let detail = error
+            .detail
+            .replace("a lowercase RFC 1123", "an RFC 1123")
+            .replace("lower case alphanumeric", "alphanumeric")
+            .replace("example.com", "Example.com");
+        errors.add(evenkeel_apimachinery::status::FieldError { detail, ..error });
+    }
+}
+
 /// Upstream: `ValidateVolumeAttachment`.
 fn volume_attachment(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
+    declared_driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
     let source = path.field("source");
     let volume = get(new, "spec.source.persistentVolumeName").and_then(Value::as_str);
     let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";

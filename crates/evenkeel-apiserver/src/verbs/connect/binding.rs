@@ -74,6 +74,7 @@ fn errors(binding: &Value) -> Vec<FieldError> {
 fn check_preconditions(cx: &Context<'_>, binding: &Value, pod: &Value) -> Result<(), StatusError> {
     let object = Precondition {
         resource: cx.resource,
+        requested: &cx.resource.name,
         namespace: cx.namespace,
         name: cx.name,
         dry_run: cx.dry_run,
