@@ -4,8 +4,8 @@
 //! `EVENKEEL_PARITY_REQUESTS` is the number of requests, `EVENKEEL_PARITY_SEED` the first one's seed, and
 //! `EVENKEEL_PARITY_KIND` a part of the names of kinds to try alone. There are two reaches: the wide one also writes
 //! subresources, and fills fields that the examples lack. `EVENKEEL_PARITY_REACH` (`narrow` or `wide`) names the one to try
-//! alone. `EVENKEEL_PARITY_REPORT` then names a file for all differences, one JSON object a line. `accepted` lists the
-//! differences that stay.
+//! alone. `EVENKEEL_PARITY_REPORT` then names a file for all differences, one JSON object a line, and
+//! `EVENKEEL_PARITY_TABLE` one for the figures of each kind. `accepted` lists the differences that stay.
 
 mod accepted;
 mod generate;
