@@ -115,8 +115,7 @@ pub(super) fn pod_source(
             }
         }
         "iscsi" => {
-            let detail = "must be valid format starting with iqn, eui, or naa";
-            source.iscsi(volume, detail, errors);
+            source.iscsi(volume, false, errors);
         }
         _ => source.validate(kind, volume, errors),
     }
@@ -152,7 +151,7 @@ impl Source<'_> {
             }
             "quobyte" => self.quobyte(errors),
             "cephfs" => self.required_list("monitors", errors),
-            "iscsi" => self.iscsi(volume, "must be valid format", errors),
+            "iscsi" => self.iscsi(volume, true, errors),
             "cinder" => {
                 self.required(&["volumeID"], errors);
                 self.named_secret(&["name", "namespace"], errors);
@@ -283,11 +282,15 @@ impl Source<'_> {
         self.required(&["volume"], errors);
     }
 
-    /// Validates a target. `detail` is said of a node's name of no known format.
+    /// Validates a target of a PersistentVolume, or of a volume of a pod.
     ///
     /// Upstream: `validateISCSIPersistentVolumeSource`, `validateISCSIVolumeSource`.
-    fn iscsi(&self, volume: &str, detail: &str, errors: &mut Errors) {
+    fn iscsi(&self, volume: &str, is_persistent: bool, errors: &mut Errors) {
         let starts = ["iqn", "eui", "naa"];
+        let detail = match is_persistent {
+            true => "must be valid format",
+            false => "must be valid format starting with iqn, eui, or naa",
+        };
         let why = |name: &str| match starts.iter().any(|start| name.starts_with(start)) {
             true => "must be valid format".to_owned(),
             false => detail.to_owned(),
@@ -312,7 +315,9 @@ impl Source<'_> {
         {
             errors.required(&self.path.field("secretRef"), "");
         }
-        self.named_secret(&["name"], errors);
+        if is_persistent {
+            self.named_secret(&["name"], errors);
+        }
         if let Some(initiator) = initiator.filter(|name| !is_iscsi_name(name)) {
             let path = self.path.field("initiatorname");
             errors.invalid(&path, initiator, &why(initiator));

@@ -329,12 +329,14 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path, external, "may only be set for externally-accessible services");
         }
     }
-    if let Some(port) = int(spec, "healthCheckNodePort").filter(|port| *port != 0)
-        && !(kind == "LoadBalancer" && external == "Local")
-    {
-        let words =
-            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        errors.invalid(&path.field("healthCheckNodePort"), port, words);
+    if let Some(port) = int(spec, "healthCheckNodePort").filter(|port| *port != 0) {
+        let path = path.field("healthCheckNodePort");
+        if kind == "LoadBalancer" && external == "Local" {
+            errors.in_range(&path, Some(port), 1, 65535);
+        } else {
+            let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&path, port, words);
+        }
     }
     for (field, policies) in [
         ("internalTrafficPolicy", ["Cluster", "Local"].as_slice()),
@@ -384,11 +386,11 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.forbidden(&path.field("healthCheckNodePort"), "field is immutable");
     }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
-        errors.immutable(
-            &path.field("loadBalancerClass"),
-            get(new, "spec.loadBalancerClass"),
-            get(old, "spec.loadBalancerClass"),
-        );
+        let class = |service| get(service, "spec.loadBalancerClass");
+        if class(new) != class(old) {
+            let value = class(new).cloned().unwrap_or_default();
+            errors.invalid(&path.field("loadBalancerClass"), value, "may not change once set");
+        }
     }
 }
 

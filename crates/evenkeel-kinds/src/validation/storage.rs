@@ -30,7 +30,11 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "CSINode" => csi_node(new, errors),
         "CSIDriver" => csi_driver(new, errors),
         "CSIStorageCapacity" => storage_capacity(new, errors),
-        "VolumeAttachment" => volume_attachment(new, errors),
+        "VolumeAttachment" => {
+            volume_attachment(new, errors);
+            let path = Path::new("spec");
+            declared_driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
+        }
         "VolumeAttributesClass" => volume_attributes_class(new, errors),
         _ => {}
     }
@@ -67,6 +71,8 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             }
         }
         "VolumeAttachment" => {
+            let path = Path::new("spec");
+            driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
             volume_attachment(new, errors);
             immutable_hidden("spec", new, old, errors);
         }
@@ -204,10 +210,11 @@ fn declared_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates what comes between the attacher of an update and that of a new object, whose rule is declarative.
+///
 /// Upstream: `ValidateVolumeAttachment`.
 fn volume_attachment(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    declared_driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
     let source = path.field("source");
     let volume = get(new, "spec.source.persistentVolumeName").and_then(Value::as_str);
     let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
