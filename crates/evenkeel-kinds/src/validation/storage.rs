@@ -431,7 +431,7 @@ mod tests {
             (
                 "VolumeAttachment",
                 inline,
-                &["spec.attacher", "spec.source.inlineVolumeSpec.csi.volumeHandle"],
+                &["spec.source.inlineVolumeSpec.csi.volumeHandle", "spec.attacher"],
             ),
             ("CSINode", node, &["spec.drivers[0]"]),
             ("VolumeAttributesClass", json!({"driverName": "a"}), &["parameters"]),
