@@ -129,7 +129,12 @@ impl Encoder {
         let fields = TYPES.get(type_).map(Vec::as_slice).unwrap_or_default();
         let shown: Vec<&Field> = fields
             .iter()
-            .filter(|field| !field.omit_empty || part(field).is_some_and(|part| !is_omitted(part)))
+            .filter(|field| match part(field) {
+                // A pointer is shown whatever it points to.
+                Some(_) if field.type_.starts_with('*') => true,
+                Some(part) => !field.omit_empty || !is_omitted(part),
+                None => !field.omit_empty,
+            })
             .collect();
         self.enclosed(['{', '}'], shown, |encoder, field| {
             encoder.write_name(field.name);

@@ -67,12 +67,18 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }
+    if strategy.kind == "EndpointSlice" && get(new, "endpoints") != get(old, "endpoints") {
+        // So does a change of the topology.
+        let generation = value::int(old, "metadata.generation").unwrap_or_default();
+        set(new, "metadata.generation", generation + 1);
+    }
     drop_disabled_fields(strategy.group, strategy.kind, new, Some(old));
     match (strategy.group, strategy.kind, cx.subresource) {
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {
             let finalizers = get(new, "spec.finalizers").cloned();
             reset_all_but_metadata_and_status(new, old);
+            reset_field(new, old, "status");
             match finalizers.filter(|finalizers| !value::is_blank(finalizers)) {
                 Some(finalizers) => set(new, "spec.finalizers", finalizers),
                 None => {

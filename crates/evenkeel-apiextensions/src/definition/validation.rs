@@ -290,7 +290,7 @@ pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Valu
             Some(next) => next,
             None => match schema.get("additionalProperties").filter(|s| s.is_object()) {
                 Some(next) => next,
-                None => return Err(format!("does not refer to a valid field: {name}")),
+                None => return Err("does not refer to a valid field".to_owned()),
             },
         };
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
+use evenkeel_api::quote::quote;
 use serde_json::Value;
 
 use super::typed;
@@ -156,12 +157,10 @@ impl<'a> Parser<'a> {
             None => "unexpected end of JSON input".to_owned(),
             Some(b'\'') => format!(r"invalid character '\'' {context}"),
             Some(b'"') => format!("invalid character '\"' {context}"),
-            Some(c @ (0..=8 | 11 | 12 | 14..=31 | 127..)) => {
-                format!("invalid character '\\x{c:02x}' {context}")
-            }
-            Some(c) => {
-                let c = char::from(c);
-                format!("invalid character '{}' {context}", c.escape_debug())
+            Some(byte) => {
+                // Go takes the byte for a code point.
+                let quoted = quote(char::from(byte).encode_utf8(&mut [0; 4]));
+                format!("invalid character '{}' {context}", quoted.trim_matches('"'))
             }
         }
     }
@@ -416,6 +415,11 @@ mod tests {
             ("{} x", "invalid character 'x' after top-level value"),
             ("nope", "invalid character 'o' in literal null (expecting 'u')"),
             ("\"a\nb\"", "invalid character '\\n' in string literal"),
+            ("\"a\u{7}\"", "invalid character '\\a' in string literal"),
+            ("\"a\0\"", "invalid character '\\x00' in string literal"),
+            ("ü", "invalid character 'Ã' looking for beginning of value"),
+            ("\\", "invalid character '\\\\' looking for beginning of value"),
+            ("\u{7f}", "invalid character '\\x7f' looking for beginning of value"),
         ] {
             assert_eq!(parse(text.as_bytes()).err().as_deref(), Some(error), "{text}");
         }

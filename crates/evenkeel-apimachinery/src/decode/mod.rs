@@ -213,6 +213,19 @@ pub fn file(text: &[u8]) -> Result<Value, String> {
     Ok(document.json.to_value())
 }
 
+/// Checks that a text is a JSON object or null, with the errors of Go's decoder of maps.
+pub fn json_object(text: &[u8]) -> Result<(), String> {
+    match json::parse(text)? {
+        Json::Object(_) | Json::Null => Ok(()),
+        other => {
+            let form = other.json_type();
+            Err(format!(
+                "json: cannot unmarshal {form} into Go value of type map[string]interface {{}}"
+            ))
+        }
+    }
+}
+
 /// Parses the body of a DELETE, `DeleteOptions` in JSON, YAML or protobuf. The caller drops unknown fields.
 pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     if body.starts_with(MAGIC.as_slice()) {

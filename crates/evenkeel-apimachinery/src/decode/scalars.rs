@@ -168,7 +168,7 @@ fn is_rfc3339(text: &[u8]) -> bool {
 
 fn micro_time(text: &str) -> Result<Value, ScalarError> {
     let six = text
-        .split_once('.')
+        .split_once(['.', ','])
         .is_some_and(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count() == 6);
     match time(text) {
         Ok(t) if six => Ok(t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string().into()),
@@ -294,6 +294,19 @@ mod tests {
             "",
         ] {
             assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_micro_time_has_six_decimals() {
+        for (text, want) in [
+            ("2026-01-02T03:04:05.123456Z", Some("2026-01-02T03:04:05.123456Z")),
+            ("2026-01-02T03:04:05,123456+01:00", Some("2026-01-02T02:04:05.123456Z")),
+            ("2026-01-02T03:04:05.12345Z", None),
+            ("2026-01-02T03:04:05.1234567Z", None),
+            ("2026-01-02T03:04:05Z", None),
+        ] {
+            assert_eq!(micro_time(text).ok(), want.map(Value::from), "{text}");
         }
     }
 

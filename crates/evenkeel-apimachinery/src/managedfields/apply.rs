@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::compare::{compare, equal};
 use super::field_set::FieldSet;
@@ -13,7 +13,9 @@ use super::merge::merge;
 use super::remove::{ensure_named_fields_are_members, remove};
 use super::to_field_set::{to_field_set, validation_errors};
 use super::{Write, last_applied, path_element, reset_fields, update};
-use crate::decode::typed;
+use crate::decode::decode_as;
+use crate::decode::json::Json;
+use crate::decode::typed::{self, DecoderKind};
 use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::{Cause, StatusError};
@@ -39,7 +41,7 @@ pub(crate) fn apply(
     write: &Write<'_>,
     force: bool,
 ) -> Result<Value, StatusError> {
-    check(kind, patch)?;
+    check(schema, kind, patch)?;
     let mut start = live.cloned().unwrap_or_else(|| typed::zero_value(schema.type_ref()));
     let decode = |e| StatusError::plain_internal(format!("failed to decode managed fields: {e}"));
     let mut managers = Managers::decode(&start).map_err(decode)?;
@@ -81,7 +83,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-fn check(kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
+fn check(schema: &Schema, kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
     let text = |name: &str| patch.get(name).and_then(Value::as_str).unwrap_or("");
     if text("apiVersion") != kind.api_version() || text("kind") != &*kind.kind {
         let (group, version) =
@@ -92,12 +94,15 @@ fn check(kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
         )));
     }
     // Upstream ignores a value of another type here; decoding by the schema rejects it later.
-    match patch.pointer("/metadata/managedFields") {
-        Some(Value::Array(entries)) if entries.iter().all(Value::is_object) => {
-            Err(StatusError::bad_request("metadata.managedFields must be nil"))
-        }
-        _ => Ok(()),
+    let Some(Value::Array(entries)) = patch.pointer("/metadata/managedFields") else {
+        return Ok(());
+    };
+    let metadata = json!({"metadata": {"managedFields": entries}});
+    let (_, errors) = decode_as(DecoderKind::Unstructured, &Json::from(&metadata), schema);
+    if entries.iter().all(Value::is_object) && errors.error.is_none() {
+        return Err(StatusError::bad_request("metadata.managedFields must be nil"));
     }
+    Ok(())
 }
 
 /// Inputs of one apply. If kubectl's last-applied configuration resolves the conflicts, the apply is repeated with

@@ -88,6 +88,22 @@ pub(crate) fn normalize(text: &str) -> Result<Option<Box<str>>, String> {
     }))
 }
 
+/// Formats a value as messages print it.
+///
+/// Upstream: `value.ToString`.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(shown).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::Object(entries) => {
+            entries.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect()
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
 /// Formats a path as messages print it: `.spec.containers[name="a"].image`.
 pub(crate) fn print(path: &[&str]) -> String {
     path.iter().map(|element| print_one(element)).collect()
@@ -100,7 +116,8 @@ pub(crate) fn print_one(element: &str) -> String {
         Some(("v", value)) => format!("[={value}]"),
         Some(("k", keys)) => match serde_json::from_str::<Value>(keys) {
             Ok(Value::Object(entries)) => {
-                let parts: Vec<String> = entries.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                let parts = entries.iter().map(|(k, v)| format!("{k}={}", shown(v)));
+                let parts: Vec<String> = parts.collect();
                 format!("[{}]", parts.join(","))
             }
             _ => format!("[{keys}]"),

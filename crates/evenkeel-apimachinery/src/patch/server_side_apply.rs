@@ -10,6 +10,7 @@ use crate::group_version::GroupVersionKind;
 use crate::managedfields::{self, Write};
 use crate::schema::Schema;
 use crate::status::StatusError;
+use crate::value;
 
 /// Implements [`super::apply`]: merges the applied fields and records their manager.
 pub(super) fn apply(
@@ -23,8 +24,14 @@ pub(super) fn apply(
 ) -> Result<Patched, StatusError> {
     let (patch, duplicate_keys) = read(body)?;
     let object = managedfields::apply(schema, kind, current, &patch, write, force)?;
+    // Upstream decodes managed fields of the patch before it replaces them.
+    let given = patch.pointer("/metadata/managedFields").map(|given| {
+        let mut object = object.clone();
+        value::set(&mut object, "metadata.managedFields", given.clone());
+        decode_as(DecoderKind::Unstructured, &Json::from(&object), schema).1
+    });
     let (object, errors) = decode_as(DecoderKind::Unstructured, &Json::from(&object), schema);
-    if let Some(error) = errors.error {
+    if let Some(error) = errors.error.or(given.and_then(|given| given.error)) {
         let text = |pointer| patch.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         return Err(StatusError::plain_internal(format!(

@@ -100,6 +100,11 @@ impl Errors {
         self.found.push(error);
     }
 
+    /// Adds an error.
+    pub fn add(&mut self, error: FieldError) {
+        self.push(|| error);
+    }
+
     /// Adds the errors of another list, in their order.
     pub fn extend(&mut self, other: Self) {
         other.found.into_iter().for_each(|error| self.push(|| error));
@@ -208,6 +213,14 @@ impl Errors {
     pub fn one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.not_supported(path, value, supported);
+        }
+    }
+
+    /// Adds an error if the value is empty, or else unless it is among `supported`.
+    pub fn required_one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        match value {
+            "" => self.required(path, ""),
+            _ => self.one_of(path, value, supported),
         }
     }
 

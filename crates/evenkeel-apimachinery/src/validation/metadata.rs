@@ -2,9 +2,10 @@
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::status::FieldError;
+use crate::go_text::{go_json, go_json_string};
+use crate::status::{BadValue, FieldError};
 use crate::validation::errors::{Errors, Path};
 use crate::validation::{labels, names};
 use crate::value::{list, object, text};
@@ -67,12 +68,32 @@ fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    errors.invalid(path, Value::from(references.to_vec()), &detail);
+                    errors.invalid(path, in_go_order(references), &detail);
                 }
                 None => controller = Some(this),
             }
         }
     }
+}
+
+/// Returns owner references with their fields in the order of Go's struct.
+fn in_go_order(references: &[Value]) -> BadValue {
+    const FIELDS: [&str; 6] =
+        ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let one = |reference: &Value| {
+        let fields = FIELDS.iter().filter_map(|field| {
+            let value = reference.get(*field).filter(|value| !value.is_null());
+            let required = || json!("");
+            let value = match value {
+                None if matches!(*field, "controller" | "blockOwnerDeletion") => return None,
+                value => value.cloned().unwrap_or_else(required),
+            };
+            Some(format!("{}:{}", go_json_string(field), go_json(&value)))
+        });
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+    };
+    let all: Vec<String> = references.iter().map(one).collect();
+    BadValue::Encoded(format!("[{}]", all.join(",")))
 }
 
 /// Upstream: `ValidateFinalizers`.

@@ -9,6 +9,7 @@ pub(crate) mod noderestriction;
 mod objects;
 mod owner_references;
 pub(crate) mod plugins;
+mod pod_resize;
 mod pod_security;
 mod pods;
 pub(crate) mod policy;
@@ -37,24 +38,16 @@ enum Step {
     Update(fn(&Context<'_>, &mut Value, &Value) -> Result<(), StatusError>),
 }
 
-/// Mutating plug-ins, and validating ones that run as early, in upstream's order. Each has the group, kind and
-/// subresource that it handles.
+/// Mutating plug-ins in upstream's order. Each has the group, kind and subresource that it handles.
 ///
 /// Upstream: `AllOrderedPlugins`.
-const STEPS: [(Plugin, [&str; 3], Step); 22] = {
+const STEPS: [(Plugin, [&str; 3], Step); 15] = {
     use Plugin::*;
     use Step::*;
-    const CERTIFICATES: &str = "certificates.k8s.io";
-    const SIGNING: &str = "CertificateSigningRequest";
     [
         (LimitRanger, ["", "Pod", ""], Create(limit_range::complete)),
         (LimitRanger, ["", "Pod", "resize"], Update(|cx, pod, _| limit_range::complete(cx, pod))),
         (ServiceAccount, ["", "Pod", ""], Create(service_accounts::admit)),
-        (
-            ServiceAccount,
-            ["", "Pod", "ephemeralcontainers"],
-            Update(|cx, pod, _| service_accounts::admit_ephemeral(cx, pod)),
-        ),
         (TaintNodesByCondition, ["", "Node", ""], Create(not_ready_taint)),
         (Priority, ["", "Pod", ""], Create(pods::priority)),
         (Priority, ["", "Pod", ""], Update(|_, pod, old| pods::preserve_priority(pod, old))),
@@ -85,38 +78,60 @@ const STEPS: [(Plugin, [&str; 3], Step); 22] = {
             Create(|_, class| add_finalizer(class, "kubernetes.io/vac-protection")),
         ),
         (RuntimeClass, ["", "Pod", ""], Create(runtime_class::admit)),
+        (DefaultIngressClass, ["networking.k8s.io", "Ingress", ""], Create(default_ingress_class)),
+        (PodTopologyLabels, ["", "Pod", ""], Create(topology::admit)),
+    ]
+};
+
+/// Operation that a validating plug-in handles, with its function.
+enum Check {
+    /// Creation of an object.
+    Create(fn(&Context<'_>, &Value) -> Result<(), StatusError>),
+    /// Update of an object; the last argument is the object before it.
+    Update(fn(&Context<'_>, &Value, &Value) -> Result<(), StatusError>),
+    /// Both.
+    Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
+}
+
+/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and subresource
+/// that it handles; `*` stands for any.
+///
+/// Upstream: `AllOrderedPlugins`.
+const CHECKS: [(Plugin, [&str; 3], Check); 13] = {
+    use Check::*;
+    use Plugin::*;
+    const CERTIFICATES: &str = "certificates.k8s.io";
+    const SIGNING: &str = "CertificateSigningRequest";
+    [
+        (LimitRanger, ["", "*", "*"], Write(limit_range::check)),
+        (
+            ServiceAccount,
+            ["", "Pod", "ephemeralcontainers"],
+            Update(|cx, pod, _| service_accounts::check_ephemeral(cx, pod)),
+        ),
+        (PodSecurity, ["", "Pod", "*"], Write(pod_security::admit)),
+        (Priority, ["scheduling.k8s.io", "PriorityClass", ""], Write(pods::check_default_class)),
+        (OwnerReferencesPermissionEnforcement, ["*", "*", "*"], Write(owner_references::validate)),
+        (PersistentVolumeClaimResize, ["", "PersistentVolumeClaim", ""], Write(resize::check)),
+        (RuntimeClass, ["", "Pod", ""], Create(runtime_class::check)),
         (
             CertificateApproval,
             [CERTIFICATES, SIGNING, "approval"],
-            Update(|cx, request, old| certificates::may_decide(cx, request, old)),
+            Update(certificates::may_decide),
         ),
-        (
-            CertificateSigning,
-            [CERTIFICATES, SIGNING, "status"],
-            Update(|cx, request, old| certificates::may_decide(cx, request, old)),
-        ),
+        (CertificateSigning, [CERTIFICATES, SIGNING, "status"], Update(certificates::may_decide)),
         (
             CertificateSigning,
             [CERTIFICATES, "PodCertificateRequest", "status"],
-            Update(|cx, request, old| certificates::may_issue(cx, request, old)),
+            Update(certificates::may_issue),
         ),
         (
             ClusterTrustBundleAttest,
             [CERTIFICATES, "ClusterTrustBundle", ""],
-            Create(|cx, bundle| certificates::may_attest(cx, bundle, None)),
+            Write(certificates::may_attest),
         ),
-        (
-            ClusterTrustBundleAttest,
-            [CERTIFICATES, "ClusterTrustBundle", ""],
-            Update(|cx, bundle, old| certificates::may_attest(cx, bundle, Some(old))),
-        ),
-        (
-            CertificateSubjectRestriction,
-            [CERTIFICATES, SIGNING, ""],
-            Create(|cx, request| certificates::admit(cx, request)),
-        ),
-        (DefaultIngressClass, ["networking.k8s.io", "Ingress", ""], Create(default_ingress_class)),
-        (PodTopologyLabels, ["", "Pod", ""], Create(topology::admit)),
+        (CertificateSubjectRestriction, [CERTIFICATES, SIGNING, ""], Create(certificates::admit)),
+        (PodResizeValidator, ["", "Pod", "resize"], Update(pod_resize::check)),
     ]
 };
 
@@ -137,28 +152,26 @@ fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Runs the validating plug-ins on a valid object. Returns how the object changes the usage of quotas.
-pub(crate) fn accept(
+/// Runs the enabled plug-ins of [`CHECKS`] that handle this kind on a valid object.
+pub(crate) fn validate(
     cx: &Context<'_>,
     object: &Value,
     old: Option<&Value>,
-) -> Result<quota::QuotaUpdates, StatusError> {
-    let on = |plugin| cx.api.plugins.has(plugin);
-    if on(Plugin::OwnerReferencesPermissionEnforcement) {
-        owner_references::validate(cx, object, old)?;
-    }
-    if cx.resource.group().is_empty() {
-        if on(Plugin::LimitRanger) {
-            limit_range::check(cx, object, old)?;
-        }
-        if cx.resource.plural() == "pods" && on(Plugin::PodSecurity) {
-            pod_security::admit(cx, object, old)?;
-        }
-        if on(Plugin::PersistentVolumeClaimResize) {
-            resize::check(cx, object, old)?;
+) -> Result<(), StatusError> {
+    let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
+    let handles = |looks_at: &[&str; 3]| {
+        looks_at.iter().zip(target).all(|(part, own)| matches!(*part, "*") || *part == own)
+    };
+    let checks = CHECKS.iter().filter(|(_, looks_at, _)| handles(looks_at));
+    for (_, _, check) in checks.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
+        match (check, old) {
+            (Check::Create(check), None) => check(cx, object)?,
+            (Check::Update(check), Some(old)) => check(cx, object, old)?,
+            (Check::Write(check), _) => check(cx, object, old)?,
+            _ => {}
         }
     }
-    quota::evaluate(cx, object, old)
+    Ok(())
 }
 
 /// Returns the plug-ins' warnings about an admitted object.

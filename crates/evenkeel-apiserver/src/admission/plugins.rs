@@ -22,6 +22,7 @@ pub(crate) enum Plugin {
     CertificateSubjectRestriction,
     DefaultIngressClass,
     PodTopologyLabels,
+    PodResizeValidator,
     MutatingAdmissionPolicy,
     MutatingAdmissionWebhook,
     ValidatingAdmissionPolicy,
@@ -32,7 +33,7 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::NamespaceLifecycle,
         Self::LimitRanger,
         Self::ServiceAccount,
@@ -50,6 +51,7 @@ impl Plugin {
         Self::CertificateSubjectRestriction,
         Self::DefaultIngressClass,
         Self::PodTopologyLabels,
+        Self::PodResizeValidator,
         Self::MutatingAdmissionPolicy,
         Self::MutatingAdmissionWebhook,
         Self::ValidatingAdmissionPolicy,
@@ -60,7 +62,7 @@ impl Plugin {
     ];
 
     /// Upstream's plug-ins that this server does not have. Disabling one has no effect; enabling one is an error.
-    const LACKING: [&str; 15] = [
+    const LACKING: [&str; 14] = [
         "AlwaysAdmit",
         "AlwaysDeny",
         "AlwaysPullImages",
@@ -74,7 +76,6 @@ impl Plugin {
         "NodeDeclaredFeatureValidator",
         "PodGroupProtection",
         "PodNodeSelector",
-        "PodResizeValidator",
         "PodTolerationRestriction",
     ];
 

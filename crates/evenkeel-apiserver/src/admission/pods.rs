@@ -1,8 +1,8 @@
-//! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority.
+//! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority, which also checks PriorityClasses.
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{copy, get, int, list, set, text};
+use evenkeel_apimachinery::value::{copy, flag, get, int, list, set, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -79,6 +79,27 @@ pub(super) fn preserve_priority(pod: &mut Value, old: &Value) -> Result<(), Stat
         }
     }
     Ok(())
+}
+
+/// Refuses a second PriorityClass that is the global default.
+///
+/// Upstream: `validatePriorityClass`.
+pub(super) fn check_default_class(
+    cx: &Context<'_>,
+    class: &Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    if !flag(class, "globalDefault") {
+        return Ok(());
+    }
+    let Some(default) = default_class(cx) else { return Ok(()) };
+    let name = text(&default, "metadata.name");
+    if old.is_some() && name == text(class, "metadata.name") {
+        return Ok(());
+    }
+    let why =
+        format!("PriorityClass {name} is already marked as default. Only one default can exist");
+    Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {

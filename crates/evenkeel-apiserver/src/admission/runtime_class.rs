@@ -3,40 +3,66 @@
 use crate::api::Context;
 use crate::loopback;
 use evenkeel_apimachinery::amount::Amount;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{Object, get, int, list, object, set, text};
 use serde_json::Value;
 
 /// Completes `pod` from its class. Refuses it if the class does not exist or contradicts the pod.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
-    let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
-    let class = match get(pod, "spec.runtimeClassName").and_then(Value::as_str) {
-        None => Value::Null,
-        Some(name) => loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?
-            .ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass {name:?} not found")))?,
+    let class = class_of(cx, pod)?;
+    complete(pod, &class).map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Refuses a new pod whose overhead is not that of its class.
+pub(super) fn check(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
+    let class = class_of(cx, pod)?;
+    check_overhead(pod, &class)
+        .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Returns the pod's class; null if it names none.
+///
+/// Upstream: `prepareObjects`.
+fn class_of(cx: &Context<'_>, pod: &Value) -> Result<Value, StatusError> {
+    let Some(name) = get(pod, "spec.runtimeClassName").and_then(Value::as_str) else {
+        return Ok(Value::Null);
     };
-    complete(pod, &class).map_err(forbidden)
+    loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?.ok_or_else(|| {
+        let why = format!("pod rejected: RuntimeClass {} not found", quote(name));
+        StatusError::forbidden(&cx.resource.name, cx.name, why)
+    })
+}
+
+const OTHER_OVERHEAD: &str =
+    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// Upstream: `validateOverhead`.
+fn check_overhead(pod: &Value, class: &Value) -> Result<(), String> {
+    let given = object(pod, "spec.overhead");
+    let Some(overhead) = get(class, "overhead") else {
+        return match given {
+            Some(_) => Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into()),
+            None => Ok(()),
+        };
+    };
+    let none = Object::new();
+    let fixed = object(overhead, "podFixed").unwrap_or(&none);
+    if same_amounts(given.unwrap_or(&none), fixed) { Ok(()) } else { Err(OTHER_OVERHEAD.into()) }
 }
 
 /// Completes `pod` from `class`, which is null if the pod names none. The errors are upstream's.
+///
+/// Upstream: `setOverhead`, `setScheduling`.
 fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
-    match (get(class, "overhead"), object(pod, "spec.overhead")) {
-        (Some(overhead), given) => {
-            let fixed = object(overhead, "podFixed").cloned().unwrap_or_default();
-            if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, &fixed)) {
-                return Err(
-                    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-                        .into(),
-                );
-            }
-            if !fixed.is_empty() {
-                set(pod, "spec.overhead", fixed);
-            }
+    if let Some(overhead) = get(class, "overhead") {
+        let fixed = object(overhead, "podFixed").cloned().unwrap_or_default();
+        let given = object(pod, "spec.overhead").filter(|given| !given.is_empty());
+        if given.is_some_and(|given| !same_amounts(given, &fixed)) {
+            return Err(OTHER_OVERHEAD.into());
         }
-        (None, Some(_)) => {
-            return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into());
+        if !fixed.is_empty() {
+            set(pod, "spec.overhead", fixed);
         }
-        (None, None) => {}
     }
     if get(class, "scheduling").is_some() {
         let selector = merged_selector(pod, class)?;
@@ -150,14 +176,19 @@ mod tests {
         };
         let class = json!({"overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"nodeSelector": {"a": "1"}}});
         assert!(refused(json!({"overhead": {"cpu": "2"}}), &class).contains("doesn't match"));
-        assert!(
-            refused(json!({"overhead": {"cpu": "2"}}), &Value::Null)
-                .contains("without corresponding")
-        );
         assert_eq!(
             refused(json!({"nodeSelector": {"a": "2"}}), &class),
             "conflict: runtimeClass.scheduling.nodeSelector[a] = 1; pod.spec.nodeSelector[a] = 2"
         );
+        let check = |overhead: Value, class: &Value| {
+            check_overhead(&json!({"spec": {"overhead": overhead}}), class)
+        };
+        let alone = check(json!({"cpu": "2"}), &Value::Null).expect_err("refused");
+        assert!(alone.contains("without corresponding"));
+        assert_eq!(check(json!({"cpu": "1000m"}), &class), Ok(()));
+        assert_eq!(check(json!({"cpu": "2"}), &class), Err(OTHER_OVERHEAD.to_owned()));
+        assert_eq!(check(Value::Null, &class), Err(OTHER_OVERHEAD.to_owned()));
+        assert_eq!(check(Value::Null, &Value::Null), Ok(()));
         let mut plain = json!({"spec": {}});
         assert_eq!((complete(&mut plain, &Value::Null), plain), (Ok(()), json!({"spec": {}})));
     }

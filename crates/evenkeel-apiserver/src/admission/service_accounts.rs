@@ -53,7 +53,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
 /// Rejects a pod whose ephemeral containers use secrets that the pod's account does not allow.
 ///
 /// Upstream: `limitEphemeralContainerSecretReferences`.
-pub(super) fn admit_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
+pub(super) fn check_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
     let Some(resource) = cx.api.table.get("v1", "serviceaccounts") else { return Ok(()) };
     let name = text(pod, "spec.serviceAccountName");
     let Some(account) = cx.api.read(&resource, cx.namespace, name)? else {

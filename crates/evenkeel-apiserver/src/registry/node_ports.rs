@@ -16,6 +16,9 @@ use serde_json::Value;
 /// Range of node ports.
 pub(super) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
+/// Number before the first one that a dry run gives.
+const DRY_RUN_START: i64 = 32768;
+
 /// Returns whether the Service gets node ports even if the client does not request them.
 ///
 /// Upstream: `shouldAllocateNodePorts`.
@@ -65,12 +68,14 @@ pub(super) struct NodePorts<'a> {
     /// Port at which the search for a free one begins.
     start: u16,
     /// Ports that this write allocates.
-    allocated: BTreeSet<u16>,
+    allocated: BTreeSet<i64>,
+    /// Whether nothing is stored. As upstream, a dry run then gives numbers that need not be in the range.
+    dry_run: bool,
 }
 
 impl<'a> NodePorts<'a> {
-    pub(super) fn new(is_taken: &'a dyn Fn(u16) -> bool, start: u16) -> Self {
-        Self { is_taken, start, allocated: BTreeSet::new() }
+    pub(super) fn new(is_taken: &'a dyn Fn(u16) -> bool, start: u16, dry_run: bool) -> Self {
+        Self { is_taken, start, allocated: BTreeSet::new(), dry_run }
     }
 
     /// Allocates the node ports of a new Service.
@@ -186,7 +191,7 @@ impl<'a> NodePorts<'a> {
 
     /// Returns whether this write has already allocated the port.
     fn has(&self, port: i64) -> bool {
-        u16::try_from(port).is_ok_and(|port| self.allocated.contains(&port))
+        self.allocated.contains(&port)
     }
 
     /// Allocates and returns the port that `spec.ports[index]` requests.
@@ -199,31 +204,45 @@ impl<'a> NodePorts<'a> {
 
     /// Allocates any free port.
     fn next(&mut self) -> Result<i64, NodePortError> {
-        self.free().map(i64::from).ok_or_else(|| {
+        self.free().ok_or_else(|| {
             NodePortError::Internal("failed to allocate a nodePort: range is full".to_owned())
         })
     }
 
-    fn free(&mut self) -> Option<u16> {
-        let free = (self.start..=*NODE_PORTS.end())
-            .chain(*NODE_PORTS.start()..self.start)
-            .find(|port| !self.allocated.contains(port) && !(self.is_taken)(*port))?;
+    /// Upstream: `PortAllocationOperation.AllocateNext`.
+    fn free(&mut self) -> Option<i64> {
+        let is_free = |port: i64| !self.allocated.contains(&port) && !self.is_stored(port);
+        let free = if self.dry_run {
+            let after = self.allocated.last().unwrap_or(&DRY_RUN_START).saturating_add(1);
+            (after..100).find(|port| is_free(*port)).unwrap_or(after)
+        } else {
+            let (start, end) = (i64::from(self.start), i64::from(*NODE_PORTS.end()));
+            let wrapped = i64::from(*NODE_PORTS.start())..start;
+            (start..=end).chain(wrapped).find(|port| is_free(*port))?
+        };
         self.allocated.insert(free);
         Some(free)
     }
 
+    /// Returns whether a stored Service has the port.
+    fn is_stored(&self, port: i64) -> bool {
+        u16::try_from(port).is_ok_and(|port| (self.is_taken)(port))
+    }
+
+    /// Upstream: `PortAllocationOperation.Allocate`.
     fn allocate(&mut self, port: i64) -> Result<(), String> {
-        match u16::try_from(port).ok().filter(|port| NODE_PORTS.contains(port)) {
-            Some(port) if (self.is_taken)(port) || !self.allocated.insert(port) => {
-                Err("provided port is already allocated".to_owned())
-            }
-            Some(_) => Ok(()),
-            None => Err(format!(
+        let is_in_range = u16::try_from(port).is_ok_and(|port| NODE_PORTS.contains(&port));
+        if !is_in_range && !self.dry_run {
+            return Err(format!(
                 "provided port is not in the valid range. The range of valid ports is {}-{}",
                 NODE_PORTS.start(),
                 NODE_PORTS.end()
-            )),
+            ));
         }
+        if self.is_stored(port) || !self.allocated.insert(port) {
+            return Err("provided port is already allocated".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -248,7 +267,7 @@ mod tests {
     /// 30500.
     fn allocated(mut new: Value, old: Option<&Value>) -> Result<Vec<i64>, String> {
         let is_taken = |port| port == 30080;
-        let mut ports = NodePorts::new(&is_taken, 30500);
+        let mut ports = NodePorts::new(&is_taken, 30500, false);
         let result = match old {
             None => ports.create(&mut new),
             Some(old) => ports.update(&mut new, old),
@@ -328,5 +347,17 @@ mod tests {
         let new = service("NodePort", &[("TCP", 80, 30081), ("TCP", 81, 30080)]);
         let error = format!("spec.ports[1].nodePort: Invalid value: 30080: {taken}");
         assert_eq!(allocated(new, Some(&other)), Err(error));
+    }
+
+    #[test]
+    fn a_dry_run_gives_any_number() {
+        let is_taken = |port| port == 30080;
+        let mut ports = NodePorts::new(&is_taken, 30500, true);
+        assert_eq!(ports.next().ok(), Some(32769));
+        assert_eq!(ports.next().ok(), Some(32770));
+        let mut ports = NodePorts::new(&is_taken, 30500, true);
+        assert_eq!(ports.allocate(2), Ok(()));
+        assert_eq!(ports.next().ok(), Some(3));
+        assert!(ports.allocate(3).is_err() && ports.allocate(30080).is_err());
     }
 }

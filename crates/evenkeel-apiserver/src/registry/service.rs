@@ -92,7 +92,8 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
         }
     }
     let is_taken = |port| is_taken(cx.api, &port_value(port));
-    let mut ports = NodePorts::new(&is_taken, cx.api.random(|rng| rng.random_range(NODE_PORTS)));
+    let start = cx.api.random(|rng| rng.random_range(NODE_PORTS));
+    let mut ports = NodePorts::new(&is_taken, start, cx.dry_run);
     let result = match old {
         None => ports.create(service),
         Some(old) => ports.update(service, old),
@@ -105,7 +106,19 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
             return Err(StatusError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
         }
     }
+    drop_unused_policy(service);
     if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&kind, cx.name, &errors)) }
+}
+
+/// Removes the internal traffic policy of a Service that has no endpoints, unless validation refuses it.
+///
+/// Upstream: `defaultOnReadInternalTrafficPolicy`.
+fn drop_unused_policy(service: &mut Value) {
+    if text(service, "spec.type") == "ExternalName"
+        && ["Cluster", "Local"].contains(&text(service, "spec.internalTrafficPolicy"))
+    {
+        value::remove(service, "spec.internalTrafficPolicy");
+    }
 }
 
 /// Adds to a transaction the IPAddresses of new cluster IPs, and the condition that no other Service has the same

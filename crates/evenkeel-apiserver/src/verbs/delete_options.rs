@@ -44,8 +44,6 @@ pub(crate) struct Preconditions {
 
 impl DeleteOptions {
     /// Parses and validates the options in the body, or those in the query if there is no body.
-    ///
-    /// Upstream: `ValidateDeleteOptions`.
     pub(crate) fn parse(
         body: &[u8],
         content_type: &str,
@@ -56,9 +54,17 @@ impl DeleteOptions {
         } else {
             Self::from_body(body, content_type)?
         };
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// Refuses unknown values, and two values for the same question.
+    ///
+    /// Upstream: `ValidateDeleteOptions`.
+    pub(super) fn validate(&self) -> Result<(), StatusError> {
         let mut errors = Vec::new();
-        if let Some(policy) = options.propagation_policy.as_deref() {
-            if options.orphan_dependents.is_some() {
+        if let Some(policy) = self.propagation_policy.as_deref() {
+            if self.orphan_dependents.is_some() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
                 errors.push(FieldError::invalid("propagationPolicy", policy, why));
             }
@@ -67,9 +73,8 @@ impl DeleteOptions {
                 errors.push(FieldError::not_supported("propagationPolicy", policy, known));
             }
         }
-        errors.extend(dry_run_errors(options.dry_run.iter().map(String::as_str)));
-        refuse("DeleteOptions", &errors)?;
-        Ok(options)
+        errors.extend(dry_run_errors(self.dry_run.iter().map(String::as_str)));
+        refuse("DeleteOptions", &errors)
     }
 
     fn from_query(query: &Query) -> Result<Self, StatusError> {

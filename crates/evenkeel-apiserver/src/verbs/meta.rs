@@ -62,6 +62,17 @@ pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Removes the fields that only the server sets from a new object.
+///
+/// Upstream: `WipeObjectMetaSystemFields`.
+pub(super) fn wipe_system_fields(object: &mut Value) {
+    for field in
+        ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "creationTimestamp"]
+    {
+        metadata(object).remove(field);
+    }
+}
+
 /// Copies the fields that the server sets from `old` to `new` before validation. A client's value stays if `old` has
 /// none, so that validation refuses it.
 ///

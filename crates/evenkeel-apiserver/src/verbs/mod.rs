@@ -30,6 +30,7 @@ mod list_pieces;
 mod meta;
 mod namespace;
 mod patch;
+mod precondition;
 mod respond;
 pub(crate) mod route;
 mod scale;

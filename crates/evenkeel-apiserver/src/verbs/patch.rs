@@ -154,6 +154,9 @@ async fn patch_part(
     {
         result?;
     }
+    if managed {
+        scale::check_uid(request, old, &part)?;
+    }
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     if managed && form != PatchType::Apply {

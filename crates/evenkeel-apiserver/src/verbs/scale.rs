@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
+use super::meta;
 use crate::request::RequestContext;
-use crate::resource::GroupVersionKind;
+use crate::resource::{GroupResource, GroupVersionKind};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema::Schema;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Path of the replicas in every built-in kind.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
@@ -17,6 +19,27 @@ fn is_scale(part: &GroupVersionKind) -> bool {
 /// Returns whether writes through the view update managed fields. As in upstream, those of custom resources do not.
 pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
     request.resource().custom.is_none()
+}
+
+/// Refuses a patched Scale whose uid is not the object's.
+///
+/// Upstream: `scaleUpdatedObjectInfo.UpdatedObject`.
+pub(super) fn check_uid(
+    request: &RequestContext<'_>,
+    object: &Value,
+    view: &Value,
+) -> Result<(), StatusError> {
+    let (uid, own) = (meta::text(view, "uid"), meta::text(object, "uid"));
+    if uid.is_empty() || uid == own {
+        return Ok(());
+    }
+    let (resource, target) = (request.resource(), &request.target);
+    let part = GroupResource {
+        group: resource.name.group.clone(),
+        resource: format!("{}/{}", resource.plural(), target.subresource).into(),
+    };
+    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+    Err(StatusError::conflict(&part, target.name, why))
 }
 
 /// Copies the managers of the object's replicas to the view.

@@ -68,6 +68,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, AttemptE
     match part {
         None => write.replace(&entry, &old, object.clone(), false).await,
         Some(result) => {
+            write.check_uid(&old, object)?;
             result?;
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);

@@ -7,12 +7,13 @@ use serde_json::Value;
 use super::attempt::{
     Attempt, AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
 };
+use super::precondition::Precondition;
 use super::{meta, stages};
 use crate::admission::attributes::Operation;
 use crate::admission::{Mutating, noderestriction};
 use crate::auth::Attributes;
 use crate::auth::permit;
-use crate::resource::{ResourceType, key};
+use crate::resource::key;
 use crate::store::Entry;
 use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
@@ -60,15 +61,7 @@ impl Write<'_> {
         stages::default(self, &mut object);
         self.absent_preconditions(&object, how)?;
         super::namespace::admit_create(self.request, meta::text(&object, "name"))?;
-        for field in [
-            "selfLink",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "uid",
-            "creationTimestamp",
-        ] {
-            meta::metadata(&mut object).remove(field);
-        }
+        meta::wipe_system_fields(&mut object);
         let name = meta::text(&object, "name").to_owned();
         let cx = self.context(&name);
         let admission = Mutating::new(&cx, Operation::Create);
@@ -214,6 +207,8 @@ impl Write<'_> {
             }
             // The approval is part of a CertificateSigningRequest's status. The kind's strategy accepts only that part.
             "approval" => {}
+            // The strategies of these paths name no fields that they reset.
+            "ephemeralcontainers" | "resize" => {}
             _ if self.has_status() => reset_field(new, old, "status"),
             _ => {}
         }
@@ -249,10 +244,9 @@ impl Write<'_> {
     /// Checks the resource version and the UID of the new object against the stored one.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
         let name = self.request.target.name;
-        // The uid of a PUT is a precondition. Validation checks the uid of a patched object.
-        let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
-        if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
-            return Err(self.failed_uid_precondition(uid, old_uid));
+        // Validation checks the uid of a patched object.
+        if self.request.method == http::Method::PUT {
+            self.check_uid(old, new)?;
         }
         let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
@@ -274,34 +268,26 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Returns the error for a uid that differs from the stored object's, which may be absent.
-    ///
-    /// Upstream: `Preconditions.Check` in `storage/interfaces.go`, `InvalidObjError`.
-    fn failed_uid_precondition(&self, uid: &str, old_uid: &str) -> StatusError {
-        let (target, prefix) = (&self.request.target, etcd_prefix(&self.stored));
-        let key = key(&self.stored, target.namespace, target.name);
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
-        );
-        StatusError::conflict(&self.request.resource().name, target.name, why)
+    /// Refuses the uid of a PUT, which is a precondition, unless it is the stored object's.
+    pub(super) fn check_uid(&self, old: &Value, sent: &Value) -> Result<(), StatusError> {
+        let (uid, old_uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
+        if uid.is_empty() || uid == old_uid {
+            return Ok(());
+        }
+        Err(self.failed_uid_precondition(uid, old_uid))
     }
-}
 
-/// Returns the prefix under which upstream stores the objects of a resource in etcd, for error messages.
-///
-/// Upstream: `DefaultStorageFactory.ResourcePrefix`, `SpecialDefaultResourcePrefixes`.
-fn etcd_prefix(resource: &ResourceType) -> String {
-    let (group, plural) = (&*resource.name.group, &*resource.name.resource);
-    match (group, plural) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        ("", "replicationcontrollers") => "controllers".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
-        _ if resource.custom.is_some() => format!("{group}/{plural}"),
-        _ => plural.to_owned(),
+    /// Returns the error for a uid that differs from the stored object's, which may be absent.
+    fn failed_uid_precondition(&self, uid: &str, old_uid: &str) -> StatusError {
+        let target = &self.request.target;
+        let object = Precondition {
+            resource: &self.stored,
+            requested: &self.request.resource().name,
+            namespace: target.namespace,
+            name: target.name,
+            dry_run: self.options.dry_run,
+        };
+        object.failed("UID", uid, old_uid)
     }
 }
 

@@ -69,6 +69,7 @@ impl Upstream {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
             "--endpoint-reconciler-type=none".to_owned(),
+            "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),

@@ -112,7 +112,8 @@ pub(crate) fn mask_text(text: &str) -> String {
                 word
             };
             let is_between = matches!(word, "" | ":");
-            is_version = word == "resourceVersion" || is_version && is_between;
+            is_version =
+                ["resourceVersion", "meta:", "record"].contains(&word) || is_version && is_between;
             is_port = PORTS.contains(&word) || is_port && is_between;
             format!("{masked}{rest}")
         })

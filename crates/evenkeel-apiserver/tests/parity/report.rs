@@ -104,11 +104,34 @@ impl Report {
         })
     }
 
-    /// Writes the differences to the file that the variable names, if it is set.
+    /// Writes the differences to the file that the variable names, if it is set, and the figures to the one that
+    /// `EVENKEEL_PARITY_TABLE` names.
     pub(crate) fn save(&self, variable: &str) {
-        let Some(file) = super::variable(variable) else { return };
-        let mut file = std::fs::File::create(file).expect("a file");
-        self.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
+        if let Some(file) = super::variable(variable) {
+            let mut file = std::fs::File::create(file).expect("a file");
+            self.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
+        }
+        if let Some(file) = super::variable("EVENKEEL_PARITY_TABLE") {
+            std::fs::write(file, self.table()).expect("written");
+        }
+    }
+
+    /// The figures of each kind and the reasons of differences that stay, in Markdown.
+    fn table(&self) -> String {
+        let mut lines = vec![
+            "| kind | requests | equal | but for texts | different | accepted by ours alone |"
+                .into(),
+            "|---|--:|--:|--:|--:|--:|".into(),
+        ];
+        let row = |kind: &str, counts: Counts| {
+            let Counts { equal, texts, different, accepted, .. } = counts;
+            format!("| {kind} | {} | {equal} | {texts} | {different} | {accepted} |", counts.all())
+        };
+        lines.extend(self.kinds.iter().map(|(kind, counts)| row(kind, *counts)));
+        lines.push(row("all", self.total()));
+        lines.push(String::new());
+        lines.extend(self.accepted.iter().map(|(reason, (n, _))| format!("- {n}: {reason}")));
+        lines.join("\n") + "\n"
     }
 
     fn add(&mut self, other: Self) {

@@ -38,8 +38,9 @@ const JOB_SPEC: Table = &[
     ("completionMode", Optional("NonIndexed")),
     ("suspend", Flag(false)),
     ("manualSelector", Flag(false)),
-    ("podFailurePolicy?.rules.*.onPodConditions.*.status", Text("True")),
 ];
+const POD_FAILURE_POLICY: Table =
+    &[("podFailurePolicy?.rules.*.onPodConditions.*.status", Text("True"))];
 const CRON_JOB: Table = &[
     ("spec.concurrencyPolicy", Text("Allow")),
     ("spec.suspend", Flag(false)),
@@ -67,6 +68,7 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
         "Job" => job(object),
         "CronJob" => {
             fill(object, CRON_JOB);
+            each(object, "spec.jobTemplate.spec", &mut |spec| fill(spec, POD_FAILURE_POLICY));
             each(object, "spec.jobTemplate.spec.template.spec", &mut pod_spec);
         }
         _ => {}
@@ -113,6 +115,7 @@ fn job(job: &mut Value) {
             );
         }
         fill(spec, JOB_SPEC);
+        fill(spec, POD_FAILURE_POLICY);
     });
 }
 

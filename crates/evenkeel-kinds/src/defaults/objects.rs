@@ -103,6 +103,8 @@ fn autoscaler(version: &str, hpa: &mut Value) {
     if version == "v1" {
         return;
     }
+    // As upstream's conversion to the internal version, which precedes storage.
+    crate::autoscaling::drop_annotations(hpa);
     if is_empty(hpa, "spec.metrics") {
         let cpu = json!({"type": "Resource", "resource": {
             "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}});

@@ -8,7 +8,7 @@ const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
 const MAX_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// Validates `restartPolicy` and `restartPolicyRules` of a container.
+/// Validates `restartPolicy` and `restartPolicyRules` of a container that runs beside others.
 ///
 /// Upstream: `validateContainerRestartPolicy`.
 pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -42,6 +42,23 @@ pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, error
     }
 }
 
+/// Validates like [`container_restart_policy`], for an init container. Without a policy, upstream does not look at the
+/// rules.
+///
+/// Upstream: `validateInitContainerRestartPolicy`.
+pub(super) fn init_container_restart_policy(
+    container: &Value,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if get(container, "restartPolicy").is_some() {
+        container_restart_policy(container, path, errors);
+    } else if !list(container, "restartPolicyRules").is_empty() {
+        let detail = "must specify restartPolicy when restart rules are used";
+        errors.required(&path.field("restartPolicy"), detail);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +88,10 @@ mod tests {
                 errors.into_vec().into_iter().map(|error| error.field).collect();
             assert_eq!(fields, expected, "{container}");
         }
+        let mut errors = Errors::default();
+        let container = json!({"restartPolicyRules": [{"action": "x"}]});
+        init_container_restart_policy(&container, &Path::new("c"), &mut errors);
+        let fields: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
+        assert_eq!(fields, ["c.restartPolicy"]);
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{Object, flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
 
 /// Maximum size in bytes of all values of a ConfigMap or Secret together.
@@ -75,17 +75,28 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
 /// Upstream: `ValidateReplicationControllerSpec`.
 fn replication_controller(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    errors.non_negative(&path.field("minReadySeconds"), int(new, "spec.minReadySeconds"));
     let selector = object(new, "spec.selector");
     if selector.is_none_or(serde_json::Map::is_empty) {
         errors.required(&path.field("selector"), "");
     }
-    errors.non_negative(&path.field("replicas"), int(new, "spec.replicas"));
     let template_path = path.field("template");
-    let Some(template) = get(new, "spec.template") else {
-        errors.required(&template_path, "");
-        return;
-    };
+    match get(new, "spec.template") {
+        Some(template) => controlled_template(template, selector, &template_path, errors),
+        None => errors.required(&template_path, ""),
+    }
+    // Upstream declares these rules, and tests them last.
+    for field in ["replicas", "minReadySeconds"] {
+        errors.non_negative(&path.field(field), get(new, "spec").and_then(|spec| int(spec, field)));
+    }
+}
+
+/// Upstream: `ValidatePodTemplateSpecForRC`.
+fn controlled_template(
+    template: &Value,
+    selector: Option<&Object>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let labels = object(template, "metadata.labels");
     let selects = selector
         .into_iter()
@@ -94,20 +105,16 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
     if !selects {
         let labels = labels.cloned().map_or(Value::Null, Value::Object);
         let words = "`selector` does not match template `labels`";
-        errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
+        errors.invalid(&path.field("metadata").field("labels"), labels, words);
     }
-    pod::template(template, &template_path, errors);
+    pod::template(template, path, errors);
     let policy = text(template, "spec.restartPolicy");
     if policy != "Always" {
-        errors.not_supported(
-            &template_path.field("spec").field("restartPolicy"),
-            policy,
-            &["Always"],
-        );
+        errors.not_supported(&path.field("spec").field("restartPolicy"), policy, &["Always"]);
     }
     if get(template, "spec.activeDeadlineSeconds").is_some() {
         errors.forbidden(
-            &template_path.field("spec").field("activeDeadlineSeconds"),
+            &path.field("spec").field("activeDeadlineSeconds"),
             "activeDeadlineSeconds in ReplicationController is not Supported",
         );
     }
@@ -210,14 +217,8 @@ fn secret(new: &Value, errors: &mut Errors) {
 /// Requires that the Base64 value is a JSON object or null. Errors do not contain the value.
 fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let bytes = STANDARD.decode(value).unwrap_or_default();
-    let parsed = serde_json::from_slice::<Option<serde_json::Map<String, Value>>>(&bytes);
-    if parsed.is_err() {
-        let detail = if bytes.is_empty() {
-            "unexpected end of JSON input"
-        } else {
-            "the value is no JSON object"
-        };
-        errors.invalid(path, "<secret contents redacted>", detail);
+    if let Err(detail) = evenkeel_apimachinery::decode::json_object(&bytes) {
+        errors.invalid(path, "<secret contents redacted>", &detail);
     }
 }
 

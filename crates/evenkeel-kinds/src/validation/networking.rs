@@ -342,7 +342,9 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_all(&block_path.field("cidr"), cidr, &names::cidr(cidr));
         }
         let excepts = block_path.field("except");
-        for (index, except) in list(block, "except").iter().filter_map(Value::as_str).enumerate() {
+        // Without a range, upstream does not look at its exceptions.
+        let listed = list(block, "except").iter().filter(|_| Cidr::parse(cidr).is_some());
+        for (index, except) in listed.filter_map(Value::as_str).enumerate() {
             errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
             if let (Some(cidr), Some(inner)) = (Cidr::parse(cidr), Cidr::parse(except))
                 && (!cidr.covers(&inner) || cidr.length() >= inner.length())

@@ -114,6 +114,9 @@ pub(super) fn pod_source(
                 }
             }
         }
+        "iscsi" => {
+            source.iscsi(volume, false, errors);
+        }
         _ => source.validate(kind, volume, errors),
     }
 }
@@ -148,7 +151,7 @@ impl Source<'_> {
             }
             "quobyte" => self.quobyte(errors),
             "cephfs" => self.required_list("monitors", errors),
-            "iscsi" => self.iscsi(volume, errors),
+            "iscsi" => self.iscsi(volume, true, errors),
             "cinder" => {
                 self.required(&["volumeID"], errors);
                 self.named_secret(&["name", "namespace"], errors);
@@ -279,8 +282,19 @@ impl Source<'_> {
         self.required(&["volume"], errors);
     }
 
-    /// Upstream: `validateISCSIPersistentVolumeSource`.
-    fn iscsi(&self, volume: &str, errors: &mut Errors) {
+    /// Validates a target of a PersistentVolume, or of a volume of a pod.
+    ///
+    /// Upstream: `validateISCSIPersistentVolumeSource`, `validateISCSIVolumeSource`.
+    fn iscsi(&self, volume: &str, is_persistent: bool, errors: &mut Errors) {
+        let starts = ["iqn", "eui", "naa"];
+        let detail = match is_persistent {
+            true => "must be valid format",
+            false => "must be valid format starting with iqn, eui, or naa",
+        };
+        let why = |name: &str| match starts.iter().any(|start| name.starts_with(start)) {
+            true => "must be valid format".to_owned(),
+            false => detail.to_owned(),
+        };
         self.required(&["targetPortal"], errors);
         let portal = text(self.value, "targetPortal");
         let initiator = get(self.value, "initiatorName").and_then(Value::as_str);
@@ -292,7 +306,7 @@ impl Source<'_> {
         if name.is_empty() {
             errors.required(&self.path.field("iqn"), "");
         } else if !is_iscsi_name(name) {
-            errors.invalid(&self.path.field("iqn"), name, iscsi_name_detail(name));
+            errors.invalid(&self.path.field("iqn"), name, &why(name));
         }
         errors.in_range(&self.path.field("lun"), int(self.value, "lun"), 0, 255);
         let needs_secret = ["chapAuthDiscovery", "chapAuthSession"];
@@ -301,10 +315,12 @@ impl Source<'_> {
         {
             errors.required(&self.path.field("secretRef"), "");
         }
-        self.named_secret(&["name"], errors);
+        if is_persistent {
+            self.named_secret(&["name"], errors);
+        }
         if let Some(initiator) = initiator.filter(|name| !is_iscsi_name(name)) {
             let path = self.path.field("initiatorname");
-            errors.invalid(&path, initiator, iscsi_name_detail(initiator));
+            errors.invalid(&path, initiator, &why(initiator));
         }
     }
 
@@ -422,14 +438,6 @@ fn is_host_port(pair: &str) -> bool {
         None => host,
     };
     !host.contains([':', '[', ']']) && !port.contains(['[', ']'])
-}
-
-/// What is wrong with an invalid name of an iSCSI node.
-fn iscsi_name_detail(name: &str) -> &'static str {
-    match ["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start)) {
-        true => "must be valid format",
-        false => "must be valid format starting with iqn, eui, or naa",
-    }
 }
 
 /// Returns whether a text is the name of an iSCSI initiator or target: `iqn.2001-04.com.example:name`, or `eui.` or

@@ -1,14 +1,12 @@
 //! Validation of `pods/resize`: the amounts of CPU and memory can change, and nothing else.
 
-use super::pod;
+use super::{pod, pod_annotations};
 use crate::pod_resources;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{
     copy, get, is_empty, list, object, remove, same, same_meaning, set, text,
 };
 use serde_json::Value;
-
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Validates a resize of a pod.
 ///
@@ -17,16 +15,14 @@ pub(super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let none = Value::Null;
     let (new_spec, old_spec) = (new.get("spec").unwrap_or(&none), old.get("spec").unwrap_or(&none));
-    let annotations = object(old, "metadata.annotations");
-    if annotations.is_some_and(|all| all.contains_key(MIRROR_ANNOTATION)) {
+    if pod_annotations::is_mirror(old) {
         return errors.forbidden(&Path::new(""), "static pods cannot be resized");
     }
     if text(old_spec, "os.name") == "windows" {
         return errors.forbidden(&Path::new(""), "windows pods cannot be resized");
     }
     let mut found = Errors::default();
-    pod::spec(new_spec, &path, &mut found);
-    pod::pod_only(new_spec, Some(old_spec), &path, &mut found);
+    pod::metadata_and_spec(new, Some(old), &mut found);
     let class = match text(old, "status.qosClass") {
         "" => pod_resources::qos_class(old),
         class => class,

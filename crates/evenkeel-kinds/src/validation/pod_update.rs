@@ -1,9 +1,9 @@
-//! Validation of pod updates. Few fields of the spec are mutable, and a terminated container stays terminated
-//! unless its restart policy allows a restart.
+//! Validation of pod updates. Few fields of the spec are mutable.
 
 use super::ValidationTarget;
-use super::{pod, pod_resize};
+use super::{pod, pod_annotations, pod_resize, pod_status};
 use crate::internal::{diff, quoted};
+use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, object, remove, set, text};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const SPEC_DETAIL: &str = "pod updates may not change fields other than `spec.co
 /// Upstream: `ValidatePodUpdate`.
 pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     match target.subresource {
-        "status" => status(new, old, errors),
+        "status" => pod_status::update(new, old, errors),
         "ephemeralcontainers" => ephemeral(new, old, errors),
         "resize" => pod_resize::resize(new, old, errors),
         _ => spec(new, old, errors),
@@ -28,26 +28,24 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
 }
 
 fn spec(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
+    let (metadata, path) = (Path::new("metadata"), Path::new("spec"));
+    pod::metadata_and_spec(new, Some(old), errors);
+    pod_annotations::changes(new, old, &metadata.field("annotations"), errors);
     let (Some(new), Some(old)) = (new.get("spec"), old.get("spec")) else { return };
-    pod::spec(new, &path, errors);
-    pod::pod_only(new, Some(old), &path, errors);
     for field in ["containers", "initContainers"] {
         if list(new, field).len() != list(old, field).len() {
             errors.forbidden(&path.field(field), "pod updates may not add or remove containers");
             return;
         }
     }
-    deadline(new, old, &path, errors);
-    if text(old, "nodeName").is_empty() != text(new, "nodeName").is_empty()
-        && !list(new, "schedulingGates").is_empty()
-    {
-        errors.forbidden(
-            &path.field("nodeName"),
-            "cannot be set until all schedulingGates have been cleared",
-        );
+    if !deadline(new, old, &path, errors) {
+        return;
     }
+    tolerations(new, old, &path, errors);
     added_gates(new, old, &path, errors);
+    if new == old {
+        return;
+    }
     let gated = !list(old, "schedulingGates").is_empty();
     let mut allowed = new.clone();
     for field in ["containers", "initContainers"] {
@@ -75,23 +73,30 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
             int(old, "terminationGracePeriodSeconds"),
         );
     }
-    tolerations(new, old, &path, errors);
     if allowed != *old {
         let diff = diff("core.PodSpec", Some(old), Some(&allowed));
         errors.forbidden(&path, &format!("{SPEC_DETAIL}\n{diff}"));
     }
 }
 
-fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// Requires that a deadline is only set or brought forward. Returns whether upstream looks at further fields.
+fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
     let path = path.field("activeDeadlineSeconds");
     match (int(new, "activeDeadlineSeconds"), int(old, "activeDeadlineSeconds")) {
+        (Some(after), _) if !(0..=i64::from(i32::MAX)).contains(&after) => {
+            errors.in_range(&path, Some(after), 0, i64::from(i32::MAX));
+            false
+        }
         (Some(after), Some(before)) if after > before => {
             errors.invalid(&path, after, "must be less than or equal to previous value");
+            false
         }
-        (None, Some(before)) => {
-            errors.invalid(&path, before, "must not update from a positive integer to nil value");
+        (None, Some(_)) => {
+            let words = "must not update from a positive integer to nil value";
+            errors.invalid(&path, Value::Null, words);
+            true
         }
-        _ => {}
+        _ => true,
     }
 }
 
@@ -192,103 +197,32 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns the first item of each name, with its position in the list.
-fn by_name(items: &[Value]) -> BTreeMap<&str, (usize, &Value)> {
-    let mut first = BTreeMap::new();
-    for (index, item) in items.iter().enumerate() {
-        first.entry(text(item, "name")).or_insert((index, item));
-    }
-    first
-}
-
 /// Upstream: `ValidatePodEphemeralContainersUpdate`.
 fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let (Some(new), Some(old)) = (new.get("spec"), old.get("spec")) else { return };
-    pod::spec(new, &path, errors);
-    let path = path.field("ephemeralContainers");
-    let after = by_name(list(new, "ephemeralContainers"));
-    for before in list(old, "ephemeralContainers") {
-        let name = text(before, "name");
-        match after.get(name).map(|(_, container)| *container) {
-            None => errors.forbidden(
-                &path,
-                &format!("existing ephemeral containers {name:?} may not be removed\n"),
-            ),
-            Some(same) if same != before => {
-                errors.forbidden(
-                    &path,
-                    &format!("existing ephemeral containers {name:?} may not be changed\n"),
-                );
+    if pod_annotations::is_mirror(old) {
+        let words = "static pods do not support ephemeral containers";
+        return errors.forbidden(&Path::new(""), words);
+    }
+    let (metadata, path) = (Path::new("metadata"), Path::new("spec.ephemeralContainers"));
+    pod::metadata_and_spec(new, Some(old), errors);
+    pod_annotations::changes(new, old, &metadata.field("annotations"), errors);
+    let containers = |pod| list(pod, "spec.ephemeralContainers");
+    let after: BTreeMap<&str, &Value> =
+        containers(new).iter().map(|container| (text(container, "name"), container)).collect();
+    for before in containers(old) {
+        let name = quote(text(before, "name"));
+        match after.get(text(before, "name")) {
+            None => {
+                let words = format!("existing ephemeral containers {name} may not be removed\n");
+                errors.forbidden(&path, &words);
+            }
+            Some(after) if *after != before => {
+                let diff = diff("core.EphemeralContainer", Some(before), Some(after));
+                let words =
+                    format!("existing ephemeral containers {name} may not be changed\n{diff}");
+                errors.forbidden(&path, &words);
             }
             Some(_) => {}
-        }
-    }
-}
-
-/// Upstream: `ValidatePodStatusUpdate`.
-fn status(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("status");
-    let nominated = text(new, "status.nominatedNodeName");
-    if !nominated.is_empty() && nominated != text(old, "status.nominatedNodeName") {
-        errors.invalid_all(
-            &path.field("nominatedNodeName"),
-            nominated,
-            &super::names::dns_subdomain(nominated),
-        );
-    }
-    let policy = text(new, "spec.restartPolicy");
-    for (field, restarts) in [
-        ("containerStatuses", policy == "Always"),
-        ("initContainerStatuses", policy == "Always" || policy == "OnFailure"),
-    ] {
-        if !restarts {
-            transitions(new, old, field, policy, errors);
-        }
-    }
-    super::immutable(&["status.qosClass"], new, old, errors);
-    let ips = list(new, "status.podIPs");
-    if !ips.is_empty() && text(&ips[0], "ip") != text(new, "status.podIP") {
-        errors.invalid(
-            &path.field("podIPs").index(0).field("ip"),
-            text(&ips[0], "ip"),
-            "must be equal to `podIP`",
-        );
-    }
-}
-
-/// Rejects the restart of a terminated container that its restart policy forbids.
-///
-/// Upstream: `ValidateContainerStateTransition`.
-fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut Errors) {
-    let path = Path::new("status");
-    let all = path.field(field);
-    let after = by_name(list(new, &format!("status.{field}")));
-    let containers_by_name =
-        ["containers", "initContainers"].map(|field| by_name(list(new, &format!("spec.{field}"))));
-    for before in list(old, &format!("status.{field}")) {
-        if get(before, "state.terminated").is_none() {
-            continue;
-        }
-        let code = int(before, "state.terminated.exitCode").unwrap_or_default();
-        if policy == "OnFailure" && code != 0 {
-            continue;
-        }
-        let name = text(before, "name");
-        let container_policy = containers_by_name
-            .iter()
-            .find_map(|containers| containers.get(name))
-            .map(|(_, container)| text(container, "restartPolicy"));
-        if container_policy == Some("Always") {
-            continue;
-        }
-        if let Some((index, status)) = after.get(name)
-            && is_empty(status, "state.terminated")
-        {
-            errors.forbidden(
-                &all.index(*index).field("state"),
-                "may not be transitioned to non-terminated state",
-            );
         }
     }
 }
@@ -302,7 +236,8 @@ mod tests {
     fn pod(changes: &[(&str, Value)]) -> Value {
         let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
         let mut pod = json!({"spec": {
-            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulingGates": [{"name": "gate"}],
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 1,
+            "schedulingGates": [{"name": "gate"}],
             "nodeSelector": {"a": "b"},
             "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}},
             "containers": [{"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}],

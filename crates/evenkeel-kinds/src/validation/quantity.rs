@@ -219,45 +219,42 @@ fn requirements_of(
     errors: &mut Errors,
 ) {
     let (limits, requests) = (object(resources, "limits"), object(resources, "requests"));
-    for (map, field) in [(limits, "limits"), (requests, "requests")] {
-        let path = path.field(field);
-        for (name, quantity) in map.into_iter().flatten() {
-            let path = path.key(name);
-            validate_name(name, &path, errors);
-            validate_quantity(name, quantity, &path, errors);
-            huge_pages(name, quantity, &path, errors);
-        }
+    let (limits_path, requests_path) = (path.field("limits"), path.field("requests"));
+    for (name, quantity) in limits.into_iter().flatten() {
+        let path = limits_path.key(name);
+        validate_name(name, &path, errors);
+        validate_quantity(name, quantity, &path, errors);
+        huge_pages(name, quantity, &path, errors);
     }
-    let (resources_path, limits_path) = (path, path.field("limits"));
-    let path = path.field("requests");
-    for (name, request) in requests.into_iter().flatten() {
+    for (name, quantity) in requests.into_iter().flatten() {
+        let path = requests_path.key(name);
+        validate_name(name, &path, errors);
+        validate_quantity(name, quantity, &path, errors);
         let limit = limits.and_then(|limits| limits.get(name));
-        let pair = limit.and_then(Amount::of).zip(Amount::of(request));
-        match pair {
-            Some((limit, request_amount)) if request_amount > limit && can_overcommit(name) => {
-                let detail = format!("must be less than or equal to {name} limit of {limit}");
-                errors.invalid(&path, request.clone(), &detail);
-            }
-            Some((limit, request_amount)) if request_amount != limit && !can_overcommit(name) => {
-                errors.invalid(
-                    &path,
-                    request.clone(),
-                    &format!("must be equal to {name} limit of {limit}"),
-                );
-            }
-            None if limit.is_none() && !can_overcommit(name) => {
-                let detail = "Limit must be set for non overcommitable resources";
-                errors.required(&limits_path, detail);
-            }
-            _ => {}
+        let shown = limit.and_then(Value::as_str).unwrap_or_default();
+        if limit.is_none() && !can_overcommit(name) {
+            let detail = "Limit must be set for non overcommitable resources";
+            errors.required(&limits_path, detail);
         }
+        if let Some((limit, request)) = limit.and_then(Amount::of).zip(Amount::of(quantity)) {
+            let relation = match can_overcommit(name) {
+                false if request != limit => "equal to",
+                true if request > limit => "less than or equal to",
+                _ => "",
+            };
+            if !relation.is_empty() {
+                let detail = format!("must be {relation} {name} limit of {shown}");
+                errors.invalid(&requests_path, quantity.clone(), &detail);
+            }
+        }
+        huge_pages(name, quantity, &path, errors);
     }
     let has = |map: Option<&Object>, is_wanted: fn(&str) -> bool| {
         map.is_some_and(|map| map.keys().any(|name| is_wanted(name)))
     };
     let any = |is_wanted: fn(&str) -> bool| has(limits, is_wanted) || has(requests, is_wanted);
     if any(|name| name.starts_with("hugepages-")) && !any(|name| matches!(name, "cpu" | "memory")) {
-        errors.forbidden(resources_path, "HugePages require cpu or memory");
+        errors.forbidden(path, "HugePages require cpu or memory");
     }
 }
 

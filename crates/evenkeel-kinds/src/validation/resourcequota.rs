@@ -1,9 +1,10 @@
 //! Validation of ResourceQuotas.
 
 use super::quantity;
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, get, list, object, text};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SCOPES: [&str; 7] = [
@@ -145,7 +146,11 @@ fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         for _ in 0..unfit.count(new, scope) {
             let detail = "unsupported scope applied to resource";
-            errors.invalid_large(&path, || internal_selector(expressions), detail);
+            errors.invalid_large(
+                &path,
+                || quoted("core.ScopeSelector", get(new, "spec.scopeSelector")),
+                detail,
+            );
         }
         let has_values =
             SCOPES.contains(&scope) && ["PriorityClass", "VolumeAttributesClass"].contains(&scope);
@@ -177,21 +182,10 @@ fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns a scope selector with the field names of upstream's internal version, which errors quote.
-fn internal_selector(expressions: &[Value]) -> Value {
-    let expressions: Vec<Value> = expressions
-        .iter()
-        .map(|expression| {
-            json!({"ScopeName": text(expression, "scopeName"), "Operator": text(expression, "operator"),
-                "Values": get(expression, "values")})
-        })
-        .collect();
-    json!({"MatchExpressions": expressions})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn fields(errors: Errors) -> Vec<String> {
         errors.into_vec().into_iter().map(|error| error.field).collect()

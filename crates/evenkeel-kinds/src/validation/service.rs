@@ -22,7 +22,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
         errors.required(&path.field("ports"), "");
     }
     by_type(spec, kind, &path, errors);
-    ports(spec, kind, &path, errors);
+    ports(spec, &path, errors);
     labels::labels(object(spec, "selector"), &path.field("selector"), errors);
     affinity(spec, &path, errors);
     cluster_ips(spec, &path, errors);
@@ -34,12 +34,10 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
             non_special_ip(ip, &externals.index(index), errors);
         }
     }
+    errors.required_one_of(&path.field("type"), kind, TYPES);
+    unique_ports(spec, kind, &path.field("ports"), errors);
+    only_of_load_balancers(spec, kind, &path, errors);
     policies(spec, kind, &path, errors);
-    if !kind.is_empty() {
-        errors.one_of(&path.field("type"), kind, TYPES);
-    } else {
-        errors.required(&path.field("type"), "");
-    }
 }
 
 /// Rejects addresses to which a Service must not send its clients' traffic, such as loopback and link-local
@@ -71,16 +69,6 @@ pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
 
 /// Validates the fields that only some types of Services may have.
 fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    // Upstream's path has the field's Go name.
-    let ranges_path = path.field("LoadBalancerSourceRanges");
-    let ranges = list(spec, "loadBalancerSourceRanges");
-    if !ranges.is_empty() && kind != "LoadBalancer" {
-        errors.forbidden(&ranges_path, "may only be used when `type` is 'LoadBalancer'");
-    }
-    for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
-        let range = range.trim();
-        errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
-    }
     if matches!(kind, "LoadBalancer" | "NodePort") && is_headless(spec) {
         let detail = format!("may not be set to 'None' for {kind} services");
         errors.invalid(&path.field("clusterIPs").index(0), "None", &detail);
@@ -95,38 +83,50 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
                 errors.forbidden(&path.field(field), "may not be set for ExternalName services");
             }
         }
-        match text(spec, "externalName") {
+        let name = text(spec, "externalName");
+        match name.strip_suffix('.').unwrap_or(name) {
             "" => errors.required(&path.field("externalName"), ""),
-            name => {
-                let bare = name.strip_suffix('.').unwrap_or(name);
+            bare => {
                 let path = path.field("externalName");
-                errors.invalid_all(&path, name, &names::dns_subdomain(bare));
-            }
-        }
-    }
-    if kind == "LoadBalancer" {
-        if let Some(class) = get(spec, "loadBalancerClass").and_then(Value::as_str) {
-            let messages = names::qualified_name(class);
-            errors.invalid_all(&path.field("loadBalancerClass"), class, &messages);
-        }
-    } else {
-        for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
-            if get(spec, field).is_some() {
-                errors.forbidden(
-                    &path.field(field),
-                    "may only be used when `type` is 'LoadBalancer'",
-                );
+                errors.invalid_all(&path, bare, &names::dns_subdomain(bare));
             }
         }
     }
 }
 
+/// Validates the fields that only a LoadBalancer may have.
+///
+/// Upstream: `validateLoadBalancerClassField`.
+fn only_of_load_balancers(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
+    // Upstream's path has the field's Go name.
+    let ranges_path = path.field("LoadBalancerSourceRanges");
+    let ranges = list(spec, "loadBalancerSourceRanges");
+    if !ranges.is_empty() && kind != "LoadBalancer" {
+        errors.forbidden(&ranges_path, "may only be used when `type` is 'LoadBalancer'");
+    }
+    for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+        let range = range.trim();
+        errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
+    }
+    const WORDS: &str = "may only be used when `type` is 'LoadBalancer'";
+    let allocates = "allocateLoadBalancerNodePorts";
+    if get(spec, allocates).is_some() && kind != "LoadBalancer" {
+        errors.forbidden(&path.field(allocates), WORDS);
+    }
+    if let Some(class) = get(spec, "loadBalancerClass").and_then(Value::as_str) {
+        let path = path.field("loadBalancerClass");
+        match kind {
+            "LoadBalancer" => errors.invalid_all(&path, class, &names::qualified_name(class)),
+            _ => errors.forbidden(&path, WORDS),
+        }
+    }
+}
+
 /// Upstream: `validateServicePort`.
-fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
+fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("ports");
     let ports = list(spec, "ports");
-    let (mut seen_names, mut seen_ports, mut seen_node_ports) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut seen_names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = all.index(index);
         let name = text(port, "name");
@@ -148,28 +148,43 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         } else {
             errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
         }
-        super::pod::port_number_or_name(get(port, "targetPort"), &path.field("targetPort"), errors);
-        let app_protocol = text(port, "appProtocol");
-        if !app_protocol.is_empty() {
+        super::pod_handlers::port_number_or_name(
+            get(port, "targetPort"),
+            &path.field("targetPort"),
+            errors,
+        );
+        if let Some(app_protocol) = get(port, "appProtocol").and_then(Value::as_str) {
             errors.invalid_all(
                 &path.field("appProtocol"),
                 app_protocol,
                 &names::qualified_name(app_protocol),
             );
         }
-        let node_port = int(port, "nodePort").filter(|port| *port != 0);
-        if node_port.is_some() && kind == "ClusterIP" {
-            errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
+    }
+}
+
+/// Refuses node ports of a Service that has none, and ports that occur twice.
+fn unique_ports(spec: &Value, kind: &str, all: &Path<'_>, errors: &mut Errors) {
+    let node_port = |port| int(port, "nodePort").filter(|port| *port != 0);
+    let ports = || list(spec, "ports").iter().enumerate();
+    for (index, _) in ports().filter(|(_, port)| kind == "ClusterIP" && node_port(port).is_some()) {
+        let path = all.index(index);
+        errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
+    }
+    let (mut seen, mut seen_node_ports) = (BTreeSet::new(), BTreeSet::new());
+    for (index, port) in ports() {
+        if let Some(node_port) = node_port(port)
+            && !seen_node_ports.insert((text(port, "protocol"), node_port))
+        {
+            errors.duplicate(&all.index(index).field("nodePort"), node_port);
         }
-        if !seen_ports.insert((protocol, number)) {
+    }
+    for (index, port) in ports() {
+        let (protocol, number) = (text(port, "protocol"), int(port, "port").unwrap_or_default());
+        if !seen.insert((protocol, number)) {
             // Upstream quotes a port with only these two fields set.
             let pair = serde_json::json!({"port": number, "protocol": protocol});
-            errors.duplicate(&path, quoted("core.ServicePort", Some(&pair)));
-        }
-        if let Some(node_port) = node_port
-            && !seen_node_ports.insert((protocol, node_port))
-        {
-            errors.duplicate(&path.field("nodePort"), node_port);
+            errors.duplicate(&all.index(index), quoted("core.ServicePort", Some(&pair)));
         }
     }
 }
@@ -314,12 +329,14 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path, external, "may only be set for externally-accessible services");
         }
     }
-    if let Some(port) = int(spec, "healthCheckNodePort").filter(|port| *port != 0)
-        && !(kind == "LoadBalancer" && external == "Local")
-    {
-        let words =
-            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        errors.invalid(&path.field("healthCheckNodePort"), port, words);
+    if let Some(port) = int(spec, "healthCheckNodePort").filter(|port| *port != 0) {
+        let path = path.field("healthCheckNodePort");
+        if kind == "LoadBalancer" && external == "Local" {
+            errors.in_range(&path, Some(port), 1, 65535);
+        } else {
+            let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&path, port, words);
+        }
     }
     for (field, policies) in [
         ("internalTrafficPolicy", ["Cluster", "Local"].as_slice()),
@@ -369,11 +386,11 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.forbidden(&path.field("healthCheckNodePort"), "field is immutable");
     }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
-        errors.immutable(
-            &path.field("loadBalancerClass"),
-            get(new, "spec.loadBalancerClass"),
-            get(old, "spec.loadBalancerClass"),
-        );
+        let class = |service| get(service, "spec.loadBalancerClass");
+        if class(new) != class(old) {
+            let value = class(new).cloned().unwrap_or_default();
+            errors.invalid(&path.field("loadBalancerClass"), value, "may not change once set");
+        }
     }
 }
 

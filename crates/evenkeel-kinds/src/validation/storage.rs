@@ -30,7 +30,11 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "CSINode" => csi_node(new, errors),
         "CSIDriver" => csi_driver(new, errors),
         "CSIStorageCapacity" => storage_capacity(new, errors),
-        "VolumeAttachment" => volume_attachment(new, errors),
+        "VolumeAttachment" => {
+            volume_attachment(new, errors);
+            let path = Path::new("spec");
+            declared_driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
+        }
         "VolumeAttributesClass" => volume_attributes_class(new, errors),
         _ => {}
     }
@@ -67,6 +71,8 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             }
         }
         "VolumeAttachment" => {
+            let path = Path::new("spec");
+            driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
             volume_attachment(new, errors);
             immutable_hidden("spec", new, old, errors);
         }
@@ -188,10 +194,27 @@ pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
+/// Validates a driver's name like [`driver_name`], with the texts of upstream's declarative rule.
+///
+/// Upstream: `IsDNS1123SubdomainCaseless`.
+fn declared_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    let mut found = Errors::default();
+    driver_name(name, path, &mut found);
+    for error in found.into_vec() {
+        let detail = error
+            .detail
+            .replace("a lowercase RFC 1123", "an RFC 1123")
+            .replace("lower case alphanumeric", "alphanumeric")
+            .replace("example.com", "Example.com");
+        errors.add(evenkeel_apimachinery::status::FieldError { detail, ..error });
+    }
+}
+
+/// Validates what comes between the attacher of an update and that of a new object, whose rule is declarative.
+///
 /// Upstream: `ValidateVolumeAttachment`.
 fn volume_attachment(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
     let source = path.field("source");
     let volume = get(new, "spec.source.persistentVolumeName").and_then(Value::as_str);
     let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
@@ -408,7 +431,7 @@ mod tests {
             (
                 "VolumeAttachment",
                 inline,
-                &["spec.attacher", "spec.source.inlineVolumeSpec.csi.volumeHandle"],
+                &["spec.source.inlineVolumeSpec.csi.volumeHandle", "spec.attacher"],
             ),
             ("CSINode", node, &["spec.drivers[0]"]),
             ("VolumeAttributesClass", json!({"driverName": "a"}), &["parameters"]),

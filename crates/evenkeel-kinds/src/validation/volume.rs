@@ -1,8 +1,9 @@
 //! Validation of a pod's volumes and mounts.
 
 use super::persistentvolumesource::no_backsteps;
+use super::pod_env::{VOLUME_FIELDS, field_ref, resource_field_ref};
 use super::template_metadata::template_metadata;
-use super::{names, persistentvolumeclaim, persistentvolumesource, pod};
+use super::{names, persistentvolumeclaim, persistentvolumesource};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, list, text};
@@ -179,7 +180,7 @@ pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         match (get(item, "fieldRef"), get(item, "resourceFieldRef")) {
             (Some(field), None) => {
-                pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors);
+                field_ref(field, VOLUME_FIELDS, &path.field("fieldRef"), errors);
             }
             (Some(_), Some(_)) => errors.invalid(
                 path,
@@ -187,11 +188,7 @@ pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                 "fieldRef and resourceFieldRef can not be specified simultaneously",
             ),
             (None, Some(resource)) => {
-                if text(resource, "containerName").is_empty() {
-                    errors.required(&path.field("resourceFieldRef").field("containerName"), "");
-                } else {
-                    pod::resource_field_ref(resource, &path.field("resourceFieldRef"), errors);
-                }
+                resource_field_ref(resource, true, &path.field("resourceFieldRef"), errors);
             }
             (None, None) => {
                 errors.required(path, "one of fieldRef and resourceFieldRef is required");

@@ -3,12 +3,15 @@
 use super::conditions;
 use crate::admission::plugins::Plugin;
 use crate::admission::topology;
-use crate::api::{Answer, Call};
+use crate::api::{Answer, Call, Context};
+use crate::auth::aggregate;
 use crate::loopback;
 use crate::resource::GroupResource;
-use evenkeel_apimachinery::status::StatusError;
+use crate::verbs::precondition::Precondition;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::{is_empty, list, object, object_mut, set, text};
+use evenkeel_kinds::names::dns_subdomain;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -18,18 +21,12 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
     if text(binding, "metadata.name") != call.cx.name {
         return Err(StatusError::bad_request("name in URL does not match name in Binding object"));
     }
-    let kind = text(binding, "target.kind");
-    if !matches!(kind, "" | "Node") {
-        let message = format!(
-            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
-        );
-        return Err(StatusError::plain_internal(message));
-    }
-    if text(binding, "target.name").is_empty() {
-        return Err(StatusError::plain_internal("target.name: Required value"));
+    if let Some(errors) = aggregate(errors(binding).iter().map(ToString::to_string)) {
+        return Err(StatusError::plain_internal(errors));
     }
     let now = seconds(call.cx.now);
     let edit = |pod: &mut Value| {
+        check_preconditions(&call.cx, binding, pod)?;
         assign(pod, binding, &now)?;
         if call.cx.api.plugins.has(Plugin::PodTopologyLabels) {
             topology::label(call.cx.api, text(binding, "target.name"), pod)?;
@@ -54,22 +51,50 @@ pub(super) fn created() -> Answer {
     Answer::Object(StatusCode::CREATED, status)
 }
 
+/// Validates the target.
+///
+/// Upstream: `ValidatePodBinding`.
+fn errors(binding: &Value) -> Vec<FieldError> {
+    let (kind, name) = (text(binding, "target.kind"), text(binding, "target.name"));
+    let is_node = matches!(kind, "" | "Node");
+    let mut errors = Vec::new();
+    if !is_node {
+        errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
+    }
+    if name.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    } else if is_node {
+        let reasons = dns_subdomain(name, false).into_iter();
+        errors.extend(reasons.map(|why| FieldError::invalid("target.name", name, why)));
+    }
+    errors
+}
+
+/// Compares the pod's UID and resource version with the binding's, if it has them.
+fn check_preconditions(cx: &Context<'_>, binding: &Value, pod: &Value) -> Result<(), StatusError> {
+    let object = Precondition {
+        resource: cx.resource,
+        requested: &cx.resource.name,
+        namespace: cx.namespace,
+        name: cx.name,
+        dry_run: cx.dry_run,
+    };
+    for (field, path) in [("UID", "metadata.uid"), ("ResourceVersion", "metadata.resourceVersion")]
+    {
+        let (expected, found) = (text(binding, path), text(pod, path));
+        if !expected.is_empty() && expected != found {
+            return Err(object.failed(field, expected, found));
+        }
+    }
+    Ok(())
+}
+
 fn assign(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError> {
     let name = text(pod, "metadata.name").to_owned();
     let conflict = |why: String| {
         let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
         Err(StatusError::conflict(&resource, &name, why))
     };
-    for field in ["uid", "resourceVersion"] {
-        let path = format!("metadata.{field}");
-        let (expected, own) = (text(binding, &path), text(pod, &path));
-        if !expected.is_empty() && expected != own {
-            let field = if field == "uid" { "UID" } else { "ResourceVersion" };
-            return conflict(format!(
-                "Precondition failed: {field} in precondition: {expected}, {field} in object meta: {own}"
-            ));
-        }
-    }
     if !is_empty(pod, "metadata.deletionTimestamp") {
         return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }

@@ -99,9 +99,7 @@ impl<'a> Eviction<'a> {
         }
         let mut options: DeleteOptions = serde_json::from_value(options)
             .map_err(|error| StatusError::bad_request(error.to_string()))?;
-        if call.cx.dry_run && options.dry_run.is_empty() {
-            options.dry_run.push("All".to_owned());
-        }
+        propagate_dry_run(&mut options, call.query)?;
         Ok(Self { call, options })
     }
 
@@ -148,6 +146,8 @@ impl<'a> Eviction<'a> {
         let Some(resource) = cx.api.table.get("v1", "pods") else {
             return Err(StatusError::not_found(&cx.resource.name, cx.name));
         };
+        // Upstream validates the options of an eviction only here, after the pod has its condition.
+        options.validate()?;
         let key = crate::resource::key(&resource, cx.namespace, cx.name);
         // Admission sees the eviction, not the deletion.
         let deletion = Deletion {
@@ -237,6 +237,27 @@ impl<'a> Eviction<'a> {
             StatusError::timeout(why, RETRY_AFTER_SECONDS)
         })
     }
+}
+
+/// Adds the `dryRun` of the URL to the options. Both may be set only if they are equal.
+///
+/// Upstream: `propagateDryRun`.
+fn propagate_dry_run(
+    options: &mut DeleteOptions,
+    query: &[(String, String)],
+) -> Result<(), StatusError> {
+    let of_url = query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.clone());
+    let of_url: Vec<String> = of_url.collect();
+    if options.dry_run.is_empty() {
+        options.dry_run = of_url;
+    } else if !of_url.is_empty() && options.dry_run != of_url {
+        return Err(StatusError::plain_internal(format!(
+            "Non-matching dry-run options in request and content: [{}] and [{}]",
+            of_url.join(" "),
+            options.dry_run.join(" ")
+        )));
+    }
+    Ok(())
 }
 
 /// Compares the pod's UID and resource version with the preconditions.
@@ -472,6 +493,39 @@ mod tests {
         for (status, code, why) in table {
             let (got, message) = refusal(&status);
             assert_eq!((got.as_u16(), message), (code, format!("The disruption budget b {why}")));
+        }
+    }
+
+    #[test]
+    fn dry_runs_of_url_and_body_agree() {
+        let options = |values: &[&str]| DeleteOptions {
+            dry_run: values.iter().map(|value| (*value).to_owned()).collect(),
+            ..DeleteOptions::default()
+        };
+        for (url, body, expected) in [
+            (&[][..], &[][..], Some(&[][..])),
+            (&["All"], &[], Some(&["All"])),
+            (&[], &["All"], Some(&["All"])),
+            (&["All"], &["All"], Some(&["All"])),
+            (&["All"], &["a", "b"], None),
+            (&["All", "All"], &["All"], None),
+        ] {
+            let query: Vec<(String, String)> =
+                url.iter().map(|value| ("dryRun".to_owned(), (*value).to_owned())).collect();
+            let mut given = options(body);
+            let result = propagate_dry_run(&mut given, &query);
+            match expected {
+                Some(expected) => assert_eq!(given.dry_run, expected, "{url:?} {body:?}"),
+                None => {
+                    let error = result.expect_err("they differ");
+                    let parts = [url, body].map(|part| part.join(" "));
+                    let message = format!(
+                        "Non-matching dry-run options in request and content: [{}] and [{}]",
+                        parts[0], parts[1]
+                    );
+                    assert_eq!((error.code().as_u16(), error.message()), (500, &*message));
+                }
+            }
         }
     }
 

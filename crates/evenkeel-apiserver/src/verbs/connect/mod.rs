@@ -19,7 +19,7 @@ mod selectors;
 mod token;
 
 use super::attempt::Write;
-use super::{meta, namespace, respond, stages};
+use super::{create, meta, namespace, respond, stages};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{Mutating, policy, webhook};
 use crate::api::{Answer, Call};
@@ -116,6 +116,13 @@ pub(super) async fn serve(
         token::log(request, &body);
     } else if posted && !is_connection(part) {
         request.audit.request_object(&body);
+    }
+    if posted && !is_connection(part) {
+        // The identity in a binding and in a token request is a precondition.
+        if !matches!(part, "binding" | "token") {
+            meta::wipe_system_fields(&mut body);
+        }
+        create::place(request, &mut body)?;
     }
     if is_connection(part) {
         admit(&write, request.target.name, Operation::Connect, &mut body).await?;

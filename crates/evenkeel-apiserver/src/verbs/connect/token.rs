@@ -16,9 +16,10 @@ use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::text;
+use evenkeel_kinds::validation::authentication;
 
-/// Shortest and longest life of a token, and what it is when nobody says.
-const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
+/// Life of a token when nobody says, in seconds.
+const DEFAULT_LIFE: i64 = 3600;
 /// Life that the ServiceAccount admission plug-in requests for a pod's token. The token itself lives longer, for clients that
 /// do not read it again.
 ///
@@ -32,7 +33,7 @@ pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
     }
     let mut logged = token_request.clone();
     if logged["spec"]["expirationSeconds"].is_null() {
-        logged["spec"]["expirationSeconds"] = Value::from(LIFE.2);
+        logged["spec"]["expirationSeconds"] = Value::from(DEFAULT_LIFE);
     }
     request.audit.request_object(&logged);
 }
@@ -80,9 +81,10 @@ pub(super) fn serve(
         request.audit.annotate(UID_MISMATCH, why.as_str());
         return Err(StatusError::conflict(&requests, name, why));
     }
-    let requested =
-        token_request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(LIFE.2);
-    check_life(requested).map_err(|error| StatusError::invalid(&kind(), "", &[error]))?;
+    let requested = token_request
+        .pointer("/spec/expirationSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(DEFAULT_LIFE);
     let issuer = &request.api.authenticator.service_accounts;
     let audiences: Vec<String> =
         match token_request.pointer("/spec/audiences").and_then(Value::as_array) {
@@ -91,6 +93,10 @@ pub(super) fn serve(
             }
             _ => issuer.audiences().to_vec(),
         };
+    let errors = authentication::token_request(&token_request["spec"], requested, &audiences);
+    if !errors.is_empty() {
+        return Err(StatusError::invalid(&kind(), "", &errors));
+    }
     let bound = bound(request, token_request)?;
     let for_pod = bound.iter().any(|(claim, ..)| *claim == "pod");
     let for_server = audiences.iter().all(|audience| issuer.audiences().contains(audience));
@@ -110,31 +116,18 @@ pub(super) fn serve(
     let token = issuer.sign(&claims);
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
     let until = seconds(saturating_add(request.now, SignedDuration::from_secs(requested)));
-    let reference = token_request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
-    let mut given = token_request.clone();
-    given["spec"]["expirationSeconds"] = Value::from(requested);
-    write.track_new(&mut given);
-    let mut answer = json!({
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(request.now)},
-        "spec": {"audiences": audiences, "expirationSeconds": requested, "boundObjectRef": reference},
-        "status": {"token": token, "expirationTimestamp": until},
-    });
-    answer["metadata"]["managedFields"] = given["metadata"]["managedFields"].take();
+    let mut answer = token_request.clone();
+    answer["spec"]["expirationSeconds"] = Value::from(requested);
+    write.track_new(&mut answer);
+    answer["metadata"]["name"] = name.into();
+    answer["metadata"]["namespace"] = namespace.into();
+    answer["metadata"]["uid"] = uid.into();
+    answer["metadata"]["creationTimestamp"] = seconds(request.now).into();
+    answer["spec"]["audiences"] = audiences.into();
+    // Go writes a reference that is absent as null.
+    answer["spec"]["boundObjectRef"] = answer["spec"]["boundObjectRef"].take();
+    answer["status"] = json!({"token": token, "expirationTimestamp": until});
     Ok(Answer::Object(StatusCode::CREATED, answer))
-}
-
-/// Upstream: `ValidateTokenRequest`.
-fn check_life(seconds: i64) -> Result<(), FieldError> {
-    let why = if seconds < LIFE.0 {
-        "may not specify a duration less than 10 minutes"
-    } else if seconds > LIFE.1 {
-        "may not specify a duration larger than 2^32 seconds"
-    } else {
-        return Ok(());
-    };
-    Err(FieldError::invalid("spec.expirationSeconds", seconds, why))
 }
 
 /// The objects that the token is bound to, or only names: their claims, names and uids. A pod's token names its node.
@@ -152,6 +145,11 @@ fn bound(
         (false, "Pod") => ("pod", "pods", request.target.namespace),
         (false, "Secret") => ("secret", "secrets", request.target.namespace),
         (false, "Node") => ("node", "nodes", ""),
+        _ if authentication::is_webhook_configuration(api_version, kind) => {
+            return Err(StatusError::bad_request(format!(
+                "cannot bind token to object of type {api_version}, Kind={kind} (feature gate APIServerWebhookAuthenticationToken is disabled)"
+            )));
+        }
         (has_group, _) => {
             let slash = if has_group { "" } else { "/" };
             return Err(StatusError::bad_request(format!(

@@ -1,20 +1,21 @@
-//! Validating admission: policies, webhooks and validating plug-ins.
+//! Validating admission: plug-ins, policies, webhooks and quota.
 
 use serde_json::Value;
 
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::quota::QuotaUpdates;
-use crate::admission::{self, policy, webhook};
+use crate::admission::{self, policy, quota, webhook};
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Runs policies, webhooks and validating plug-ins in this order. Returns the changes of quota usage.
+/// Runs validating plug-ins, policies, webhooks and quota in this order. Returns the changes of quota usage.
 pub(super) async fn admit(
     write: &mut Write<'_>,
     attempt: &Attempt<'_>,
 ) -> Result<QuotaUpdates, StatusError> {
     let (mut warnings, old) = (Vec::new(), attempt.old());
     let cx = write.context(attempt.name);
+    admission::validate(&cx, &attempt.new, old)?;
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let request = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
     let validated = match policy::validate(&request, &mut warnings) {
@@ -23,7 +24,7 @@ pub(super) async fn admit(
     };
     write.request.warnings.add(warnings.drain(..));
     validated?;
-    let quotas = admission::accept(&cx, &attempt.new, old)?;
+    let quotas = quota::evaluate(&cx, &attempt.new, old)?;
     warnings.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
     warnings.extend(admission::warnings(&cx, &attempt.new, old));
     write.request.warnings.add(warnings);

@@ -10,7 +10,7 @@
 //! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
 //! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare::prepare` |
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate::validate` |
-//! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit::admit` |
+//! | Validating admission: plug-ins, policies, webhooks; quotas last | `admit::admit` |
 //! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist::persist`, `persist::transaction` |
 //! | Convert to the request's version and encode | `encode::encode` |
 //!

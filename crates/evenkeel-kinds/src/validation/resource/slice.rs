@@ -5,6 +5,7 @@ use super::super::{immutable, names as forms};
 use super::capacity::capacities;
 use super::taint::device_taint;
 use super::{ErrorLists, item_text, items, names, set};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -41,7 +42,10 @@ pub(super) fn resource_slice(slice: &Value, old: Option<&Value>, lists: &mut Err
     names::driver(text(spec, "driver"), &path.field("driver"), errors);
     pool(spec, &path.field("pool"), errors);
     if let Some(old) = old {
-        immutable(&["spec.pool.name", "spec.driver", "spec.nodeName"], slice, old, errors);
+        immutable(&["spec.pool.name", "spec.driver"], slice, old, errors);
+        let (new, old) = (get(slice, "spec.nodeName"), get(old, "spec.nodeName"));
+        let shown = |name: Option<&Value>| name.cloned().unwrap_or_default().into();
+        errors.immutable_pointer(&path.field("nodeName"), new, old, shown);
     }
     nodes_of_slice(spec, &path, errors);
     let has_both = get(spec, "sharedCounters").is_some() && get(spec, "devices").is_some();
@@ -92,7 +96,7 @@ fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let terms = list(selector, "nodeSelectorTerms");
         if terms.len() != 1 {
             let detail = "must have exactly one node selector term";
-            let terms = get(selector, "nodeSelectorTerms").cloned().unwrap_or_default();
+            let terms = quoted("[]core.NodeSelectorTerm", get(selector, "nodeSelectorTerms"));
             errors.invalid(&path.field("nodeSelectorTerms"), terms, detail);
         }
     }

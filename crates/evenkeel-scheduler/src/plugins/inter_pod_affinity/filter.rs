@@ -44,7 +44,7 @@ impl PreFilter for InterPodAffinity {
     ) -> Result<PreFilterResult, Status> {
         let counts = AffinityState::for_pod(pod, nodes);
         let has_no_existing_anti_affinity =
-            || counts.existing_anti_affinity.iter().flat_map(|n| n.values()).all(|n| *n == 0);
+            || counts.existing_anti_affinity.iter().flat_map(PerDomain::values).all(|n| *n == 0);
         if counts.affinity.is_empty()
             && counts.anti_affinity.is_empty()
             && has_no_existing_anti_affinity()

@@ -134,7 +134,7 @@ fn for_each_node_with_matching_pods(
 fn count_by_node(spec: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> PodCounts {
     let mut counts = vec![0; nodes.n_slots()];
     for_each_node_with_matching_pods(spec, pod, nodes, |slot, count| {
-        counts[slot as usize] += count
+        counts[slot as usize] += count;
     });
     PodCounts::ByNode(counts)
 }

@@ -1,0 +1,49 @@
+//! Failed preconditions of writes, with the text of upstream's storage.
+
+use crate::resource::{GroupResource, ResourceType, key};
+use evenkeel_apimachinery::status::StatusError;
+
+/// The object whose precondition failed.
+pub(super) struct Precondition<'a> {
+    /// Resource in the storage version.
+    pub(super) resource: &'a ResourceType,
+    /// Name of the resource in the request's version.
+    pub(super) requested: &'a GroupResource,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// Whether the request was a dry run, whose error names the key without etcd's prefix.
+    pub(super) dry_run: bool,
+}
+
+impl Precondition<'_> {
+    /// Returns the 409 for a field, `UID` or `ResourceVersion`, that is not the expected one.
+    ///
+    /// Upstream: `Preconditions.Check` in `storage/interfaces.go`, `NewInvalidObjError`, `InterpretUpdateError`.
+    pub(super) fn failed(&self, field: &str, expected: &str, found: &str) -> StatusError {
+        let root = if self.dry_run { "" } else { "/registry" };
+        let (prefix, key) =
+            (etcd_prefix(self.resource), key(self.resource, self.namespace, self.name));
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {root}/{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+        );
+        StatusError::conflict(self.requested, self.name, why)
+    }
+}
+
+/// Returns the prefix under which upstream stores the objects of a resource in etcd, for error messages.
+///
+/// Upstream: `DefaultStorageFactory.ResourcePrefix`, `SpecialDefaultResourcePrefixes`.
+fn etcd_prefix(resource: &ResourceType) -> String {
+    let (group, plural) = (&*resource.name.group, &*resource.name.resource);
+    match (group, plural) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+        _ if resource.custom.is_some() => format!("{group}/{plural}"),
+        _ => plural.to_owned(),
+    }
+}

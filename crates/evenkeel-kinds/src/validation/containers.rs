@@ -1,0 +1,24 @@
+//! Visits of a pod's containers.
+
+use evenkeel_apimachinery::validation::Path;
+use evenkeel_apimachinery::value::list;
+use serde_json::Value;
+
+/// Lists of a pod's containers, in the order of upstream's visits.
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Visits all containers of a pod's spec, each with its path.
+///
+/// Upstream: `VisitContainersWithPath`.
+pub(super) fn each_container<'a>(
+    spec: &'a Value,
+    path: &Path<'_>,
+    mut visit: impl FnMut(&'a Value, &Path<'_>),
+) {
+    for field in LISTS {
+        let all = path.field(field);
+        for (index, container) in list(spec, field).iter().enumerate() {
+            visit(container, &all.index(index));
+        }
+    }
+}
