@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -94,6 +94,18 @@ const ARROWS: [(&str, &[&str]); 23] = [
         ],
     ),
     (
+        "evenkeel-plane",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-cloud",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+        ],
+    ),
+    (
         "evenkeel",
         &[
             "evenkeel-api",
@@ -105,7 +117,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "evenkeel-scheduler",
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
-            "evenkeel-nodes",
+            "evenkeel-plane",
         ],
     ),
 ];

@@ -5,11 +5,8 @@ use crate::{
     cluster::{Cluster, Inside, Intervals},
     nodes,
 };
-use evenkeel::{
-    kubelet_api, metrics_api,
-    plane::{Plane, PlaneOptions},
-};
 use evenkeel_apiserver::Server;
+use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
 use evenkeel_runtime::{client::Client, clock::Clock};
 use futures::future::LocalBoxFuture;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::{Bad, bad, goes_on, write};
 use crate::program::{Embedded, Program, free_port};
-use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_plane::{Plane, PlaneOptions};
 use std::{collections::BTreeMap, time::Duration};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
