@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -90,6 +90,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "evenkeel-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
+            "evenkeel-testkit",
             "evenkeel",
         ],
     ),
@@ -104,6 +105,10 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "evenkeel-apiserver",
             "evenkeel-nodes",
         ],
+    ),
+    (
+        "evenkeel-testkit",
+        &["evenkeel-runtime", "evenkeel-controllers", "evenkeel-apiserver", "evenkeel-plane"],
     ),
     (
         "evenkeel",
