@@ -7,7 +7,6 @@
 //! | `updateBorrowing` | `run` |
 //! | `bootstrapConfigurationEnsurer` | `ensure`, `revise` |
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -123,13 +122,12 @@ async fn ensure_logged(api: &Arc<Api>) {
 ///
 /// Upstream: `ensure`.
 async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
-    let objects: BTreeMap<String, Vec<Value>> = bootstrap::objects()?;
     for resource in [LEVELS, SCHEMAS] {
-        let own = objects.get(&format!("/apis/{GROUP}/{resource}")).map_or(&[][..], Vec::as_slice);
         let Some(row) = api.table.get(GROUP, resource) else { continue };
+        let own = bootstrap::objects(&row)?;
         let stored = loopback::all(api, GROUP, resource, "");
         let mut missing = Transaction::default();
-        for wanted in own {
+        for wanted in &own {
             let name = text(wanted, "metadata.name");
             match stored.iter().find(|object| text(object, "metadata.name") == name) {
                 None => {

@@ -41,6 +41,7 @@ mod tracking;
 mod verbs;
 mod webhook;
 
+pub use admission::admission_plugins;
 pub use audit::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookOptions};
 pub use auth::User;
 pub use clock::Clock;

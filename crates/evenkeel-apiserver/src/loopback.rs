@@ -123,13 +123,25 @@ pub(crate) fn put(
 pub(crate) fn create(
     api: &Api,
     resource: &ResourceType,
-    mut object: Value,
+    object: Value,
     now: &str,
     transaction: &mut Transaction,
 ) {
+    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+    let (key, encoded) = encode(resource, object, &api.uid(), now, &writer);
+    transaction.put(&resource.resource_prefix, &key, Expect::Absent, encoded);
+}
+
+/// Encodes a new object with this UID, creation time and field manager. Returns it after its key.
+pub(crate) fn encode(
+    resource: &ResourceType,
+    mut object: Value,
+    uid: &str,
+    now: &str,
+    writer: &Writer<'_>,
+) -> (String, Encoded) {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
-    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
     // A namespace's strategy sets the finalizers in its spec, and strategies manage no fields.
     let is_namespace = resource.kind() == "Namespace";
     let spec = object.as_object_mut().filter(|_| is_namespace).and_then(|o| o.remove("spec"));
@@ -137,20 +149,15 @@ pub(crate) fn create(
         resource.schema(&resource.gvk).as_ref(),
         None,
         &mut object,
-        &writer,
+        writer,
     );
     if let Some(spec) = spec {
         object["spec"] = spec;
     }
-    object["metadata"]["uid"] = Value::from(api.uid());
+    object["metadata"]["uid"] = Value::from(uid);
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let selection = selection_attributes(resource, &object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let key = key(resource, text("namespace"), text("name"));
-    transaction.put(
-        &resource.resource_prefix,
-        &key,
-        Expect::Absent,
-        Encoded::new(&object, selection),
-    );
+    (key, Encoded::new(&object, selection))
 }

@@ -15,6 +15,7 @@ use evenkeel_api::{
 use evenkeel_apiserver::Server;
 use evenkeel_nodes::{Delays, NodesOptions};
 use evenkeel_runtime::{cache::CacheEvent, client::Client, clock::Clock, tasks::TaskFailure};
+use evenkeel_testkit::TestServer;
 use std::{
     collections::BTreeMap,
     ops::Deref,
@@ -105,13 +106,14 @@ pub struct World {
 impl World {
     async fn new(options: Options) -> Self {
         let clock = Clock::seeded(START, options.seed);
-        let of_server = clock.clone();
-        let server = Server::builder()
-            .clock(evenkeel_apiserver::Clock::new(move || of_server.now()))
+        let server = TestServer::builder()
+            .enable_admission_plugin("ServiceAccount")
+            .clock(clock.clone())
             .seed(options.seed)
-            .build()
+            .start()
             .await;
-        let server = server.unwrap_or_else(|error| panic!("the server cannot be built: {error}"));
+        let server = server.unwrap_or_else(|error| panic!("the server cannot start: {error}"));
+        let server = server.server().clone();
         let (sender, calls) = mpsc::unbounded_channel();
         let exchange = Arc::new(Exchange {
             server: server.service(),

@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -90,8 +90,25 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "evenkeel-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
+            "evenkeel-testkit",
             "evenkeel",
         ],
+    ),
+    (
+        "evenkeel-plane",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-cloud",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+        ],
+    ),
+    (
+        "evenkeel-testkit",
+        &["evenkeel-runtime", "evenkeel-controllers", "evenkeel-apiserver", "evenkeel-plane"],
     ),
     (
         "evenkeel",
@@ -105,7 +122,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "evenkeel-scheduler",
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
-            "evenkeel-nodes",
+            "evenkeel-plane",
         ],
     ),
 ];

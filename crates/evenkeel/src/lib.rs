@@ -1,7 +1,4 @@
-//! Controllers, scheduler and simulated nodes beside an API server, for `evenkeel up` and tests.
+//! Commands of `evenkeel` that tests and other programs call, too: `explain` and `schedule`.
 
 pub mod explain;
-pub mod kubelet_api;
-pub mod metrics_api;
-pub mod plane;
 pub mod schedule;

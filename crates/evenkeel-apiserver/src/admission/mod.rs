@@ -27,6 +27,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, list, set, text};
 pub(crate) use mutating::Mutating;
 use plugins::Plugin;
+pub use plugins::admission_plugins;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 

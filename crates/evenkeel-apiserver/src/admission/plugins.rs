@@ -95,6 +95,11 @@ impl fmt::Display for Plugin {
     }
 }
 
+/// Returns upstream's names of the server's admission plug-ins.
+pub fn admission_plugins() -> impl Iterator<Item = String> {
+    Plugin::ALL.into_iter().map(|plugin| plugin.to_string())
+}
+
 /// Set of enabled plug-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plugins(u32);

@@ -1,7 +1,7 @@
-//! Table of resources. Each server loads the built-in ones from `data/resources.jsonl`.
+//! Table of resources. The built-in ones come from `data/resources.jsonl`; all servers of a process share them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
 use serde::Deserialize;
 
@@ -59,17 +59,22 @@ impl Rows {
     }
 }
 
+/// Built-in resources, without documents.
+static BUILTIN: LazyLock<Rows> = LazyLock::new(|| {
+    let mut rows = Rows::default();
+    for line in DATA.lines() {
+        match serde_json::from_str::<Row>(line) {
+            Ok(row) => rows.add(Arc::new(row.into_type())),
+            Err(error) => tracing::error!(%error, "a row of the resource table cannot be read"),
+        }
+    }
+    rows
+});
+
 impl Table {
     /// Creates a table of the built-in resources.
     pub(crate) fn builtin() -> Self {
-        let mut rows = Rows::default();
-        for line in DATA.lines() {
-            match serde_json::from_str::<Row>(line) {
-                Ok(row) => rows.add(Arc::new(row.into_type())),
-                Err(error) => tracing::error!(%error, "a row of the resource table cannot be read"),
-            }
-        }
-        Self(Arc::new(RwLock::new(Arc::new(rows))))
+        Self(Arc::new(RwLock::new(Arc::new(BUILTIN.clone()))))
     }
 
     /// Returns the current snapshot of the table.

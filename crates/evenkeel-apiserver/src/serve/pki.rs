@@ -302,6 +302,9 @@ fn name(params: &mut CertificateParams, common: &str, organization: Option<&str>
 }
 
 fn key(files: &Files, file: &str) -> Result<KeyPair, PkiError> {
+    if files.0.is_none() {
+        return Ok(KeyPair::generate()?);
+    }
     let pem = files.or_make(file, || Ok(KeyPair::generate()?.serialize_pem()))?;
     KeyPair::from_pem(&pem).map_err(|error| files.damaged(file, error))
 }

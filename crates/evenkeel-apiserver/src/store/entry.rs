@@ -52,7 +52,7 @@ impl Change {
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
 /// Encoded object without its resource version, which the store inserts when it assigns the revision.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
     buffer: Vec<u8>,
     /// Position of the resource version.
@@ -103,8 +103,19 @@ impl Encoded {
         self.buffer.len() - OBJECT_START > MAX_OBJECT_BYTES
     }
 
+    /// Returns the buffer, which holds the object.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Returns the same with another buffer, which may differ after the place of the resource version.
+    pub(super) fn with_bytes(&self, buffer: Vec<u8>) -> Self {
+        let Self { hole, too_deep, .. } = *self;
+        Self { buffer, hole, selection: self.selection.clone(), too_deep }
+    }
+
     /// Decodes the object, with an empty resource version.
-    pub(super) fn decode(&self) -> Result<Value, serde_json::Error> {
+    pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
         json::from_slice(&self.buffer[OBJECT_START..])
     }
 

@@ -8,11 +8,11 @@ mod files;
 
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
-use evenkeel_apiserver::Server;
 use evenkeel_cloud::{CloudContext, Options};
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, controller::Env, tasks::Tasks,
 };
+use evenkeel_testkit::TestServer;
 use files::Files;
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -42,10 +42,8 @@ fn files_in(folder: &Path) -> Vec<String> {
 async fn service_has_a_file_while_its_type_is_load_balancer() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
-    let server_clock = clock.clone();
-    let time = evenkeel_apiserver::Clock::new(move || server_clock.now());
-    let server = Server::builder().clock(time).seed(7).build().await.unwrap();
-    let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
+    let server = TestServer::builder().clock(clock.clone()).seed(7).start().await.unwrap();
+    let client = Client::new(server.client(), clock.clone());
     let (registry, tasks) = (Registry::new(), Tasks::new());
     let caches = Caches::new(client.clone(), clock.clone(), &registry);
     let writer = client.clone();

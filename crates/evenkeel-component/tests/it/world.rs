@@ -2,18 +2,19 @@
 
 use crate::client::{Ca, Credential};
 use bytes::Bytes;
-use evenkeel_apiserver::{Server, User};
+use evenkeel_apiserver::{Builder, User};
 use evenkeel_component::secure_serving::Routes;
 use evenkeel_component::{
     options::{RequestHeader, ServingOptions, TlsOptions},
     serving::{self, Checks, ComponentInfo, Pages},
 };
 use evenkeel_runtime::{client::Client, clock::Clock, manager::Manager, tasks::Tasks};
+use evenkeel_testkit::TestServer;
 use http::{Method, Request};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::sync::oneshot;
 
 /// What somebody shows: a certificate, and headers.
 type Identity = (Option<Credential>, Vec<(&'static str, &'static str)>);
@@ -26,7 +27,7 @@ pub(crate) struct World {
     pub(crate) clients: Ca,
     pub(crate) proxies: Ca,
     pub(crate) others: Ca,
-    tasks: Tasks,
+    server: TestServer,
 }
 
 /// A program that runs.
@@ -39,22 +40,13 @@ pub(crate) struct Program {
 impl World {
     pub(crate) async fn new() -> Self {
         let user = |name: &str| User::authenticated(name, ["team"]);
-        let server = Server::builder()
-            .token("reader-token", user("reader"))
-            .token("nobody-token", user("nobody"))
-            .build()
-            .await
-            .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
+        let tokens = |server: Builder| {
+            server.token("reader-token", user("reader")).token("nobody-token", user("nobody"))
+        };
+        let server = TestServer::builder().configure(tokens).start().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig(&url)).unwrap();
-        let tasks = Tasks::new();
-        let kube = kube::Client::new(server.service(), "default");
-        let stop = tasks.token();
-        tasks.spawn("API server", async move {
-            server.serve(listener, async move { stop.cancelled().await }).await.unwrap();
-        });
+        server.kubeconfig(folder.path().join("kubeconfig")).await.unwrap();
+        let kube = server.client();
         let world = Self {
             client: Client::new(kube.clone(), Clock::system()),
             kube,
@@ -62,7 +54,7 @@ impl World {
             clients: Ca::new("difftest-ca"),
             proxies: Ca::new("front-ca"),
             others: Ca::new("other-ca"),
-            tasks,
+            server,
         };
         world.grant().await;
         world.believe(&world.clients).await;
@@ -228,7 +220,7 @@ impl World {
     }
 
     pub(crate) async fn end(self) {
-        self.tasks.shut_down(Duration::from_secs(5)).await;
+        self.server.stop().await;
     }
 }
 

@@ -161,8 +161,8 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use evenkeel_apiserver::Server;
     use evenkeel_controllers::wiring::descriptor::descriptors;
+    use evenkeel_testkit::TestServer;
     use serde_json::{Value, json};
 
     /// Sends a request, and returns the response's JSON.
@@ -198,11 +198,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn planned_writes_are_reported_and_not_sent() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
-        let server_clock = clock.clone();
-        let server =
-            Server::builder().clock(evenkeel_apiserver::Clock::new(move || server_clock.now()));
-        let server = server.build().await.expect("a server");
-        let kube = kube::Client::new(server.service(), "default");
+        let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
+        let kube = server.client();
         let client = Client::new(kube.clone(), clock.clone());
         let path = "/apis/apps/v1/namespaces/default/deployments";
         send(&client, "POST", path, deployment()).await;
@@ -258,8 +255,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_converged_cluster_needs_no_writes() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
-        let server = Server::builder().build().await.expect("a server");
-        let kube = kube::Client::new(server.service(), "default");
+        let kube = TestServer::start().await.expect("a server").client();
         let chosen = [evenkeel_controllers::apps::deployment::DESCRIPTOR];
         let settings = DryRunSettings {
             chosen: &chosen,

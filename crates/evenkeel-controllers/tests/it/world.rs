@@ -5,7 +5,6 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Metadata, Pod},
 };
-use evenkeel_apiserver::Server;
 use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{Clients, ControllerContext, descriptors},
@@ -18,6 +17,7 @@ use evenkeel_runtime::{
     plan::PatchForm,
     tasks::Tasks,
 };
+use evenkeel_testkit::TestServer;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -29,7 +29,7 @@ const CONTROLLERS: [&str; 3] =
 /// All of it.
 pub(crate) struct World {
     pub(crate) client: Client,
-    pub(crate) server: Server,
+    server: TestServer,
     tasks: Tasks,
     clock: Clock,
 }
@@ -43,10 +43,8 @@ impl World {
     /// An empty cluster with the namespace `ns`, and these controllers running.
     pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
-        let server_clock = clock.clone();
-        let time = evenkeel_apiserver::Clock::new(move || server_clock.now());
-        let server = Server::builder().clock(time).seed(7).build().await.unwrap();
-        let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
+        let server = TestServer::builder().clock(clock.clone()).seed(7).start().await.unwrap();
+        let client = Client::new(server.client(), clock.clone());
         let world = Self { client, server, tasks: Tasks::new(), clock };
         world
             .create(
@@ -176,10 +174,10 @@ impl World {
     /// Runs pods and waits until nothing has been written for a virtual minute but what they were made to write.
     pub(crate) async fn settle(&self) {
         for _ in 0..100 {
-            let before = self.server.revision();
+            let before = self.server.server().revision();
             self.run_pods().await;
             tokio::time::sleep(Duration::from_secs(60)).await;
-            if self.server.revision() == before {
+            if self.server.server().revision() == before {
                 return;
             }
         }

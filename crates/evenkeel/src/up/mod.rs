@@ -12,12 +12,10 @@ use crate::{
     server::{listen, url},
 };
 use anyhow::{Context, Result, bail};
-use evenkeel::{
-    explain, kubelet_api, metrics_api,
-    plane::{Plane, PlaneOptions},
-};
+use evenkeel::explain;
 use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
+use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
 use messages::Messages;
 pub(crate) use options::Args;

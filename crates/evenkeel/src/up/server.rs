@@ -3,8 +3,8 @@
 use super::Args;
 use crate::server;
 use anyhow::{Context, Result};
-use evenkeel::plane::Plane;
 use evenkeel_apiserver::Server;
+use evenkeel_plane::Plane;
 use std::net::SocketAddr;
 
 /// Opens the store, creates the certificates and builds the server.

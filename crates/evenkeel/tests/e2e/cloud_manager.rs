@@ -7,7 +7,7 @@ use crate::{
 };
 use http::HeaderMap;
 use serde_json::{Value, json};
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 const KUBE: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 const CLOUD: &str = env!("CARGO_BIN_EXE_cloud-controller-manager");
@@ -58,7 +58,7 @@ async fn takes_over_migrated_controllers() {
     let token = embedded.server.admin_token().to_owned();
     let access = Access { folder: folder.path().to_owned(), kubeconfig, token };
     controllers_move(&embedded.cluster, &access).await;
-    embedded.serving.shut_down(Duration::from_secs(1)).await;
+    embedded.serving.stop().await;
 }
 
 /// On a cluster without other controller managers.

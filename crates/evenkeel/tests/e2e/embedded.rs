@@ -5,12 +5,9 @@ use crate::{
     cluster::{Cluster, Inside, Intervals},
     nodes,
 };
-use evenkeel::{
-    kubelet_api, metrics_api,
-    plane::{Plane, PlaneOptions},
-};
-use evenkeel_apiserver::Server;
+use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
 use evenkeel_runtime::{client::Client, clock::Clock};
+use evenkeel_testkit::TestServer;
 use futures::future::LocalBoxFuture;
 use std::time::Duration;
 
@@ -21,14 +18,14 @@ const INTERVALS: Intervals =
 /// Runs a case on a cluster of its own.
 pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture<'a, ()>) {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
-    let time = clock.clone();
-    let server = Server::builder()
-        .clock(evenkeel_apiserver::Clock::new(move || time.now()))
+    let server = TestServer::builder()
+        .enable_admission_plugin("ServiceAccount")
+        .clock(clock.clone())
         .seed(1)
-        .build()
+        .start()
         .await
         .expect("a server in memory");
-    let kube = kube::Client::new(server.service(), "default");
+    let (kube, server) = (server.client(), server.server().clone());
     let cloud = cloud::provider();
     let (ca, key) = (server.ca_pem(), server.ca_key_pem());
     let mut options = PlaneOptions::all(nodes::OPEN).with_ca(ca).with_authority(ca, key);

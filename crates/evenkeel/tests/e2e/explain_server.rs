@@ -8,7 +8,7 @@ use crate::{
 use base64::prelude::*;
 use evenkeel::explain::{Args, run};
 use serde_json::json;
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
@@ -99,5 +99,5 @@ async fn running_manager_explains_an_object() {
     let error = refused(&args(admin, "default", api_server)).await;
     assert!(error.contains("is no manager of Evenkeel's"), "{error}");
     program.stop(cluster).await;
-    embedded.serving.shut_down(Duration::from_secs(1)).await;
+    embedded.serving.stop().await;
 }

@@ -9,7 +9,7 @@ use crate::{
 use base64::prelude::*;
 use evenkeel_controllers::wiring::descriptor::descriptors;
 use serde_json::{Value, json};
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
@@ -33,7 +33,7 @@ async fn forbidden_resources_do_not_block_others() {
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, kubeconfig.to_string()).expect("a kubeconfig");
     some_lists_are_forbidden(&embedded.cluster, folder.path(), &path).await;
-    embedded.serving.shut_down(Duration::from_secs(1)).await;
+    embedded.serving.stop().await;
 }
 
 /// No controller uses an account that nobody has given rights: on the API server's own roles, it would do nothing.

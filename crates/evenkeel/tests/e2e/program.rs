@@ -9,8 +9,8 @@ use evenkeel_apiserver::Server;
 use evenkeel_runtime::{
     client::{self, ApiError, Client},
     clock::Clock,
-    tasks::Tasks,
 };
+use evenkeel_testkit::TestServer;
 use http::{HeaderMap, Request, Response};
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -29,23 +29,21 @@ pub(crate) struct Embedded {
     pub(crate) server: Server,
     pub(crate) url: String,
     pub(crate) cluster: Cluster,
-    /// Serves; to be shut down.
-    pub(crate) serving: Tasks,
+    /// Listens at `url`; to be stopped.
+    pub(crate) serving: TestServer,
 }
 
 impl Embedded {
     pub(crate) async fn start() -> Self {
         let users = format!("{USER},{USER},{USER}\n");
-        let server = Server::builder().tokens_csv(&users).build().await;
-        let server = server.expect("a server in memory");
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("https://{}", listener.local_addr().expect("an address"));
-        let serving = Tasks::new();
-        let (served, stop) = (server.clone(), serving.token());
-        serving.spawn("API server", async move {
-            served.serve(listener, stop.cancelled_owned()).await.expect("the server serves");
-        });
-        let kube = kube::Client::new(server.service(), "default");
+        let serving = TestServer::builder()
+            .enable_admission_plugin("ServiceAccount")
+            .configure(|server| server.tokens_csv(&users))
+            .start()
+            .await
+            .expect("a server in memory");
+        let url = serving.listen().await.expect("a port").to_owned();
+        let (kube, server) = (serving.client(), serving.server().clone());
         let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
         let cluster = Cluster::new(client, Clock::system(), INTERVALS).with_server(server.clone());
         Self { server, url, cluster, serving }

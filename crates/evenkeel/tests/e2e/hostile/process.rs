@@ -2,7 +2,7 @@
 
 use super::{Bad, bad, goes_on, write};
 use crate::program::{Embedded, Program, free_port};
-use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_plane::{Plane, PlaneOptions};
 use std::{collections::BTreeMap, time::Duration};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
@@ -56,7 +56,7 @@ async fn hostile_objects_are_reported_once_without_growth() {
     assert!(program.is_running(), "{}", program.last_words());
     program.stop(cluster).await;
     around.stop().await;
-    embedded.serving.shut_down(Duration::from_secs(1)).await;
+    embedded.serving.stop().await;
 }
 
 /// Warnings and errors by the object that they name.

@@ -15,7 +15,7 @@ use http::{HeaderMap, header};
 use k8s_openapi::api::core::v1::Pod;
 use manifests::deployed;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 const MANAGER: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
@@ -84,7 +84,7 @@ async fn runs_with_the_static_pods_arguments() {
     program.stop(&cluster).await;
     let lease = cluster.get(LEASE).await;
     assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "", "given back");
-    serving.shut_down(Duration::from_secs(1)).await;
+    serving.stop().await;
 }
 
 const LEASE: &str =

@@ -12,7 +12,7 @@ use crate::{
     forbidden, hostile, nodes, vanishing,
 };
 use credentials::Credentials;
-use evenkeel::plane::{Plane, PlaneOptions};
+use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions},
     clock::Clock,

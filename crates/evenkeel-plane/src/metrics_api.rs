@@ -1,6 +1,6 @@
 //! `metrics.k8s.io`: usage of simulated nodes and their pods, which the embedded API server serves.
 
-use crate::plane::Plane;
+use crate::Plane;
 use evenkeel_apiserver::{BuildError, ComputedApi, ComputedResource, Server, Source};
 use evenkeel_nodes::Usage;
 use serde_json::Value;

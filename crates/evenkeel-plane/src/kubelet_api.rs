@@ -1,6 +1,6 @@
 //! Simulated nodes as kubelets of an embedded API server.
 
-use crate::plane::Plane;
+use crate::Plane;
 use evenkeel_apiserver::{
     Kubelet, LogLine, Output, PodConnection, PodRef, Server, StreamError, Streams,
 };

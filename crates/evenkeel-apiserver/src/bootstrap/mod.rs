@@ -1,6 +1,7 @@
 //! Objects of a new server: namespaces, roles, priority classes, flow control and the service `kubernetes`.
 
-use std::collections::BTreeMap;
+mod recorded;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::loopback::{change, one, put};
 use crate::registry;
-use crate::resource::{Path, parse_path};
+use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
 use crate::store::Transaction;
 use crate::tracking;
@@ -16,14 +17,12 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::list;
 
-const DATA: &str = include_str!("../data/bootstrap-objects.json");
-
 /// Namespace and name of the ConfigMap with the CA of clients, which extension API servers read.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
-/// Returns the recorded objects, by the URL path of their resource.
-pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
-    serde_json::from_str(DATA).map_err(StatusError::internal)
+/// Returns the objects of a resource that each new server has.
+pub(crate) fn objects(resource: &ResourceType) -> Result<Vec<Value>, StatusError> {
+    recorded::of(resource)
 }
 
 /// Creates the objects that are missing. Existing objects keep users' changes, except for the client CA.
@@ -89,16 +88,7 @@ fn put_all(
 ) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
-    // The paths are sorted, so that the server creates namespaces first.
-    for (path, list) in objects()? {
-        let Path::Resource(target) = parse_path(&path, &rows) else {
-            tracing::error!(path, "bootstrap objects of an unknown resource");
-            continue;
-        };
-        for object in list {
-            put(api, &target.resource, object, &now, transaction);
-        }
-    }
+    recorded::put_all(api, transaction)?;
     if let Some(configmaps) = rows.get("v1", "configmaps") {
         put(api, configmaps, authentication(ca), &now, transaction);
     }

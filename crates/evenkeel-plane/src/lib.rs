@@ -1,5 +1,8 @@
 //! Controllers, scheduler and nodes as clients of one API server.
 
+pub mod kubelet_api;
+pub mod metrics_api;
+
 use evenkeel_api::Kind;
 use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
@@ -236,5 +239,14 @@ impl Plane {
             late.extend(tasks.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
         }
         late
+    }
+}
+
+impl Drop for Plane {
+    /// Aborts the components that still run.
+    fn drop(&mut self) {
+        for tasks in &self.tasks {
+            tasks.abort();
+        }
     }
 }

@@ -1,0 +1,168 @@
+//! An API server with controllers, scheduler and simulated nodes.
+
+use crate::{StartError, TestServer, TestServerBuilder};
+use evenkeel_apiserver::BuildError;
+use evenkeel_controllers::wiring::descriptor::{self, Descriptor, descriptors};
+use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
+use std::ops::Deref;
+
+/// Controllers that a Deployment needs until its pods are ready, by upstream's names.
+pub const DEPLOYMENT_CONTROLLERS: [&str; 4] = [
+    "deployment-controller",
+    "node-lifecycle-controller",
+    "replicaset-controller",
+    "serviceaccount-controller",
+];
+
+/// Error of starting a [`TestCluster`].
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The API server cannot start.
+    #[error(transparent)]
+    Server(#[from] StartError),
+    /// No controller has this name.
+    #[error("there is no controller {0:?}; the controllers are {1}")]
+    UnknownController(String, String),
+    /// A controller cannot start.
+    #[error(transparent)]
+    Controller(#[from] descriptor::StartError),
+    /// The server cannot serve the usage of nodes and pods.
+    #[error("metrics.k8s.io cannot be served: {0}")]
+    Metrics(BuildError),
+}
+
+/// A [`TestServer`] with controllers, scheduler and simulated nodes. Dropping it aborts them.
+///
+/// By default it has three nodes, the scheduler and [`DEPLOYMENT_CONTROLLERS`]. No container runs: the nodes report
+/// pods as running and ready, interpret simple commands, and follow the annotations of
+/// [`evenkeel_plane`]'s simulated nodes.
+pub struct TestCluster {
+    server: TestServer,
+    plane: Plane,
+}
+
+impl TestCluster {
+    /// Starts a cluster with default options.
+    ///
+    /// # Errors
+    /// As of [`TestClusterBuilder::start`].
+    pub async fn start() -> Result<Self, ClusterError> {
+        Self::builder().start().await
+    }
+
+    /// Returns a builder with default options.
+    pub fn builder() -> TestClusterBuilder {
+        TestClusterBuilder::default()
+    }
+
+    /// Returns the running controllers, scheduler and nodes.
+    pub fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// Stops controllers, scheduler and nodes, then the server. Returns the names of the tasks that had to be aborted.
+    pub async fn stop(self) -> Vec<String> {
+        let late = self.plane.stop().await;
+        self.server.stop().await;
+        late
+    }
+}
+
+impl Deref for TestCluster {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
+}
+
+/// Options of a [`TestCluster`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct TestClusterBuilder {
+    server: TestServerBuilder,
+    /// Names of the controllers; `None` for all.
+    controllers: Option<Vec<String>>,
+    scheduler: bool,
+    nodes: u32,
+}
+
+impl Default for TestClusterBuilder {
+    fn default() -> Self {
+        Self {
+            server: TestServer::builder().enable_admission_plugin("ServiceAccount"),
+            controllers: Some(DEPLOYMENT_CONTROLLERS.map(str::to_owned).into()),
+            scheduler: true,
+            nodes: 3,
+        }
+    }
+}
+
+impl TestClusterBuilder {
+    /// Changes the options of the API server.
+    pub fn server(mut self, change: impl FnOnce(TestServerBuilder) -> TestServerBuilder) -> Self {
+        self.server = change(self.server);
+        self
+    }
+
+    /// Runs exactly these controllers, by upstream's names.
+    pub fn controllers<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.controllers = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// Runs all controllers, as `evenkeel up` does.
+    pub fn all_controllers(mut self) -> Self {
+        self.controllers = None;
+        self
+    }
+
+    /// Runs no scheduler: pods stay pending unless they name their node.
+    pub fn without_scheduler(mut self) -> Self {
+        self.scheduler = false;
+        self
+    }
+
+    /// Sets the number of simulated nodes, `node-0` and following. Default: 3.
+    pub fn nodes(mut self, count: u32) -> Self {
+        self.nodes = count;
+        self
+    }
+
+    /// Starts the cluster, and waits until the caches of its components have synced.
+    ///
+    /// # Errors
+    /// The server cannot start, or a controller is unknown or cannot start.
+    pub async fn start(self) -> Result<TestCluster, ClusterError> {
+        let chosen = chosen(self.controllers.as_deref())?;
+        let server = self.server.start().await?;
+        let api = server.server();
+        let mut options = PlaneOptions::all(self.nodes)
+            .with_ca(api.ca_pem())
+            .with_authority(api.ca_pem(), api.ca_key_pem())
+            .with_service_account_key(api.service_account_key_pem());
+        options.controllers = chosen;
+        if !self.scheduler {
+            options.scheduler = None;
+        }
+        let plane = Plane::start(&server.client(), server.clock(), options)?;
+        plane.synced().await;
+        metrics_api::serve(api, &plane).await.map_err(ClusterError::Metrics)?;
+        kubelet_api::connect(api, &plane);
+        Ok(TestCluster { server, plane })
+    }
+}
+
+/// Returns the controllers of these names, or all controllers.
+fn chosen(names: Option<&[String]>) -> Result<Vec<Descriptor>, ClusterError> {
+    let all = descriptors();
+    let Some(names) = names else { return Ok(all) };
+    let find = |name: &String| {
+        let found = all.iter().find(|controller| controller.name == name);
+        found.copied().ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|controller| controller.name).collect();
+            ClusterError::UnknownController(name.clone(), known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}

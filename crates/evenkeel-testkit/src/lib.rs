@@ -1,0 +1,77 @@
+//! API servers and clusters for tests, in the test's own process.
+//!
+//! A [`TestServer`] is a fresh API server. Its clients call it directly: there is no socket, no file and no other program.
+//!
+//! ```
+//! use evenkeel_testkit::TestServer;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::{Api, api::PostParams};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> anyhow::Result<()> {
+//!     let client = TestServer::start().await?.client();
+//!     let maps: Api<ConfigMap> = Api::default_namespaced(client);
+//!     let map = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+//!     let created = maps.create(&PostParams::default(), &map).await?;
+//!     assert!(created.metadata.uid.is_some());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A [`TestCluster`] also runs controllers, the scheduler and simulated nodes, so that a Deployment becomes ready. In a
+//! runtime whose time is paused, hours pass in milliseconds:
+//!
+//! ```
+//! use evenkeel_testkit::{TestCluster, eventually};
+//! use k8s_openapi::api::apps::v1::Deployment;
+//! use kube::{Api, api::PostParams};
+//! use serde_json::json;
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> anyhow::Result<()> {
+//!     let cluster = TestCluster::start().await?;
+//!     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client());
+//!     let web = serde_json::from_value(json!({
+//!         "metadata": {"name": "web"},
+//!         "spec": {
+//!             "replicas": 3,
+//!             "selector": {"matchLabels": {"app": "web"}},
+//!             "template": {
+//!                 "metadata": {"labels": {"app": "web"}},
+//!                 "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+//!             },
+//!         },
+//!     }))?;
+//!     deployments.create(&PostParams::default(), &web).await?;
+//!     let ready = |web: &Deployment| {
+//!         web.status.as_ref().and_then(|status| status.ready_replicas) == Some(3)
+//!     };
+//!     eventually(&deployments, "web", ready).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`eventually`] and its neighbours wait for a condition with a watch. They fail after a minute, and then show what they
+//! saw last.
+//!
+//! The versions of `kube` and `k8s-openapi` have to be those of this crate.
+
+#[cfg(feature = "cluster")]
+mod cluster;
+mod crds;
+mod kubeconfig;
+mod server;
+mod wait;
+
+#[cfg(feature = "cluster")]
+pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder};
+pub use crds::CrdError;
+pub use evenkeel_runtime::clock::Clock;
+pub use kubeconfig::KubeconfigError;
+pub use server::{StartError, TestServer, TestServerBuilder};
+pub use wait::{TIMEOUT, Wait, WaitError, eventually, eventually_all, eventually_gone};
+
+/// Examples of the page on testing, which run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testing.md")]
+struct TestingPage;

@@ -1,0 +1,268 @@
+//! A fresh API server in the test's process.
+
+use crate::{
+    Clock, crds,
+    crds::CrdError,
+    kubeconfig::{self, KubeconfigError, Listening},
+};
+use evenkeel_apiserver::{BuildError, Builder, Server, User};
+use kube::Client;
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use tokio::sync::OnceCell;
+
+/// Admission plug-in that refuses a pod as long as nobody has created its service account.
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
+
+/// Error of starting a [`TestServer`].
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The server's options are invalid.
+    #[error("the API server cannot start: {0}")]
+    Server(#[from] BuildError),
+    /// CustomResourceDefinitions cannot be installed.
+    #[error(transparent)]
+    Crds(#[from] CrdError),
+}
+
+/// API server of a test. Everything is in memory. It ends when it and its clients are dropped.
+///
+/// Its clock follows tokio's: in a runtime whose time is paused, it is virtual. RBAC and the admission plug-ins work as
+/// in a cluster, except for `ServiceAccount`, because no controller creates service accounts. Connections that are
+/// upgraded (`exec`, `attach`, `portforward`) need a client from [`TestServer::kubeconfig`].
+///
+/// ```
+/// use evenkeel_testkit::TestServer;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::Api;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> anyhow::Result<()> {
+/// let server = TestServer::start().await?;
+/// let pods: Api<Pod> = Api::default_namespaced(server.client());
+/// assert!(pods.list(&Default::default()).await?.items.is_empty());
+///
+/// // RBAC grants nothing to a new user.
+/// let pods: Api<Pod> = Api::default_namespaced(server.client_as("alice", ["devs"]));
+/// let error = pods.list(&Default::default()).await.unwrap_err();
+/// assert!(matches!(error, kube::Error::Api(status) if status.code == 403));
+/// # Ok(())
+/// # }
+/// ```
+pub struct TestServer {
+    server: Server,
+    clock: Clock,
+    client: Client,
+    listening: OnceCell<Listening>,
+}
+
+impl TestServer {
+    /// Starts a server with default options.
+    ///
+    /// # Errors
+    /// As of [`TestServerBuilder::start`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// Returns a builder with default options.
+    pub fn builder() -> TestServerBuilder {
+        TestServerBuilder::default()
+    }
+
+    /// Returns the administrator's client, with the namespace `default`.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Returns the client of a user with these groups and `system:authenticated`.
+    pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
+        Client::new(self.server.service_as(User::authenticated(user, groups)), "default")
+    }
+
+    /// Returns the clock of the server.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Returns the server itself.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Creates the CustomResourceDefinitions in a file or folder, as [`TestServerBuilder::crds_from`], and waits until
+    /// they are established.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the server refuses a definition.
+    pub async fn crds_from(&self, path: impl AsRef<Path>) -> Result<(), CrdError> {
+        crds::install(&self.client, crds::read(path.as_ref())?).await
+    }
+
+    /// Creates a CustomResourceDefinition, and waits until it is established.
+    ///
+    /// # Errors
+    /// The server refuses the definition.
+    pub async fn crd(&self, definition: &impl Serialize) -> Result<(), CrdError> {
+        let definition = serde_json::to_value(definition).map_err(CrdError::Invalid)?;
+        crds::install(&self.client, vec![definition]).await
+    }
+
+    /// Opens a port on 127.0.0.1 for clients in other processes, unless it is open. Returns its URL. Such clients need
+    /// a runtime whose time is not paused.
+    ///
+    /// # Errors
+    /// No port can be opened.
+    pub async fn listen(&self) -> Result<&str, KubeconfigError> {
+        let start = || Listening::start(self.server.clone());
+        Ok(&self.listening.get_or_try_init(start).await?.url)
+    }
+
+    /// Opens a port as [`TestServer::listen`], and writes the administrator's kubeconfig. Only its owner can read it.
+    ///
+    /// # Errors
+    /// No port can be opened, or the file cannot be written.
+    pub async fn kubeconfig(&self, path: impl AsRef<Path>) -> Result<(), KubeconfigError> {
+        let url = self.listen().await?;
+        kubeconfig::write(path.as_ref(), &self.server.kubeconfig(url))
+    }
+
+    /// Closes the port that [`TestServer::listen`] opened. Open requests have five seconds to complete.
+    pub async fn stop(self) {
+        if let Some(listening) = self.listening.into_inner() {
+            listening.stop().await;
+        }
+    }
+}
+
+/// Options of a [`TestServer`].
+#[must_use = "a builder does nothing until it is started"]
+pub struct TestServerBuilder {
+    server: Builder,
+    clock: Option<Clock>,
+    /// Names of admission plug-ins that are off by default.
+    enabled: BTreeSet<String>,
+    /// Names of admission plug-ins.
+    disabled: BTreeSet<String>,
+    crd_paths: Vec<PathBuf>,
+    crds: Vec<Result<Value, serde_json::Error>>,
+}
+
+impl Default for TestServerBuilder {
+    fn default() -> Self {
+        Self {
+            server: Server::builder(),
+            clock: None,
+            enabled: BTreeSet::new(),
+            disabled: [SERVICE_ACCOUNT.to_owned()].into(),
+            crd_paths: Vec::new(),
+            crds: Vec::new(),
+        }
+    }
+}
+
+impl TestServerBuilder {
+    /// Sets the server's clock. Default: the system's time at the start, which then follows tokio's clock.
+    ///
+    /// ```
+    /// use evenkeel_testkit::{Clock, TestServer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse()?);
+    /// let server = TestServer::builder().clock(clock).start().await?;
+    /// tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+    /// assert_eq!(server.clock().now().to_string(), "2026-01-01T01:00:00Z");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Seeds the generator of UIDs and names, so that every run generates the same ones.
+    pub fn seed(self, seed: u64) -> Self {
+        self.configure(|server| server.seed(seed))
+    }
+
+    /// Allows everything to everybody.
+    pub fn without_rbac(self) -> Self {
+        self.configure(|server| server.authorization_mode("AlwaysAllow"))
+    }
+
+    /// Disables all admission plug-ins, also those of policies and webhooks.
+    pub fn without_admission(mut self) -> Self {
+        self.enabled.clear();
+        self.disabled.extend(evenkeel_apiserver::admission_plugins());
+        self
+    }
+
+    /// Enables an admission plug-in by upstream's name, such as `ServiceAccount`.
+    pub fn enable_admission_plugin(mut self, name: &str) -> Self {
+        self.disabled.remove(name);
+        self.enabled.insert(name.to_owned());
+        self
+    }
+
+    /// Disables an admission plug-in by upstream's name.
+    pub fn disable_admission_plugin(mut self, name: &str) -> Self {
+        self.enabled.remove(name);
+        self.disabled.insert(name.to_owned());
+        self
+    }
+
+    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder (`.yaml`, `.yml`, `.json`). A file
+    /// may hold several documents and lists. Objects of other kinds are skipped.
+    pub fn crds_from(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crd_paths.push(path.into());
+        self
+    }
+
+    /// Installs a CustomResourceDefinition, such as the one that `#[derive(CustomResource)]` makes.
+    pub fn crd(mut self, definition: &impl Serialize) -> Self {
+        self.crds.push(serde_json::to_value(definition));
+        self
+    }
+
+    /// Changes other options of the server.
+    pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
+        self.server = change(self.server);
+        self
+    }
+
+    /// Starts the server, and waits until its CustomResourceDefinitions are established.
+    ///
+    /// # Errors
+    /// An option is invalid, or a CustomResourceDefinition cannot be read or is refused.
+    pub async fn start(self) -> Result<TestServer, StartError> {
+        let clock = self.clock.unwrap_or_else(|| Clock::starting_at(Clock::system().now()));
+        let time = clock.clone();
+        let builder = self.server.clock(evenkeel_apiserver::Clock::new(move || time.now()));
+        let builder = self.enabled.iter().fold(builder, Builder::enable_admission_plugin);
+        let builder = self.disabled.iter().fold(builder, Builder::disable_admission_plugin);
+        let server = builder.build().await?;
+        let client = Client::new(server.service(), "default");
+        let given = self.crds.into_iter().collect::<Result<Vec<_>, _>>();
+        let mut definitions = given.map_err(CrdError::Invalid)?;
+        for path in &self.crd_paths {
+            definitions.extend(crds::read(path)?);
+        }
+        crds::install(&client, definitions).await?;
+        Ok(TestServer { server, clock, client, listening: OnceCell::new() })
+    }
+}
+
+impl std::fmt::Debug for TestServerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestServerBuilder")
+            .field("enabled", &self.enabled)
+            .field("disabled", &self.disabled)
+            .field("crd_paths", &self.crd_paths)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,70 @@
+//! The page on testing shows code that CI runs.
+
+use std::{fs, path::Path};
+
+/// Returns the code blocks of a text: the language, the last line before, and the code.
+fn blocks(text: &str) -> Vec<(&str, &str, String)> {
+    let (mut found, mut open) = (Vec::new(), None::<(&str, &str, String)>);
+    let mut before = "";
+    for line in text.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(language)) => open = Some((language, before, String::new())),
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some((.., code)), None) => {
+                code.push_str(line);
+                code.push('\n');
+            }
+            (None, None) if !line.is_empty() => before = line,
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// Returns the target of the last link in a line.
+fn target(line: &str) -> Option<&str> {
+    line.rsplit_once("](")?.1.split_once(')').map(|(target, _)| target)
+}
+
+#[test]
+fn examples_in_other_languages_are_parts_of_the_files_they_follow() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("testing.md")).expect("the page");
+    let mut languages = Vec::new();
+    let mut file = None;
+    for (language, before, code) in blocks(&page) {
+        // Rust runs as a doctest. The rest are commands and settings.
+        if !["go", "python", "javascript"].contains(&language) {
+            continue;
+        }
+        file = target(before).or(file);
+        let file = file.unwrap_or_else(|| panic!("no file is named before:\n{code}"));
+        let text = fs::read_to_string(docs.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let indented = |by: usize| {
+            let lines = code.lines().map(|line| match line {
+                "" => "\n".to_owned(),
+                line => format!("{}{line}\n", " ".repeat(by)),
+            });
+            text.contains(&lines.collect::<String>())
+        };
+        assert!([0, 4, 8].into_iter().any(indented), "{file} does not contain:\n{code}");
+        languages.push(language);
+    }
+    languages.dedup();
+    assert_eq!(languages, ["go", "python", "javascript"]);
+}
+
+#[test]
+fn blocks_are_found_with_the_line_before() {
+    let text = "One.\n\n```rust\na\n```\n\nSee [b](../c/d.py):\n\n```python\ne\n\nf\n```\n";
+    let found = blocks(text);
+    assert_eq!(
+        found,
+        [
+            ("rust", "One.", "a\n".to_owned()),
+            ("python", "See [b](../c/d.py):", "e\n\nf\n".to_owned()),
+        ]
+    );
+    assert_eq!(target(found[1].1), Some("../c/d.py"));
+    assert_eq!(target("One."), None);
+}
