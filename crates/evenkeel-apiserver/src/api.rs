@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
+use crate::aggregation::remotes::Aggregation;
 use crate::audit::{Auditor, RequestAudit};
 use crate::auth::impersonation::LastModes;
 use crate::auth::{Attributes, Authenticator, Authorizer};
@@ -172,6 +173,8 @@ pub(crate) struct Api {
     pub(crate) streams: StreamLimits,
     /// Open connections to ports of pods.
     pub(crate) connections: StreamLimits,
+    /// APIs of extension API servers.
+    pub(crate) aggregation: Aggregation,
     /// Limits on concurrent calls of each webhook.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.

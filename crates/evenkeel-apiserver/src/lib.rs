@@ -1,10 +1,12 @@
 //! Embedded API server: a tower service, a store and a resource table.
 
 mod admission;
+mod aggregation;
 mod apf_controller;
 mod api;
 mod audit;
 mod auth;
+mod backend;
 mod bootstrap;
 mod budget;
 mod clock;
@@ -26,6 +28,7 @@ mod metrics;
 mod openapi;
 mod output;
 mod pipeline;
+mod proxy;
 mod registry;
 mod request;
 mod resource;
@@ -43,7 +46,7 @@ mod webhook;
 
 pub use admission::admission_plugins;
 pub use audit::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookOptions};
-pub use auth::User;
+pub use auth::{RequestHeaderOptions, User};
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
@@ -51,8 +54,8 @@ pub use kubelet::{Kubelet, LogLine, Output, PodConnection, PodRef, StreamError, 
 pub use resource::Source;
 pub use response::{Body, WriteTimeout};
 pub use serve::{
-    AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError, Server, Service,
-    UncheckedError,
+    AggregationOptions, AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError,
+    Server, Service, UncheckedError,
 };
 pub use store::OpenError;
 

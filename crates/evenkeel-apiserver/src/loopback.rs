@@ -25,10 +25,17 @@ pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str)
 
 /// Returns the EndpointSlices of a Service.
 pub(crate) fn endpoint_slices(api: &Api, namespace: &str, service: &str) -> Vec<Value> {
+    let entries = entries_of_slices(api, namespace, service);
+    entries.iter().filter_map(|entry| entry.decode().ok()).collect()
+}
+
+/// Returns the stored entries of a Service's EndpointSlices.
+pub(crate) fn entries_of_slices(api: &Api, namespace: &str, service: &str) -> Vec<Arc<Entry>> {
     let is_of_service =
-        |entry: &&Arc<Entry>| entry.selection.label("kubernetes.io/service-name") == Some(service);
-    let entries = api.store.within("discovery.k8s.io/endpointslices", namespace);
-    entries.iter().filter(is_of_service).filter_map(|entry| entry.decode().ok()).collect()
+        |entry: &Arc<Entry>| entry.selection.label("kubernetes.io/service-name") == Some(service);
+    let mut entries = api.store.within("discovery.k8s.io/endpointslices", namespace);
+    entries.retain(is_of_service);
+    entries
 }
 
 /// Returns a stored object by its name.

@@ -53,6 +53,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
         ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(object, None),
+        ("apiregistration.k8s.io", "APIService") => mark_local(object, &cx.now),
         ("resource.k8s.io", kind) => resourceclaim::set_time_added(kind, object, &cx.now),
         _ => {}
     }
@@ -146,6 +147,19 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         let changed =
             cx.subresource.is_empty() && get(new, "spec.template") != get(old, "spec.template");
         set_template_generation(new, if changed { before + 1 } else { before });
+    }
+}
+
+/// Marks an APIService of the server itself as available.
+///
+/// Upstream: `NewLocalAvailableAPIServiceCondition`.
+fn mark_local(object: &mut Value, now: &str) {
+    if get(object, "spec.service").is_none() {
+        let condition = json!({
+            "type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+            "message": "Local APIServices are always available",
+        });
+        set(object, "status.conditions", vec![condition]);
     }
 }
 

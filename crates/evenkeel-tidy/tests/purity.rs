@@ -106,6 +106,19 @@ const AUDIT_SHELL: [&str; 3] = ["audit/mod.rs", "audit/log.rs", "audit/webhook.r
 /// The one write that is no part of a request's transaction: IPAddresses of Services that have none.
 const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];
 
+/// Aggregation that asks extension API servers, remembers their documents, and writes; the schedule counts in the time of
+/// timers.
+const AGGREGATION_SHELL: [&str; 8] = [
+    "aggregation/checker.rs",
+    "aggregation/client.rs",
+    "aggregation/controller.rs",
+    "aggregation/fetcher.rs",
+    "aggregation/forward.rs",
+    "aggregation/probe.rs",
+    "aggregation/remotes.rs",
+    "aggregation/schedule.rs",
+];
+
 /// Authentication that waits for keys of other issuers, or fetches them; what authorization remembers: the rules of all
 /// roles as of the last revision, and the mode that last allowed an impersonation.
 const AUTH_SHELL: [&str; 6] = [
@@ -122,8 +135,9 @@ const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 13] = [
+const DECIDING: [(&str, &[&str]); 14] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
+    ("crates/evenkeel-apiserver/src/aggregation", &AGGREGATION_SHELL),
     ("crates/evenkeel-apiserver/src/audit", &AUDIT_SHELL),
     ("crates/evenkeel-apiserver/src/auth", &AUTH_SHELL),
     ("crates/evenkeel-apiserver/src/flow", &FLOW_SHELL),

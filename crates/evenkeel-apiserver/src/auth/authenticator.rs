@@ -7,6 +7,7 @@
 //! | Service account tokens, of the TokenRequest API and of Secrets | `serviceaccount/mod.rs` |
 //! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
 //! | JSON web tokens of other issuers (`--authentication-config`) | `oidc/mod.rs` |
+//! | Front proxies (`--requestheader-client-ca-file`), before all others | `front_proxy::user`, `../serve/service.rs` |
 //! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
 //! | The server uses the first authenticator that accepts a token; JWT authenticators come last | `token` |
 //! | A token without audiences is valid for the server's own | `token` |
@@ -19,6 +20,7 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 
 use super::anonymous::Anonymous;
+use super::front_proxy::RequestHeaderOptions;
 use super::oidc::JwtAuthenticator;
 use super::response::{Notes, Outcome, Response, intersect};
 use super::serviceaccount::ServiceAccounts;
@@ -44,6 +46,8 @@ pub(crate) struct Authenticator {
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
     /// Configuration of anonymous requests.
     pub(crate) anonymous: Anonymous,
+    /// Front proxies that may name users in headers; `None` without any.
+    pub(crate) front_proxy: Option<RequestHeaderOptions>,
 }
 
 /// Users of static bearer tokens, by the SHA-256 digest of the token.

@@ -6,6 +6,7 @@ mod authorizer;
 pub(crate) mod bootstrap_token;
 mod constant_time;
 pub(crate) mod escalation;
+mod front_proxy;
 pub(crate) mod impersonation;
 mod jose;
 mod nodes;
@@ -30,3 +31,4 @@ pub(crate) use rule::{Attributes, FieldRequirements, PolicyRule, non_resource_ur
 pub(crate) use serviceaccount::{Claims, LAST_USED, ServiceAccountOptions, ServiceAccounts};
 
 pub use evenkeel_apimachinery::user::User;
+pub use front_proxy::RequestHeaderOptions;

@@ -2,30 +2,38 @@
 
 mod recorded;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::aggregation::registration::is_restored_on_start;
 use crate::api::Api;
+use crate::auth::RequestHeaderOptions;
 use crate::loopback::{change, one, put};
 use crate::registry;
 use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
 use crate::store::Transaction;
 use crate::tracking;
+use evenkeel_apimachinery::patch::{Writer, update_managed_fields};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
-use evenkeel_apimachinery::value::list;
+use evenkeel_apimachinery::value::{list, set, text};
 
-/// Namespace and name of the ConfigMap with the CA of clients, which extension API servers read.
+/// Namespace and name of the ConfigMap with authentication options, which extension API servers read.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+
+/// Version and name of the resource of APIServices.
+const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "apiservices");
 
 /// Returns the objects of a resource that each new server has.
 pub(crate) fn objects(resource: &ResourceType) -> Result<Vec<Value>, StatusError> {
     recorded::of(resource)
 }
 
-/// Creates the objects that are missing. Existing objects keep users' changes, except for the client CA.
+/// Creates the objects that are missing. Existing objects keep users' changes, except for what extension
+/// API servers and discovery rely on.
 pub(crate) async fn install(
     api: &Arc<Api>,
     ca: &str,
@@ -36,7 +44,33 @@ pub(crate) async fn install(
     api.store.commit(transaction).await?;
     registry::show_all(api).await?;
     add_second_range(api, network).await?;
-    keep_client_ca(api, ca).await
+    restore_api_services(api).await?;
+    keep_authentication(api, ca).await
+}
+
+/// Restores the specs of the built-in groups' APIServices.
+///
+/// Upstream: `autoRegisterController`, `AddAPIServiceToSyncOnStart`.
+async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
+    let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) else { return Ok(()) };
+    for recorded in objects(&services)? {
+        let name = text(&recorded, "metadata.name");
+        let current = one(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
+        if !is_restored_on_start(&current, &recorded) {
+            continue;
+        }
+        let edit = |service: &mut Value| {
+            let old = service.clone();
+            set(service, "spec", recorded["spec"].clone());
+            let writer =
+                Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+            let schema = services.schema(&services.gvk);
+            update_managed_fields(schema.as_ref(), Some(&old), service, &writer);
+            Ok(())
+        };
+        change(api, &services, "", name, false, edit).await?;
+    }
+    Ok(())
 }
 
 /// Adds the second range of cluster IPs to the default ServiceCIDR if it has only the first.
@@ -63,21 +97,31 @@ async fn add_second_range(api: &Arc<Api>, network: &ServiceNetwork) -> Result<()
     change(api, &cidrs, "", DEFAULT_SERVICE_CIDR, false, edit).await.map(drop)
 }
 
-/// Updates the client CA in the ConfigMap that extension API servers read.
+/// Updates the authentication options in the ConfigMap that extension API servers read.
 ///
 /// Upstream: `clusterauthenticationtrust.Controller`.
-async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
+async fn keep_authentication(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
     let (namespace, name) = AUTHENTICATION;
     let stored = one(api, "v1", "configmaps", namespace, name)?.unwrap_or_default();
     let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(()) };
-    if stored["data"]["client-ca-file"].as_str() == Some(ca) {
+    let desired = authentication_data(api, ca);
+    if desired.iter().all(|(key, value)| stored["data"][key].as_str() == Some(value)) {
         return Ok(());
     }
     let edit = |map: &mut Value| {
-        map["data"]["client-ca-file"] = ca.into();
+        for (key, value) in &desired {
+            map["data"][key] = value.as_str().into();
+        }
         Ok(())
     };
     change(api, &configmaps, namespace, name, false, edit).await.map(drop)
+}
+
+/// Returns the authentication options for extension API servers: the client CA, and the front proxies.
+fn authentication_data(api: &Api, ca: &str) -> BTreeMap<&'static str, String> {
+    let front_proxy =
+        api.authenticator.front_proxy.iter().flat_map(RequestHeaderOptions::config_map);
+    front_proxy.chain([("client-ca-file", ca.to_owned())]).collect()
 }
 
 fn put_all(
@@ -90,7 +134,9 @@ fn put_all(
     let rows = api.table.rows();
     recorded::put_all(api, transaction)?;
     if let Some(configmaps) = rows.get("v1", "configmaps") {
-        put(api, configmaps, authentication(ca), &now, transaction);
+        let metadata = json!({"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0});
+        let map = json!({"metadata": metadata, "data": authentication_data(api, ca)});
+        put(api, configmaps, map, &now, transaction);
     }
     for (version, resource, object) in [
         ("networking.k8s.io/v1", "servicecidrs", network.service_cidr(&now)),
@@ -109,18 +155,10 @@ fn put_all(
 /// Creates the APIService of an API that another part of the process serves.
 pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
-    if let Some(services) = api.table.get("apiregistration.k8s.io/v1", "apiservices") {
+    if let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) {
         let mut transaction = Transaction::default();
         put(api, &services, service, &now, &mut transaction);
         api.store.commit(transaction).await?;
     }
     Ok(())
-}
-
-/// Returns the ConfigMap with the client CA for extension API servers.
-fn authentication(ca: &str) -> Value {
-    json!({
-        "metadata": {"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0},
-        "data": {"client-ca-file": ca},
-    })
 }

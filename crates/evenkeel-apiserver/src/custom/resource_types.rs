@@ -9,6 +9,7 @@ use super::strategy::CustomResourceStrategy;
 use crate::resource::custom::{Definition, Version};
 use crate::resource::{
     Column, GroupKind, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
+    version_preference,
 };
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apiextensions::scale::ScalePaths;
@@ -24,7 +25,9 @@ pub(super) fn resource_types(
     let versions = list(crd, "spec.versions");
     let definition = Arc::new(Definition::new(crd, replaced));
     let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
-    served.sort_by(|a, b| preference(text(b, "name")).cmp(&preference(text(a, "name"))));
+    served.sort_by(|a, b| {
+        version_preference(text(b, "name")).cmp(&version_preference(text(a, "name")))
+    });
     served.into_iter().map(|version| Arc::new(resource_type(crd, version, &definition))).collect()
 }
 
@@ -151,8 +154,8 @@ fn deprecation(gvk: &GroupVersionKind, version: &Value, all: &[Value]) -> Option
                 .iter()
                 .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
                 .map(|other| text(other, "name"))
-                .filter(|name| preference(name) > preference(&gvk.version))
-                .max_by_key(|name| preference(name));
+                .filter(|name| version_preference(name) > version_preference(&gvk.version))
+                .max_by_key(|name| version_preference(name));
             let mut words = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
             if let Some(better) = better {
                 words.push_str(&format!("; use {}/{better} {}", gvk.group, gvk.kind));
@@ -160,39 +163,4 @@ fn deprecation(gvk: &GroupVersionKind, version: &Value, all: &[Value]) -> Option
             words.into()
         }
     })
-}
-
-/// Returns the sort key of a version: `v2` before `v1`, then `v1beta2`, then `v1alpha1`, then all others by name.
-fn preference(name: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
-    let none = (0, 0, 0, std::cmp::Reverse(name));
-    let Some(rest) = name.strip_prefix('v') else { return none };
-    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let Ok(major) = rest[..split].parse() else { return none };
-    let (rank, minor) = match &rest[split..] {
-        "" => return (3, major, 0, std::cmp::Reverse("")),
-        stage => {
-            if let Some(minor) = stage.strip_prefix("beta") {
-                (2, minor)
-            } else if let Some(minor) = stage.strip_prefix("alpha") {
-                (1, minor)
-            } else {
-                return none;
-            }
-        }
-    };
-    minor.parse().map_or(none, |minor| (rank, major, minor, std::cmp::Reverse("")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::preference;
-
-    #[test]
-    fn versions_are_sorted_by_stability_and_number() {
-        let mut names =
-            ["foo1", "v1alpha1", "v10", "v2", "v1beta2", "v11beta1", "foo10", "v1", "vx"];
-        names.sort_by(|a, b| preference(b).cmp(&preference(a)));
-        let want = ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1alpha1", "foo1", "foo10", "vx"];
-        assert_eq!(names, want);
-    }
 }

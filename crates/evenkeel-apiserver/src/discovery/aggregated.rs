@@ -1,37 +1,52 @@
 //! Aggregated discovery documents (KEP-3352), with an ETag for conditional requests.
 
-use super::groups::{groups, verbs};
+use super::groups::verbs;
+use super::merged::{Resources, Tie, Version, merged};
+use crate::aggregation::remotes::Remotes;
 use crate::resource::document::Document;
 use crate::resource::{ResourceType, Rows, Subresource};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Returns the document of `/api` (the core group) or `/apis` (all other groups). Clients request it often, so the
-/// server encodes it once for each state of the table.
-pub(super) fn answer(rows: &Rows, core: bool) -> &Document {
-    rows.documents[usize::from(core)].get_or_init(|| document(rows, core))
+/// server encodes it once for each state of the table and of the extension API servers.
+pub(super) fn answer(rows: &Arc<Rows>, remotes: &Remotes, core: bool) -> Document {
+    if !core && !remotes.all.is_empty() {
+        return remotes.discovery(rows, || document(rows, remotes, core));
+    }
+    let made = &rows.documents[usize::from(core)];
+    made.get_or_init(|| document(rows, &Remotes::default(), core)).clone()
 }
 
-fn document(rows: &Rows, core: bool) -> Document {
-    let items: Vec<Value> = groups(rows)
+fn document(rows: &Rows, remotes: &Remotes, core: bool) -> Document {
+    let items: Vec<Value> = merged(rows, remotes, Tie::Group)
         .into_iter()
         .filter(|(name, _)| name.is_empty() == core)
         .map(|(name, versions)| {
-            let versions: Vec<Value> = versions
-                .iter()
-                .map(|(version, resources)| {
-                    let resources: Vec<Value> = resources.iter().map(|row| resource(row)).collect();
-                    json!({"version": version, "resources": resources, "freshness": "Current"})
-                })
-                .collect();
+            let versions: Vec<Value> = versions.iter().map(|one| version(remotes, one)).collect();
             let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     Document::new(Bytes::from(format!("{list}\n")), CONTENT_TYPE)
+}
+
+fn version(remotes: &Remotes, version: &Version<'_>) -> Value {
+    match &version.resources {
+        Resources::Own(rows) => {
+            let resources: Vec<Value> = rows.iter().map(|row| resource(row)).collect();
+            json!({"version": version.name, "resources": resources, "freshness": "Current"})
+        }
+        Resources::Remote(remote) => match remotes.documents(&remote.name) {
+            Some(documents) => documents.discovery.clone(),
+            // Its server has not been asked yet.
+            None => json!({"version": version.name, "freshness": "Stale"}),
+        },
+    }
 }
 
 /// Returns the kind of a resource or a subresource. As in upstream's documents, a built-in kind has an empty group and

@@ -1,6 +1,8 @@
 //! Unaggregated discovery documents: one list of groups, and one document for each group and version.
 
-use super::groups::{groups, storage_version_hash, verbs};
+use super::groups::{storage_version_hash, verbs};
+use super::merged::{Tie, merged};
+use crate::aggregation::remotes::Remotes;
 use crate::resource::{ResourceType, Rows, Subresource};
 use evenkeel_apimachinery::headers::text;
 use http::HeaderMap;
@@ -14,14 +16,14 @@ pub(super) fn versions(headers: &HeaderMap) -> Value {
 }
 
 /// Returns all groups except the core group.
-pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
-    groups(rows)
+fn groups_list(rows: &Rows, remotes: &Remotes) -> Vec<Value> {
+    merged(rows, remotes, Tie::Service)
         .into_iter()
         .filter(|(name, _)| !name.is_empty())
         .map(|(name, versions)| {
             let versions: Vec<Value> = versions
                 .iter()
-                .map(|(version, _)| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+                .map(|version| json!({"groupVersion": format!("{name}/{}", version.name), "version": version.name}))
                 .collect();
             let preferred = versions.first().cloned().unwrap_or_default();
             json!({"name": name, "versions": versions, "preferredVersion": preferred})
@@ -30,13 +32,13 @@ pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
 }
 
 /// Returns the document of `/apis`.
-pub(super) fn groups_document(rows: &Rows) -> Value {
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
+pub(super) fn groups_document(rows: &Rows, remotes: &Remotes) -> Value {
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows, remotes)})
 }
 
 /// Returns the document of `/apis/GROUP`, or `None` for an unknown group.
-pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
-    let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
+pub(super) fn group(rows: &Rows, remotes: &Remotes, name: &str) -> Option<Value> {
+    let mut group = groups_list(rows, remotes).into_iter().find(|group| group["name"] == name)?;
     if let Some(fields) = group.as_object_mut() {
         fields.insert("kind".to_owned(), json!("APIGroup"));
         fields.insert("apiVersion".to_owned(), json!("v1"));

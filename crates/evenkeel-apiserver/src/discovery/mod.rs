@@ -4,6 +4,7 @@
 mod aggregated;
 mod groups;
 mod legacy;
+mod merged;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -41,17 +42,17 @@ pub(crate) fn serve(
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> Option<Response<Bytes>> {
-    let rows = api.table.rows();
+    let (rows, remotes) = (api.table.rows(), api.aggregation.current());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let status = |error: &StatusError| status(headers, query, error);
     let document = match parts.as_slice() {
         ["api" | "apis"] if wants_aggregated(headers) => {
-            return Some(aggregated::answer(&rows, parts[0] == "api").response(headers));
+            return Some(aggregated::answer(&rows, &remotes, parts[0] == "api").response(headers));
         }
         ["api"] => legacy::versions(headers),
-        ["apis"] => legacy::groups_document(&rows),
+        ["apis"] => legacy::groups_document(&rows, &remotes),
         ["api", version] if rows.has_version(version) => legacy::resources(&rows, version),
-        ["apis", group] => legacy::group(&rows, group)?,
+        ["apis", group] => legacy::group(&rows, &remotes, group)?,
         ["apis", group, version] => {
             let api_version = format!("{group}/{version}");
             if rows.has_version(&api_version) {

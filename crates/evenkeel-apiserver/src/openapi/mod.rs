@@ -214,7 +214,13 @@ fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Vec<u8>
     document.to_string().into()
 }
 
-/// Returns the index of v3 documents, with each document's hash in its URL.
+/// Returns whether this server has a v3 document of this name.
+pub(crate) fn is_own(api: &Api, name: &str) -> bool {
+    index().contains_key(name) || custom_documents(&api.table.rows()).contains_key(name)
+}
+
+/// Returns the index of v3 documents, with each document's hash in its URL. Those of extension API servers have the URLs
+/// that these servers give them.
 fn list(api: &Api) -> Value {
     let mut paths: serde_json::Map<String, Value> = index()
         .iter()
@@ -227,6 +233,9 @@ fn list(api: &Api) -> Value {
             name.clone(),
             json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")}),
         );
+    }
+    for (name, url) in api.aggregation.current().openapi() {
+        paths.entry(name).or_insert_with(|| url.clone());
     }
     json!({"paths": paths})
 }

@@ -12,6 +12,7 @@
 //! | `WithImpersonation` | `impersonate::impersonate` |
 //! | `WithPriorityAndFairness`, `WithMaxInFlightLimit` | `limit::limit`, `../flow/mod.rs` |
 //! | `WithAuthorization` | `authorize::authorize` |
+//! | The handlers of APIServices | `aggregate::aggregate`, `../aggregation/mod.rs` |
 //! | The handlers of non-resource paths | `nonresource::serve` |
 //! | The handlers of the verbs | `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages/mod.rs` |
@@ -21,6 +22,7 @@
 //!
 //! Upstream: `DefaultBuildHandlerChain`.
 
+mod aggregate;
 mod audit;
 mod authenticate;
 mod authorize;
@@ -44,6 +46,7 @@ use futures::FutureExt as _;
 use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 
+use crate::aggregation::forward::Forwarded;
 use crate::api::Api;
 use crate::audit::RequestAudit;
 use crate::auth::Authenticated;
@@ -82,6 +85,21 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
+    /// Returns the request as an extension API server gets it, with its user.
+    fn forwarded<'a>(&'a self, user: &'a User) -> Forwarded<'a> {
+        Forwarded {
+            api: self.api,
+            method: self.method,
+            uri: self.uri,
+            headers: self.headers,
+            user,
+            audit_id: self.audited.id,
+            client: self.audited.remote,
+            upgrade: self.upgrade,
+            is_resource: self.info.is_resource,
+        }
+    }
+
     /// Returns whether the response lasts as long as the client listens.
     fn is_long_running(&self) -> bool {
         self.info.verb == "watch" || flow::is_long_running(&self.info, self.path)
@@ -256,6 +274,11 @@ where
     let warnings = Warnings::default();
     let answered = async {
         authorize::authorize(api, &user, &attributes, &incoming.audited.audit)?;
+        if let Some(remote) = aggregate::remote(api, path) {
+            let _ = labels.set(instrument::of_path(method));
+            let forwarded = incoming.forwarded(&user);
+            return aggregate::aggregate(&forwarded, &remote, body).await;
+        }
         let target = match parsed {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),

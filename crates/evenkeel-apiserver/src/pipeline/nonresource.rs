@@ -51,6 +51,7 @@ pub(super) fn serve(
             if let Some(auditor) = &api.auditor {
                 auditor.render(&mut text);
             }
+            api.aggregation.current().render(&mut text);
             metrics(text)
         }
         "/metrics/slis" => metrics(api.metrics.render_checks()),
@@ -147,6 +148,12 @@ fn index(api: &Api) -> serde_json::Value {
         if !resource.group().is_empty() {
             paths.push(format!("/apis/{}", resource.group()));
             paths.push(format!("/apis/{}", resource.api_version));
+        }
+    }
+    for remote in api.aggregation.current().all.values() {
+        paths.push(remote.path());
+        if !remote.group.is_empty() {
+            paths.push(format!("/apis/{}", remote.group));
         }
     }
     paths.extend(

@@ -6,6 +6,7 @@ mod path;
 mod source;
 mod table;
 mod types;
+mod version_order;
 
 pub(crate) use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
 
@@ -15,3 +16,4 @@ pub(crate) use path::{
 pub use source::Source;
 pub(crate) use table::{Rows, Table};
 pub(crate) use types::{Column, ResourcePrefix, ResourceType, Subresource, Verb, Verbs, key};
+pub(crate) use version_order::version_preference;

@@ -4,9 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use crate::auth::{
-    Anonymous, Authenticator, PublicKey, ServiceAccountOptions, ServiceAccounts, Signer,
-    StaticTokens, configure,
+    Anonymous, Authenticator, PublicKey, RequestHeaderOptions, ServiceAccountOptions,
+    ServiceAccounts, Signer, StaticTokens, configure,
 };
+
+use evenkeel_x509::CertPool;
 
 /// Default issuer of service account tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -35,6 +37,8 @@ pub struct AuthenticationOptions {
     /// URL of the keys of service account tokens (`--service-account-jwks-uri`). Default: `/openid/v1/jwks` of this
     /// server.
     pub service_account_jwks_uri: Option<String>,
+    /// Front proxies that may name users in headers. Default: none.
+    pub request_header: Option<RequestHeaderOptions>,
 }
 
 impl AuthenticationOptions {
@@ -71,6 +75,13 @@ impl AuthenticationOptions {
                 Anonymous { enabled: enabled.unwrap_or(true), ..Anonymous::default() }
             }
         };
+        if let Some(request_header) = &self.request_header {
+            let refused = refused("requestheader-client-ca-file");
+            let pool = CertPool::from_pem(request_header.client_ca.as_bytes());
+            if pool.map_err(|error| refused(error.to_string()))?.is_empty() {
+                return Err(refused("it contains no PEM of a certificate".to_owned()));
+            }
+        }
         let key = self.service_account_signing_key.as_deref().unwrap_or(own_key);
         let signer = Signer::from_pem(key).map_err(refused("service-account-signing-key-file"))?;
         let mut keys = Vec::new();
@@ -89,6 +100,7 @@ impl AuthenticationOptions {
             bootstrap_tokens: self.enable_bootstrap_token_auth,
             jwt,
             anonymous,
+            front_proxy: self.request_header,
         })
     }
 }
@@ -102,6 +114,7 @@ impl fmt::Debug for AuthenticationOptions {
             .field("enable_bootstrap_token_auth", &self.enable_bootstrap_token_auth)
             .field("service_account_issuers", &self.service_account_issuers)
             .field("api_audiences", &self.api_audiences)
+            .field("request_header", &self.request_header)
             .finish_non_exhaustive()
     }
 }

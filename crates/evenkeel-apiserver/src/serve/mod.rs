@@ -1,5 +1,6 @@
 //! Public API of the server: building it, calling it in process, and serving it over TLS.
 
+mod aggregation_options;
 mod authentication;
 mod pki;
 mod service;
@@ -15,8 +16,8 @@ use evenkeel_tasks::TaskFailure;
 use futures::future::BoxFuture;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use tokio_rustls::TlsAcceptor;
 
+pub use aggregation_options::AggregationOptions;
 pub use authentication::AuthenticationOptions;
 pub use evenkeel_listener::ConnectionLimits;
 pub use service::Service;
@@ -25,6 +26,7 @@ pub use unchecked::UncheckedError;
 
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
+use crate::aggregation;
 use crate::apf_controller;
 use crate::api::Api;
 use crate::audit::{AuditOptions, Auditor};
@@ -98,6 +100,7 @@ pub struct Builder {
     connections: ConnectionLimits,
     event_ttl: Duration,
     audit: Option<AuditOptions>,
+    aggregation: AggregationOptions,
 }
 
 /// Default advertised address: one for documentation, because Endpoints may not have a loopback address.
@@ -236,6 +239,12 @@ impl Builder {
         self
     }
 
+    /// Sets the options of aggregation: how the server identifies itself to extension API servers.
+    pub fn aggregation(mut self, options: AggregationOptions) -> Self {
+        self.aggregation = options;
+        self
+    }
+
     /// Builds the server: opens the store and creates missing bootstrap objects.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
@@ -285,6 +294,8 @@ impl Builder {
         let auditor = self.audit.map(|options| Auditor::open(options, self.clock.clone()));
         let auditor =
             auditor.transpose().map_err(|(setting, why)| BuildError::Setting(setting, why))?;
+        let aggregation =
+            self.aggregation.build().map_err(|(setting, why)| BuildError::Setting(setting, why))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
@@ -304,11 +315,13 @@ impl Builder {
             kubelets: Kubelets::default(),
             streams: StreamLimits::default(),
             connections: StreamLimits::default(),
+            aggregation,
             webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
         crd_controller::load(&api);
+        aggregation::controller::load(&api);
         bootstrap::install(&api, pki.client_roots_pem(), &network).await?;
         let pki = Arc::new(pki);
         start_tasks(&api, &pki, self.event_ttl);
@@ -349,9 +362,24 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
         let expiry = move || event_ttl::run(weak.clone(), changes.clone(), event_ttl);
         api.tasks.spawn("expiry of events", expiry);
     }
+    start_aggregation(api);
     let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
     let weak = Arc::downgrade(api);
     api.tasks.spawn("token tracking", move || tracking::run(weak.clone(), changes.clone()));
+}
+
+/// Starts the controllers of APIServices.
+fn start_aggregation(api: &Arc<Api>) {
+    use aggregation::{checker, controller, fetcher};
+    let changes = controller::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
+    let weak = Arc::downgrade(api);
+    api.tasks.spawn("APIServices", move || controller::run(weak.clone(), changes.clone()));
+    let changes = checker::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
+    let weak = Arc::downgrade(api);
+    api.tasks
+        .spawn("availability of APIServices", move || checker::run(weak.clone(), changes.clone()));
+    let weak = Arc::downgrade(api);
+    api.tasks.spawn("documents of APIServices", move || fetcher::run(weak.clone()));
 }
 
 /// Maximum delay between two checks of the clock, which an administrator may set.
@@ -410,6 +438,7 @@ impl Server {
             connections: ConnectionLimits::default(),
             event_ttl: event_ttl::DEFAULT_TTL,
             audit: None,
+            aggregation: AggregationOptions::default(),
         }
     }
 
@@ -506,7 +535,8 @@ impl Server {
         listener: tokio::net::TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        let acceptor = tls::acceptor(&self.pki)?;
+        let front_proxy = self.api.authenticator.front_proxy.as_ref();
+        let acceptor = tls::acceptor(&self.pki, front_proxy)?;
         self.serve_until(listener, Some(acceptor), Box::pin(shutdown)).await
     }
 
@@ -522,7 +552,7 @@ impl Server {
     fn serve_until<'a>(
         &self,
         listener: tokio::net::TcpListener,
-        acceptor: Option<TlsAcceptor>,
+        acceptor: Option<tls::Acceptor>,
         shutdown: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<(), ServeError>> {
         Box::pin(tls::serve(self.api.clone(), listener, self.connections, acceptor, shutdown))

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response};
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
@@ -26,6 +27,8 @@ pub struct Service {
     api: Arc<Api>,
     /// User of the connection: the client certificate's, or the in-process caller.
     peer: Option<Peer>,
+    /// End of the validity of the certificate of a front proxy, whose requests name their users.
+    front_proxy: Option<Timestamp>,
     /// Notified of each unauthenticated request.
     on_anonymous: Option<Arc<Notify>>,
     /// Changes to true when the listener of the connection stops.
@@ -43,6 +46,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Returns a peer whose certificate is refused. Its requests need other credentials.
+    pub(super) fn refused() -> Self {
+        Self { user: Arc::new(refused_peer()), not_after: None }
+    }
+
     /// Returns the user of a request at `now`, or a refused one if the certificate has expired since the handshake.
     fn user_at(&self, now: Timestamp) -> Arc<User> {
         let is_valid = self.not_after.is_none_or(|not_after| now <= not_after);
@@ -52,7 +60,7 @@ impl Peer {
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Peer>) -> Self {
-        Self { api, peer, on_anonymous: None, stopped: None, remote: None }
+        Self { api, peer, front_proxy: None, on_anonymous: None, stopped: None, remote: None }
     }
 
     /// Returns the service of a connection that can be upgraded, until its listener stops.
@@ -65,6 +73,20 @@ impl Service {
     pub(super) fn with_remote(mut self, remote: IpAddr) -> Self {
         self.remote = Some(RemoteAddress(remote));
         self
+    }
+
+    /// Trusts the users that requests name, until the front proxy's certificate ends.
+    pub(super) fn with_front_proxy(mut self, not_after: Option<Timestamp>) -> Self {
+        self.front_proxy = not_after;
+        self
+    }
+
+    /// Returns the user that a front proxy's request names. It has precedence over other credentials.
+    fn named_user(&self, headers: &mut HeaderMap) -> Option<User> {
+        self.front_proxy.filter(|not_after| self.api.clock.now() <= *not_after)?;
+        let user = self.api.authenticator.front_proxy.as_ref()?.user(headers)?;
+        headers.remove(AUTHORIZATION);
+        Some(user)
     }
 
     /// Notifies `notify` of each unauthenticated request.
@@ -88,7 +110,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Self { api, peer, on_anonymous, stopped, remote } = self.clone();
+        let named = self.named_user(request.headers_mut());
+        let Self { api, peer, on_anonymous, stopped, remote, .. } = self.clone();
         if let Some(remote) = remote {
             request.extensions_mut().insert(remote);
         }
@@ -97,7 +120,10 @@ where
             request.extensions_mut().insert(Upgrade { connection, stopped });
         }
         async move {
-            let peer = peer.map(|peer| peer.user_at(api.clock.now()));
+            let peer = match named {
+                Some(user) => Some(Arc::new(user)),
+                None => peer.map(|peer| peer.user_at(api.clock.now())),
+            };
             let response = pipeline::serve(&api, peer.as_ref(), request).await;
             if let Some(notify) = on_anonymous
                 && response.extensions().get::<pipeline::Anonymous>().is_some()

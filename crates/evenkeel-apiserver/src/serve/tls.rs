@@ -13,7 +13,8 @@ use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use super::pki::Pki;
 use super::service::{Peer, Service};
 use crate::api::Api;
+use crate::auth::RequestHeaderOptions;
 use evenkeel_apimachinery::user::User;
 
 /// Maximum time for open requests during the shutdown.
@@ -38,19 +40,74 @@ pub enum ServeError {
     Certificate(String),
 }
 
+/// Acceptor of TLS connections, with what their clients' certificates are worth.
+#[derive(Clone)]
+pub(super) struct Acceptor {
+    tls: TlsAcceptor,
+    trust: Arc<ClientTrust>,
+}
+
+/// Verifiers of clients and of front proxies, whose certificates the same handshake accepts.
+struct ClientTrust {
+    clients: Arc<dyn ClientCertVerifier>,
+    proxies: Option<(Arc<dyn ClientCertVerifier>, RequestHeaderOptions)>,
+}
+
 /// Returns the acceptor of TLS connections.
-pub(super) fn acceptor(pki: &Arc<Pki>) -> Result<TlsAcceptor, ServeError> {
+pub(super) fn acceptor(
+    pki: &Arc<Pki>,
+    front_proxy: Option<&RequestHeaderOptions>,
+) -> Result<Acceptor, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = CertPool::from_pem(pki.client_roots_pem().as_bytes())
-        .and_then(|pool| pool.client_verifier(false, provider.clone()))
-        .map_err(|e| bad(&e))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let verifier = |pem: &str, mandatory| {
+        CertPool::from_pem(pem.as_bytes())
+            .and_then(|pool| pool.client_verifier(mandatory, provider.clone()))
+            .map_err(|e| bad(&e))
+    };
+    let clients = pki.client_roots_pem();
+    let proxies = front_proxy.map_or("", |options| &options.client_ca);
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| bad(&e))?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier(&format!("{clients}\n{proxies}"), false)?)
         .with_cert_resolver(Arc::new(Serving::new(pki.clone())?));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let proxies = front_proxy
+        .map(|options| Ok((verifier(&options.client_ca, true)?, options.clone())))
+        .transpose()?;
+    let trust = Arc::new(ClientTrust { clients: verifier(clients, true)?, proxies });
+    Ok(Acceptor { tls: TlsAcceptor::from(Arc::new(config)), trust })
+}
+
+impl ClientTrust {
+    /// Returns the client of a certificate chain. If it is a front proxy's, also returns the end of its validity.
+    fn peer(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> (Option<Peer>, Option<Timestamp>) {
+        let peer = peer(chain, now);
+        let Some((proxies, options)) = &self.proxies else { return (peer, None) };
+        let is_allowed = |peer: &&Peer| options.allows(&peer.user.name);
+        let proxy = peer.as_ref().filter(|_| verifies(proxies, chain, now)).filter(is_allowed);
+        let not_after = proxy.map(|peer| peer.not_after.unwrap_or(Timestamp::MAX));
+        match verifies(&self.clients, chain, now) {
+            true => (peer, not_after),
+            false => (Some(Peer::refused()), not_after),
+        }
+    }
+}
+
+fn verifies(
+    verifier: &Arc<dyn ClientCertVerifier>,
+    chain: &[CertificateDer<'_>],
+    now: Timestamp,
+) -> bool {
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    chain
+        .split_first()
+        .is_some_and(|(first, others)| verifier.verify_client_cert(first, others, now).is_ok())
 }
 
 fn bad(error: &dyn std::fmt::Display) -> ServeError {
@@ -111,7 +168,7 @@ pub(super) async fn serve(
     api: Arc<Api>,
     listener: TcpListener,
     limits: ConnectionLimits,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<Acceptor>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let clock = api.clock.clone();
@@ -152,7 +209,7 @@ fn log_panic(ended: Result<(), JoinError>) {
 async fn connection(
     api: Arc<Api>,
     accepted: Accepted,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<Acceptor>,
     stopped: watch::Receiver<bool>,
 ) {
     let Accepted { stream, peer: remote, slot: _slot } = accepted;
@@ -163,12 +220,15 @@ async fn connection(
         }
         return;
     };
-    match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+    match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let session = stream.get_ref().1;
-            let peer = session.peer_certificates().and_then(|chain| peer(chain, api.clock.now()));
+            let chain = session.peer_certificates();
+            let (peer, front_proxy) =
+                chain.map(|chain| acceptor.trust.peer(chain, api.clock.now())).unwrap_or_default();
             let protocol = Protocol::negotiated(session.alpn_protocol());
-            http(Service::new(api, peer).with_remote(remote), stream, protocol, stopped).await;
+            let service = Service::new(api, peer).with_remote(remote).with_front_proxy(front_proxy);
+            http(service, stream, protocol, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),

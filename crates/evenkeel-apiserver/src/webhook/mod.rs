@@ -16,10 +16,10 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::https::{self, Address, join_host_port};
-use crate::loopback;
+use crate::backend;
+use crate::https::{self, Address};
 use evenkeel_apimachinery::status::quote;
-use evenkeel_apimachinery::value::{get, int, list, text};
+use evenkeel_apimachinery::value::{get, int, text};
 
 /// Maximum size of a response in bytes.
 const LIMIT: usize = 3 * 1024 * 1024;
@@ -130,10 +130,7 @@ fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, St
     Ok(WebhookUrl { url, host, authority: authority.to_string(), address, path })
 }
 
-/// Returns the URL of a Service's webhook, with the address of a ready endpoint or of the external name. No proxy serves
-/// cluster IPs in this process.
-///
-/// Upstream: `ResolveEndpoint` and `ResolveCluster` of `apiserver/pkg/util/proxy`.
+/// Returns the URL of a Service's webhook, with the address behind the Service.
 fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
@@ -142,19 +139,7 @@ fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, S
     let authority = format!("{host}:{port}");
     let url = format!("https://{authority}{path}");
     let failed = |why: String| format!("Post \"{url}\": {why}");
-    let entry = api.store.get("/services", &format!("{namespace}/{name}"));
-    let entry = entry.ok_or_else(|| failed(format!("service \"{name}\" not found")))?;
-    let object = entry.decode().map_err(|error| error.to_string())?;
-    let address = if text(&object, "spec.type") == "ExternalName" {
-        join_host_port(text(&object, "spec.externalName"), port)
-    } else {
-        let mut ports = list(&object, "spec.ports").iter();
-        let found = ports.find(|p| int(p, "port") == Some(port)).ok_or_else(|| {
-            failed(format!("no service port {port} found for service \"{name}\""))
-        })?;
-        endpoint(api, namespace, name, text(found, "name"))
-            .ok_or_else(|| failed(format!("no endpoints available for service \"{name}\"")))?
-    };
+    let address = backend::address(api, namespace, name, port).map_err(failed)?;
     Ok(WebhookUrl { url, host, authority, address, path })
 }
 
@@ -172,21 +157,6 @@ fn clean(path: &str) -> String {
         }
     }
     format!("/{}", segments.join("/"))
-}
-
-fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Option<String> {
-    for slice in loopback::endpoint_slices(api, namespace, service) {
-        let port = list(&slice, "ports").iter().find(|p| text(p, "name") == port_name);
-        let Some(port) = port.and_then(|p| int(p, "port")) else { continue };
-        let ready = list(&slice, "endpoints")
-            .iter()
-            .find(|e| get(e, "conditions.ready") != Some(&Value::Bool(false)));
-        let address = ready.and_then(|e| list(e, "addresses").first()).and_then(Value::as_str);
-        if let Some(address) = address {
-            return Some(join_host_port(address, port));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

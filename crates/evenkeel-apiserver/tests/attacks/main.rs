@@ -164,6 +164,7 @@ attacks! {
         services_that_ask_for_credentials,
         services_that_lie,
         aggregated_servers_that_redirect,
+        aggregated_servers_get_no_foreign_users,
         kubelets_that_redirect,
         proxies_by_names_that_are_urls,
         webhooks_that_hang,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -92,6 +92,58 @@ pub(crate) async fn aggregated_servers_that_redirect(target: &Target) {
     }
     admin.send("DELETE", &format!("{services}/v1.{group}"), &[], b"").await;
     assert_eq!(called.load(Ordering::Relaxed), 0, "nobody followed");
+}
+
+/// A server behind an APIService gets the user that the request has, whomever its headers name, and no credentials.
+pub(crate) async fn aggregated_servers_get_no_foreign_users(target: &Target) {
+    // The checks of the server have deadlines, and sockets take real time.
+    let is_virtual = !target.is_upstream();
+    if is_virtual {
+        tokio::time::resume();
+    }
+    let says = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    let behind = hook(Behaviour::Says(says.to_owned())).await;
+    let port: u64 = behind.config["url"].as_str().and_then(|url| url.rsplit(':').next()?.trim_end_matches("/x").parse().ok()).expect("a port");
+    let namespace = target.namespace("users").await;
+    let admin = target.admin();
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
+    admin.make(&format!("/api/v1/namespaces/{namespace}/services"), service).await;
+    let group = format!("{namespace}.attacks.example");
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let spec = json!({"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true,
+        "service": {"namespace": namespace, "name": "s", "port": port}});
+    admin.make(services, json!({"metadata": {"name": format!("v1.{group}")}, "spec": spec})).await;
+    let path = format!("/apis/{group}/v1/things");
+    let headers = [("X-Remote-User", "mallory"), ("X-Remote-Group", "mallory"), ("X-Remote-Uid", "mallory"), ("X-Remote-Extra-Mallory", "1"), ("Connection", "X-Remote-User")];
+    let mut code = 0;
+    let attempts = if is_virtual { 1_000 } else { 60 };
+    for _ in 0..attempts {
+        code = admin.send("GET", &path, &headers, b"").await.code;
+        match (code, is_virtual) {
+            (200, _) => break,
+            (_, true) => tokio::task::yield_now().await,
+            (_, false) => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
+        }
+    }
+    if is_virtual {
+        tokio::time::pause();
+    }
+    let stored = admin.get(&format!("{services}/v1.{group}")).await;
+    assert_eq!(code, 200, "it is not available: {}", stored.text());
+    let heads = behind.heads.lock().expect("no panic before").clone();
+    let line = format!("get {path} ");
+    let heads: Vec<String> = heads.iter().map(|head| head.to_ascii_lowercase()).filter(|head| head.starts_with(&line)).collect();
+    assert!(!heads.is_empty(), "it was asked");
+    for head in &heads {
+        assert!(head.contains("\r\nx-remote-user: admin\r\n") && head.contains("\r\nx-remote-group: system:masters\r\n"), "{head}");
+        assert!(!head.contains("mallory") && !head.contains("\r\nauthorization:"), "{head}");
+    }
+    // Who may not is refused before the server is asked.
+    let refused = target.user("ann").send("GET", &path, &headers, b"").await;
+    assert_eq!(refused.code, 403, "{}", refused.text());
+    let asked = behind.heads.lock().expect("no panic before").iter().filter(|head| head.to_ascii_lowercase().contains("x-remote-user: ann")).count();
+    assert_eq!(asked, 0, "it was not asked");
+    admin.send("DELETE", &format!("{services}/v1.{group}"), &[], b"").await;
 }
 
 /// CVE-2020-8559: a kubelet that answers an upgrade with a redirect leads nobody elsewhere.
@@ -191,6 +243,8 @@ pub(crate) async fn services_that_lie(target: &Target) {
 struct Hook {
     config: Value,
     asked: Arc<AtomicUsize>,
+    /// What it read of each request.
+    heads: Arc<Mutex<Vec<String>>>,
 }
 
 /// What a webhook does with a request.
@@ -217,8 +271,8 @@ async fn hook(behaviour: Behaviour) -> Hook {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let url = format!("https://localhost:{}/x", listener.local_addr().expect("an address").port());
     let bundle = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, made.pem());
-    let hook = Hook { config: json!({"url": url, "caBundle": bundle}), asked: Arc::new(AtomicUsize::new(0)) };
-    let asked = hook.asked.clone();
+    let hook = Hook { config: json!({"url": url, "caBundle": bundle}), asked: Arc::new(AtomicUsize::new(0)), heads: Arc::default() };
+    let (asked, heads) = (hook.asked.clone(), hook.heads.clone());
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(async move {
         let mut held = Vec::new();
@@ -226,7 +280,9 @@ async fn hook(behaviour: Behaviour) -> Hook {
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             asked.fetch_add(1, Ordering::Relaxed);
             let mut buffer = vec![0; 65536];
-            let _ = stream.read(&mut buffer).await;
+            let size = stream.read(&mut buffer).await.unwrap_or_default();
+            let head = String::from_utf8_lossy(&buffer[..size]).into_owned();
+            heads.lock().expect("no panic before").push(head);
             match &behaviour {
                 Behaviour::Hang => {}
                 Behaviour::Says(text) => {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use evenkeel_apiserver::{AuthenticationOptions, Clock, Server};
+use evenkeel_apiserver::{AuthenticationOptions, Clock, RequestHeaderOptions, Server};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
@@ -518,4 +518,68 @@ async fn a_certificate_that_expires_is_refused_on_its_old_connection() {
     // Another credential is as good as ever.
     assert_eq!(get(Some(&token)).await, 200);
     assert_eq!(get(None).await, 401);
+}
+
+#[tokio::test]
+async fn a_front_proxy_names_the_users_of_its_requests() {
+    let named = |name: &'static str| {
+        move |params: &mut CertificateParams| {
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+    };
+    let names = |name: &str| vec![name.to_owned()];
+    let path = "/api/v1/namespaces/default";
+    let masters = [("x-remote-user", "bob"), ("x-remote-group", "system:masters")];
+    let token = ("authorization", "Bearer nonsense");
+    for (common_name, headers, code, text) in [
+        ("front", &masters[..], 200, "\"name\":\"default\""),
+        ("front", &masters[..1], 403, "User \\\"bob\\\" cannot get"),
+        // The proxy's own certificate is no client's.
+        ("front", &[], 401, "Unauthorized"),
+        ("front", &masters[1..], 401, "Unauthorized"),
+        ("front", &[masters[0], masters[1], token], 200, "\"name\":\"default\""),
+        ("other", &masters[..], 401, "Unauthorized"),
+        // Without a certificate, the headers are worth nothing.
+        ("", &masters[..], 403, "User \\\"system:anonymous\\\" cannot get"),
+    ] {
+        let (ca, certificate, key) = administrator(named(common_name));
+        let request_header = Some(RequestHeaderOptions {
+            client_ca: ca.clone(),
+            allowed_names: names("front"),
+            username_headers: names("X-Remote-User"),
+            group_headers: names("X-Remote-Group"),
+            ..RequestHeaderOptions::default()
+        });
+        let options = AuthenticationOptions { request_header, ..AuthenticationOptions::default() };
+        let listening = Listening::start(Server::builder().authentication(options)).await;
+        let identity = (!common_name.is_empty()).then_some((certificate, &key));
+        let stream = listening.connect(identity).await;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(connection);
+        let mut request = Request::get(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        let response = sender.send_request(request).await.expect("an answer");
+        let found = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body = String::from_utf8_lossy(&body);
+        assert_eq!(found, code, "{common_name} {headers:?}: {body}");
+        assert!(body.contains(text), "{common_name} {headers:?}: {body}");
+        // Extension API servers trust the same proxies.
+        let client = Client(listening.server.service());
+        let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let data = client.get(map).await["data"].clone();
+        assert_eq!(data["requestheader-client-ca-file"], json!(ca));
+        assert_eq!(data["requestheader-allowed-names"], json!("[\"front\"]"));
+        assert_eq!(data["requestheader-uid-headers"], json!("[]"));
+    }
+    let request_header = Some(RequestHeaderOptions::default());
+    let options = AuthenticationOptions { request_header, ..AuthenticationOptions::default() };
+    let refused = Server::builder().authentication(options).build().await.expect_err("no CA");
+    assert!(refused.to_string().starts_with("requestheader-client-ca-file: "), "{refused}");
 }

@@ -1,6 +1,7 @@
 //! The server through its service, in process.
 
 mod admission;
+mod aggregation;
 mod authentication;
 mod conversion;
 mod creation;
@@ -10,6 +11,7 @@ mod durability;
 mod encryption;
 mod escalation;
 mod exec;
+mod extension;
 mod flow;
 mod full_disk;
 mod hostile;

@@ -59,6 +59,9 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
         }
         (RBAC, "ClusterRoleBinding" | "RoleBinding") => role_binding(object),
         ("storage.k8s.io", "StorageClass") => fill(object, STORAGE_CLASS),
+        ("apiregistration.k8s.io", "APIService") => {
+            fill(object, &[("spec.service?.port", Int(443))]);
+        }
         ("storage.k8s.io", "CSIDriver") => csi_driver(object),
         ("discovery.k8s.io", "EndpointSlice") => fill(object, ENDPOINT_SLICE),
         ("scheduling.k8s.io", "PriorityClass") => {

@@ -1,5 +1,6 @@
 //! `evenkeel apiserver`: only the embedded API server, with kube-apiserver's flags.
 
+mod aggregation;
 mod audit;
 pub(crate) mod etcd;
 mod options;
@@ -98,11 +99,15 @@ async fn run(options: &Options) -> Result<()> {
 async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
     let reached = SocketAddr::new(options.advertise.unwrap_or(address.ip()), address.port());
     let [reads, writes] = options.in_flight;
+    let mut authentication = server::authentication(&options.server)?;
+    authentication.request_header = options.aggregation.request_header()?;
     let mut builder = server::configure(&options.server, reached)?
+        .authentication(authentication)
         .data_dir(options.data_dir.clone())
         .max_requests_in_flight(reads, writes)
         .priority_and_fairness(options.priority_and_fairness)
-        .event_ttl(options.event_ttl);
+        .event_ttl(options.event_ttl)
+        .aggregation(options.aggregation.options()?);
     if let Some([chain, key]) = &options.certificate {
         let chain = server::read("tls-cert-file", chain)?;
         builder = builder.certificate(chain, server::read("tls-private-key-file", key)?);

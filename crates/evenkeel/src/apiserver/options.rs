@@ -1,5 +1,6 @@
 //! Options of the embedded API server, from kube-apiserver's flags.
 
+use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
 use crate::server::ServerArgs;
 use evenkeel_component::{
@@ -26,8 +27,9 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 
 /// Flags that are ignored without a warning, because they have no visible effect here: flags of etcd, of kubelet
-/// credentials, and of diagnosis.
-const SILENT: [&str; 12] = [
+/// credentials, and of diagnosis, and that of routing to endpoints, which this server always does.
+const SILENT: [&str; 13] = [
+    "enable-aggregator-routing",
     "etcd-servers",
     "etcd-cafile",
     "etcd-certfile",
@@ -64,6 +66,7 @@ pub(super) struct Options {
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
     pub(super) audit: Option<AuditFlags>,
+    pub(super) aggregation: AggregationFlags,
     pub(super) logging: LoggingOptions,
     pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at the start.
@@ -116,12 +119,14 @@ impl Options {
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
             audit: audit::flags(&read),
+            aggregation: aggregation::flags(&read),
             logging: LoggingOptions::from_flags(&read, &gates),
             parsed_flags: read.parsed().clone(),
             warnings: Vec::new(),
         };
         let unimplemented: Vec<&str> =
             read.unimplemented_flags().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
+        warnings.extend(aggregation::warnings(&read));
         read.done()?;
         warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         Ok(Self { warnings, ..options })
@@ -271,10 +276,47 @@ mod tests {
             (&["--max-requests-inflight=-1"], "can not be negative value"),
             (&["--cert-dir=/there", "--write-kubeconfig=a"], "needs a certificate"),
             (&["--nothing=1"], "unknown flag: --nothing"),
+            (&["--proxy-client-cert-file=a"], "must be set together"),
+            (
+                &["--requestheader-group-headers= "],
+                "empty value in \"requestheader-group-headers\"",
+            ),
+            (
+                &["--requestheader-uid-headers=X-Uid"],
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
+            ),
         ] {
             let error = check(arguments).expect_err(why);
             assert!(error.contains(why), "{arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn the_flags_of_aggregation_are_those_of_kubeadm() {
+        let options = check(&[
+            "--enable-aggregator-routing=true",
+            "--proxy-client-cert-file=/there/front-proxy-client.crt",
+            "--proxy-client-key-file=/there/front-proxy-client.key",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-client-ca-file=/there/front-proxy-ca.crt",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-username-headers=X-Remote-User",
+        ])
+        .expect("they are allowed");
+        assert_eq!(options.warnings, Vec::<String>::new());
+        let AggregationFlags { proxy_client, rejects_redirects, request_header } =
+            options.aggregation;
+        let files = ["front-proxy-client.crt", "front-proxy-client.key"];
+        assert_eq!(proxy_client, Some(files.map(|name| Path::new("/there").join(name))));
+        assert!(rejects_redirects);
+        let (ca, names) = request_header.expect("front proxies");
+        assert_eq!(ca, Path::new("/there/front-proxy-ca.crt"));
+        assert_eq!(names.allowed_names, ["front-proxy-client"]);
+        assert_eq!(names.username_headers, ["X-Remote-User"]);
+        let options = check(&["--requestheader-username-headers=X-User"]).expect("allowed");
+        let warning = "--requestheader-username-headers is set without specifying the standard X-Remote-User header - API aggregation will not work";
+        assert_eq!(options.warnings, [warning]);
     }
 
     #[test]

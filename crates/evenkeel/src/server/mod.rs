@@ -63,7 +63,7 @@ pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builde
 }
 
 /// Reads the files of the authentication flags.
-fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
+pub(crate) fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
     let text =
         |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
     let signing_key = &args.service_account_signing_key_file;
@@ -79,6 +79,7 @@ fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
         service_account_issuers: args.service_account_issuer.clone(),
         api_audiences: args.api_audiences.clone(),
         service_account_jwks_uri: args.service_account_jwks_uri.clone(),
+        request_header: None,
     })
 }
 

@@ -9,11 +9,11 @@ use flate2::Compression;
 use futures::StreamExt as _;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Response};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
+use super::html;
 use super::links::Links;
-use super::{headers, html};
+use crate::proxy::{headers, pieces};
 use crate::response::Body;
 
 /// A page of HTML whose links are rewritten; a larger one stays as it is.
@@ -55,14 +55,6 @@ pub(super) async fn respond(
     }
     let begun = futures::stream::iter([page.freeze()]);
     Ok(Response::from_parts(head, Body::stream(begun.chain(pieces))))
-}
-
-/// The pieces of a service's answer. One that breaks off ends there.
-fn pieces(body: Incoming) -> impl futures::Stream<Item = Bytes> + Send {
-    let pieces = body.into_data_stream();
-    pieces
-        .take_while(|piece| std::future::ready(piece.is_ok()))
-        .filter_map(async |piece| piece.ok())
 }
 
 /// Rewrites the links of a page; `None` if it stays as it is.

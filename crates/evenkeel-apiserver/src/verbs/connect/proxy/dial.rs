@@ -6,36 +6,19 @@ use std::time::Duration;
 
 use evenkeel_apimachinery::status::StatusError;
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::location::{Location, Owner, is_global_unicast, unreachable_service};
 use crate::api::Api;
+use crate::https::{self, Trust, client_config};
 use crate::kubelet::{PodConnection, PodRef};
+use crate::proxy::{Link, Stream};
 
 /// How long a connection over the network may take.
 ///
 /// Upstream: the dialer of `http.DefaultTransport`.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A stream of bytes.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-/// A connection to a service.
-pub(super) struct Link {
-    pub(super) stream: Box<dyn Stream>,
-    /// The work of a simulated server, to be polled beside the stream.
-    pub(super) server: BoxFuture<'static, ()>,
-}
 
 /// Connects to a service. Where the nodes are simulated, so are all of its ports.
 pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusError> {
@@ -84,71 +67,13 @@ async fn over_network(location: &Location, port: u16) -> Result<Box<dyn Stream>,
     if found.is_empty() || !found.iter().all(|address| is_global_unicast(address.ip())) {
         return Err("address not allowed".to_owned());
     }
-    let stream = TcpStream::connect(&*found).await.map_err(|error| {
-        if error.kind() == std::io::ErrorKind::ConnectionRefused {
-            refused(location, port)
-        } else {
-            format!("dial tcp {}: {error}", location.authority())
-        }
-    })?;
+    let stream = https::dial(&*found, &https::join_host_port(host, port)).await?;
     if !location.is_https {
         return Ok(Box::new(stream));
     }
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(Arc::new(client_config()?));
+    // Upstream: `ProxyTransport`, with `InsecureSkipVerify`: nobody says which authority signs the certificates of services.
+    let connector = TlsConnector::from(Arc::new(client_config(Trust::Any, None)?));
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
     Ok(Box::new(stream))
-}
-
-/// Upstream: `ProxyTransport` of the API server, with `InsecureSkipVerify`: nobody says which authority signs the certificates of
-/// services.
-fn client_config() -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
-    Ok(config.with_no_client_auth())
-}
-
-/// Accepts each certificate whose key signs the handshake.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -1,6 +1,7 @@
 //! Links in the answers of a proxied service: they lead to the service through the proxy.
 
-use super::path::{escaped, join};
+use super::path::join;
+use crate::proxy::escaped;
 
 /// Where links lead.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Where a proxied request leads: a port of a pod, of a Service's endpoint, or of a node.
 
 use evenkeel_apimachinery::status::{StatusError, quote};
-use evenkeel_apimachinery::value::{get, int, list, text};
+use evenkeel_apimachinery::value::{int, list, text};
 use serde_json::Value;
 use std::net::IpAddr;
 
 use crate::api::Context;
+use crate::backend;
 use crate::https::join_host_port;
 use crate::loopback;
 
@@ -128,18 +129,18 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
         let Some(service) = cx.api.read(cx.resource, cx.namespace, name)? else {
             return Err(StatusError::not_found(&cx.resource.name, name));
         };
-        let mut ports = list(&service, "spec.ports").iter();
-        let Some(port) = ports.find(|port| int(port, "port") == Some(number)) else {
+        let Some(found) = backend::port_name(&service, number) else {
             let why = format!("no service port {number} found for service {}", quote(name));
             return Err(StatusError::unavailable(why));
         };
-        text(port, "name").clone_into(&mut port_name);
+        found.clone_into(&mut port_name);
     }
-    let slices = loopback::endpoint_slices(cx.api, cx.namespace, name);
+    let mut slices = loopback::endpoint_slices(cx.api, cx.namespace, name);
     let pods = |namespace: &str, name: &str| {
         loopback::one(cx.api, "v1", "pods", namespace, name).ok().flatten()
     };
     let start = cx.api.random(rand::Rng::random::<u64>);
+    backend::rotate(&mut slices, start);
     let endpoint = endpoint(&slices, (cx.namespace, &port_name), &pods, start);
     let Some((owner, host, port)) = endpoint else {
         let why = format!("no endpoints available for service {}", quote(name));
@@ -155,37 +156,20 @@ fn endpoint(
     pods: &dyn Fn(&str, &str) -> Option<Value>,
     start: u64,
 ) -> Option<(Owner, String, String)> {
-    let mut slices: Vec<&Value> = slices.iter().collect();
-    if !slices.is_empty() {
-        let by = usize::try_from(start % slices.len() as u64).unwrap_or_default();
-        slices.rotate_left(by);
-    }
-    slices.iter().find_map(|slice| {
-        let mut ports = list(slice, "ports").iter();
-        let port =
-            ports.find(|port| port.get("name").and_then(Value::as_str) == Some(port_name))?;
-        let port = int(port, "port")?.to_string();
-        let endpoints = list(slice, "endpoints");
-        let skip = usize::try_from(start.checked_rem(endpoints.len() as u64)?).ok()?;
-        let mut endpoints = endpoints.iter().cycle().skip(skip).take(endpoints.len());
-        endpoints.find_map(|endpoint| {
-            let ready = get(endpoint, "conditions.ready").and_then(Value::as_bool);
-            let (target, pod_name) =
-                (text(endpoint, "targetRef.namespace"), text(endpoint, "targetRef.name"));
-            let ip = list(endpoint, "addresses").first()?.as_str()?;
-            if ready == Some(false) || target != namespace || pod_name.is_empty() {
-                return None;
-            }
-            let pod = pods(namespace, pod_name)?;
-            // The address must be the pod's own: whoever writes endpoints must not make the server call others.
-            let is_own = list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip);
-            let is_allowed = is_own && ip.parse().is_ok_and(is_global_unicast);
-            is_allowed.then(|| {
-                let owner = Owner::Pod(namespace.to_owned(), pod_name.to_owned());
-                (owner, ip.to_owned(), port.clone())
-            })
-        })
-    })
+    let pod_name = |endpoint: &Value| text(endpoint, "targetRef.name").to_owned();
+    let is_of_pod = |endpoint: &Value, ip: &str| {
+        let name = pod_name(endpoint);
+        if text(endpoint, "targetRef.namespace") != namespace || name.is_empty() {
+            return false;
+        }
+        // The address must be the pod's own: whoever writes endpoints must not make the server call others.
+        let is_own = pods(namespace, &name)
+            .is_some_and(|pod| list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip));
+        is_own && ip.parse().is_ok_and(is_global_unicast)
+    };
+    let (endpoint, ip, port) = backend::endpoint(slices, port_name, start, &is_of_pod)?;
+    let owner = Owner::Pod(namespace.to_owned(), pod_name(endpoint));
+    Some((owner, ip.to_owned(), port.to_string()))
 }
 
 /// What a proxy is asked for.

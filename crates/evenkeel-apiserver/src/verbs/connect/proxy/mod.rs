@@ -5,9 +5,9 @@
 //! | `[SCHEME:]NAME[:PORT]` | `location::pod`, `location::service`, `location::node` |
 //! | The path behind `proxy`, with a trailing slash where the client's has one | `path::behind_proxy` |
 //! | Without a path, clients are redirected to one | `redirect` |
-//! | Headers: credentials and those of the connection stay here, `X-Forwarded-Uri` | `headers::of_request` |
+//! | Headers: credentials and those of the connection stay here, `X-Forwarded-Uri` | `../../../proxy/headers.rs` |
 //! | `Location` and links in HTML lead through the proxy | `links::Links`, `html::rewrite` |
-//! | Upgrades to other protocols | `upgrade::serve` |
+//! | Upgrades to other protocols | `switch` |
 //! | Only addresses of pods and nodes, never of the machine itself or of its link | `location::is_global_unicast`, `dial::dial` |
 //!
 //! Upstream: `ProxyREST`, `UpgradeAwareHandler` and `Transport` of `util/proxy`.
@@ -15,12 +15,10 @@
 mod answer;
 mod dial;
 mod exchange;
-mod headers;
 mod html;
 mod links;
 mod location;
 mod path;
-mod upgrade;
 
 use bytes::Bytes;
 use evenkeel_apimachinery::status::StatusError;
@@ -31,11 +29,12 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use crate::api::{Answer, Context};
+use crate::proxy::send;
+use crate::proxy::upgrade::{self, Refused};
 use crate::request::RequestContext;
 use crate::response::Body;
 use answer::respond;
-use dial::Link;
-use exchange::{Exchange, send};
+use exchange::Exchange;
 use location::unreachable_service;
 
 pub(super) use path::behind_proxy;
@@ -57,7 +56,7 @@ pub(super) async fn serve(
     let behind = text(options, "path");
     let exchange = Exchange::new(request, location, behind)?;
     if upgrade::is_wanted(request.headers) {
-        return upgrade::serve(request, cx, exchange).await.map(Answer::Response);
+        return switch(request, cx, exchange).await.map(Answer::Response);
     }
     let reads = matches!(*request.method, Method::GET | Method::HEAD);
     if behind.is_empty() && reads {
@@ -65,9 +64,9 @@ pub(super) async fn serve(
     }
     // Connections that are not open yet count as well.
     let slot = cx.api.connections.take(&cx.user.name)?;
-    let Link { stream, server } = dial::dial(cx.api, &exchange.location).await?;
+    let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, false, Full::new(body.clone()))?;
-    let (response, driver) = send(stream, server, outgoing).await?;
+    let (response, driver) = send(link, outgoing).await.map_err(|error| unreachable(&error))?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(unreachable_service("the service switched protocols unasked"));
     }
@@ -76,6 +75,32 @@ pub(super) async fn serve(
         driver.await;
     });
     respond(response, &exchange.links).await.map(Answer::Response)
+}
+
+/// Asks the service to switch protocols, and exchanges its bytes and those of the client.
+///
+/// Upstream: `UpgradeAwareHandler.tryUpgrade`.
+async fn switch(
+    request: &RequestContext<'_>,
+    cx: &Context<'_>,
+    exchange: Exchange,
+) -> Result<Response<Body>, StatusError> {
+    let Some(upgrade) = request.upgrade.cloned() else {
+        return Err(StatusError::internal("request connection cannot be hijacked"));
+    };
+    let held = (cx.api.streams.take(&cx.user.name)?, cx.api.metrics.long_running());
+    let link = dial::dial(cx.api, &exchange.location).await?;
+    let outgoing = exchange.request(request, true, Full::new(Bytes::new()))?;
+    let answered = send(link, outgoing).await.map_err(|error| unreachable(&error))?;
+    match upgrade::switch(&cx.api.tasks, upgrade, answered, held) {
+        Ok(response) => Ok(response),
+        Err(Refused::Answer(response)) => respond(*response, &exchange.links).await,
+        Err(Refused::Invalid(why)) => Err(StatusError::internal(why)),
+    }
+}
+
+fn unreachable(error: &hyper::Error) -> StatusError {
+    unreachable_service(&error.to_string())
 }
 
 /// Redirects a client to the path that ends with a slash, so that relative links lead below it.

@@ -1,29 +1,6 @@
 //! The paths of a proxied request: the client's, the one that the service sees, and what stands before it.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-
-/// What Go escapes in the path of a URL.
-///
-/// Upstream: `shouldEscape` of Go's `net/url`.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b'/')
-    .remove(b':')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
-/// Encodes a path that is decoded.
-pub(super) fn escaped(path: &str) -> String {
-    utf8_percent_encode(path, ESCAPED).to_string()
-}
+use percent_encoding::percent_decode_str;
 
 /// Returns the part of a request's path behind `proxy`, decoded: what the option `path` is.
 ///
@@ -69,6 +46,7 @@ pub(super) fn join(first: &str, second: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::escaped;
 
     #[test]
     fn the_service_sees_the_path_behind_the_proxy() {

@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use evenkeel_apimachinery::headers::text;
-use evenkeel_apimachinery::status::StatusError;
+use futures::future::BoxFuture;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
-use super::answer::respond;
-use super::dial::{self, Link};
-use super::exchange::{Exchange, send};
 use super::headers;
-use crate::api::Context;
-use crate::request::RequestContext;
+use crate::request::Upgrade;
 use crate::response::Body;
+use crate::tasks::Tasks;
 
 /// How long the client may take to switch protocols after the answer.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,34 +20,39 @@ const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Whether a client asks for another protocol.
 ///
 /// Upstream: `IsUpgradeRequest`.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     text(headers, CONNECTION).to_ascii_lowercase().contains("upgrade")
 }
 
-/// Asks the service to switch protocols; then its bytes and those of the client are exchanged until one of them is gone.
+/// Answer to a request to switch protocols that does not switch them.
+pub(crate) enum Refused {
+    /// An error of the service, for the client.
+    Answer(Box<Response<Incoming>>),
+    /// Another answer, which is no answer to such a request. The text is upstream's.
+    Invalid(String),
+}
+
+/// Switches protocols if the service's answer does; then its bytes and those of the client are exchanged until one of them
+/// is gone. `driver` drives the service's connection. `held` is dropped when the exchange ends.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
-pub(super) async fn serve(
-    request: &RequestContext<'_>,
-    cx: &Context<'_>,
-    exchange: Exchange,
-) -> Result<Response<Body>, StatusError> {
-    let Some(upgrade) = request.upgrade.cloned() else {
-        return Err(StatusError::internal("request connection cannot be hijacked"));
-    };
-    let slot = cx.api.streams.take(&cx.user.name)?;
-    let gauge = cx.api.metrics.long_running();
-    let Link { stream, server } = dial::dial(cx.api, &exchange.location).await?;
-    let outgoing = exchange.request(request, true, Full::new(Bytes::new()))?;
-    let (mut response, driver) = send(stream, server, outgoing).await?;
+pub(crate) fn switch(
+    tasks: &Tasks,
+    upgrade: Upgrade,
+    (mut response, driver): (Response<Incoming>, BoxFuture<'static, ()>),
+    held: impl Send + 'static,
+) -> Result<Response<Body>, Refused> {
     let status = response.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        cx.api.tasks.spawn_stream(driver);
+        tasks.spawn_stream(async move {
+            let _held = held;
+            driver.await;
+        });
         if status.is_client_error() || status.is_server_error() {
-            return respond(response, &exchange.links).await;
+            return Err(Refused::Answer(Box::new(response)));
         }
         let why = format!("invalid upgrade response: status code {}", status.as_u16());
-        return Err(StatusError::internal(why));
+        return Err(Refused::Invalid(why));
     }
     let service = hyper::upgrade::on(&mut response);
     let (mut head, _) = response.into_parts();
@@ -62,8 +63,8 @@ pub(super) async fn serve(
         head.headers.insert(UPGRADE, protocol);
     }
     let mut stopped = upgrade.stopped;
-    cx.api.tasks.spawn_stream(async move {
-        let _held = (slot, gauge);
+    tasks.spawn_stream(async move {
+        let _held = held;
         let exchange = async {
             let both = futures::future::try_join(service, upgrade.connection);
             let Ok(Ok((service, client))) = tokio::time::timeout(UPGRADE_TIMEOUT, both).await

@@ -37,7 +37,7 @@ const OF_ORIGINS: [&str; 4] = [
 const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Removes what belongs to the connection.
-pub(super) fn remove_connection(headers: &mut HeaderMap) {
+pub(crate) fn remove_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn remove_connection(headers: &mut HeaderMap) {
 /// Removes what tells the server who the user is: it is nobody else's.
 ///
 /// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove what they have read.
-pub(super) fn remove_credentials(headers: &mut HeaderMap) {
+pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     let of_user = |name: &HeaderName| {
         let name = name.as_str();
         *name == AUTHORIZATION
@@ -77,14 +77,14 @@ pub(super) fn remove_credentials(headers: &mut HeaderMap) {
 }
 
 /// Removes what answers may not say to a client of the API server.
-pub(super) fn remove_origins(headers: &mut HeaderMap) {
+pub(crate) fn remove_origins(headers: &mut HeaderMap) {
     for name in OF_ORIGINS {
         headers.remove(name);
     }
 }
 
 /// Returns the headers of a request as the service gets them. `is_upgrade` keeps those that ask for another protocol.
-pub(super) fn of_request<T>(
+pub(crate) fn of_request<T>(
     client: &HeaderMap,
     host: &str,
     forwarded_uri: &str,

@@ -1,0 +1,176 @@
+//! Controller of APIServices: writes those of custom resources, and applies all of them to requests.
+//!
+//! | upstream's controller | where |
+//! |---|---|
+//! | `APIServiceRegistrationController` | `load` |
+//! | `autoRegisterController`, `crdRegistrationController` | `registration::plan`, `apply` |
+//! | `AvailableConditionController` of local APIServices | `sync` |
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{get, set, text};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::condition::{self, Condition};
+use super::registration::{self, Action};
+use crate::api::Api;
+use crate::loopback;
+use crate::resource::ResourceType;
+use crate::store::Transaction;
+use crate::verbs::delete::{Deletion, delete};
+use crate::verbs::delete_options::DeleteOptions;
+
+pub(super) const API_VERSION: &str = "apiregistration.k8s.io/v1";
+pub(super) const RESOURCE: &str = "apiservices";
+/// Resource prefixes of the objects that the controller follows: APIServices and definitions.
+pub(crate) const RESOURCE_PREFIXES: [&str; 2] =
+    ["apiregistration.k8s.io/apiservices", "apiextensions.k8s.io/customresourcedefinitions"];
+/// Delay before the retry of a write that failed.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// Applies the stored APIServices to requests.
+pub(crate) fn load(api: &Api) {
+    api.aggregation.set_services(&loopback::all(api, API_VERSION, RESOURCE, ""));
+}
+
+/// Runs the controller until the server shuts down. `changes` signal writes to the objects of [`RESOURCE_PREFIXES`].
+pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
+    loop {
+        changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+        let again = match api.upgrade() {
+            Some(api) => sync(&api).await,
+            None => return,
+        };
+        let [services, definitions] = &mut changes;
+        let retry = async {
+            match again {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        };
+        let is_running = tokio::select! {
+            changed = services.changed() => changed.is_ok(),
+            changed = definitions.changed() => changed.is_ok(),
+            () = retry => true,
+        };
+        if !is_running {
+            return;
+        }
+    }
+}
+
+/// Syncs all APIServices. Returns the delay until the next sync if a write failed.
+async fn sync(api: &Arc<Api>) -> Option<Duration> {
+    let services = loopback::all(api, API_VERSION, RESOURCE, "");
+    api.aggregation.set_services(&services);
+    let definitions =
+        loopback::all(api, "apiextensions.k8s.io/v1", "customresourcedefinitions", "");
+    let resource = api.table.get(API_VERSION, RESOURCE)?;
+    let mut again = None;
+    for action in registration::plan(&services, &definitions) {
+        if let Err(error) = apply(api, &resource, action).await {
+            tracing::error!(%error, "the APIService of a definition cannot be written");
+            again = Some(RETRY_DELAY);
+        }
+    }
+    for service in services.iter().filter(|service| get(service, "spec.service").is_none()) {
+        if write_condition(api, service, &Condition::local()).await.is_err() {
+            again = Some(RETRY_DELAY);
+        }
+    }
+    again
+}
+
+/// Carries out an action. What another write has done meanwhile is no error: its signal begins the next sync.
+async fn apply(
+    api: &Arc<Api>,
+    resource: &Arc<ResourceType>,
+    action: Action,
+) -> Result<(), StatusError> {
+    let now = api.clock.now();
+    let written = match action {
+        Action::Create(mut object) => {
+            condition::put(&mut object, &Condition::local(), &seconds(now));
+            let mut transaction = Transaction::default();
+            loopback::put(api, resource, object, &seconds(now), &mut transaction);
+            api.store.commit(transaction).await.map(drop).map_err(StatusError::from)
+        }
+        Action::Restore(name, spec) => {
+            let edit = |object: &mut Value| {
+                let old = object.clone();
+                set(object, "spec", spec.clone());
+                manage(api, resource, &old, object, "");
+                Ok(())
+            };
+            loopback::change(api, resource, "", &name, false, edit).await.map(drop)
+        }
+        Action::Delete(name) => {
+            let user = User::authenticated("system:apiserver", ["system:masters"]);
+            let options = DeleteOptions::default();
+            let deletion =
+                Deletion { api, stored: resource, user: &user, options: &options, admission: None };
+            delete(&deletion, &name).await.map(drop)
+        }
+    };
+    match written {
+        Err(error) if matches!(error.code().as_u16(), 404 | 409) => Ok(()),
+        written => written,
+    }
+}
+
+fn manage(
+    api: &Api,
+    resource: &ResourceType,
+    old: &Value,
+    new: &mut Value,
+    subresource: &'static str,
+) {
+    let writer = Writer { manager: "kube-apiserver", subresource, now: api.clock.now() };
+    let schema = resource.schema(&resource.gvk);
+    patch::update_managed_fields(schema.as_ref(), Some(old), new, &writer);
+}
+
+/// Writes the condition of an APIService, unless it has it. A condition of another spec than the stored one is dropped:
+/// the signal of that write begins the next check. Only an error of the store is one.
+///
+/// Upstream: `updateAPIServiceStatus`.
+pub(super) async fn write_condition(
+    api: &Arc<Api>,
+    service: &Value,
+    condition: &Condition,
+) -> Result<(), StatusError> {
+    if condition::has(service, condition) {
+        return Ok(());
+    }
+    let Some(resource) = api.table.get(API_VERSION, RESOURCE) else { return Ok(()) };
+    let name = text(service, "metadata.name");
+    let edit = |object: &mut Value| {
+        let is_other = get(object, "spec") != get(service, "spec")
+            || text(object, "metadata.uid") != text(service, "metadata.uid");
+        if is_other || condition::has(object, condition) {
+            return Err(StatusError::modified(&resource.name, name));
+        }
+        let old = object.clone();
+        condition::put(object, condition, &seconds(api.clock.now()));
+        manage(api, &resource, &old, object, "status");
+        Ok(())
+    };
+    match loopback::change(api, &resource, "", name, false, edit).await {
+        Ok(_) => {
+            let Condition { reason, message, .. } = condition;
+            tracing::info!(name, reason, message, "changing APIService availability");
+            Ok(())
+        }
+        Err(error) if matches!(error.code().as_u16(), 404 | 409) => Ok(()),
+        Err(error) => {
+            tracing::error!(name, %error, "the condition of an APIService cannot be written");
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Discovery documents of extension API servers, read into the form of aggregated discovery.
+
+use evenkeel_api::json;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Version of a group in an `APIGroupDiscoveryList`. Unknown fields of extension API servers are dropped.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Version {
+    version: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    resources: Vec<Resource>,
+    freshness: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Resource {
+    resource: String,
+    response_kind: Kind,
+    scope: String,
+    singular_resource: String,
+    verbs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    short_names: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subresources: Vec<Subresource>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Subresource {
+    subresource: String,
+    response_kind: Kind,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    accepted_types: Vec<Kind>,
+    verbs: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+struct Kind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    #[serde(default)]
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Group {
+    metadata: Name,
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Name {
+    name: String,
+}
+
+/// Resource or subresource of an `APIResourceList`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Legacy {
+    name: String,
+    singular_name: String,
+    namespaced: bool,
+    group: String,
+    version: String,
+    kind: String,
+    verbs: Vec<String>,
+    short_names: Vec<String>,
+    categories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct LegacyList {
+    #[serde(default)]
+    resources: Vec<Legacy>,
+}
+
+/// Marks a version as answered for. The result is JSON.
+pub(super) fn current(mut version: Version) -> Value {
+    "Current".clone_into(&mut version.freshness);
+    serde_json::to_value(version).unwrap_or_default()
+}
+
+/// Returns the version of an API whose server did not answer.
+pub(super) fn stale(version: &str) -> Value {
+    let version = Version {
+        version: version.to_owned(),
+        freshness: "Stale".to_owned(),
+        ..Version::default()
+    };
+    serde_json::to_value(version).unwrap_or_default()
+}
+
+/// Reads a version of a group from an `APIGroupDiscoveryList`; one without resources if the list has none of it.
+pub(super) fn aggregated(bytes: &[u8], group: &str, version: &str) -> Result<Version, String> {
+    let groups: Groups = read(bytes)?;
+    let mut versions = groups
+        .items
+        .into_iter()
+        .filter(|one| one.metadata.name == group)
+        .flat_map(|group| group.versions);
+    let found = versions.find(|one| one.version == version);
+    Ok(found.unwrap_or_else(|| Version { version: version.to_owned(), ..Version::default() }))
+}
+
+/// Reads a version of a group from its `APIResourceList`.
+///
+/// Upstream: `ConvertGroupVersionIntoToDiscovery`.
+pub(super) fn legacy(bytes: &[u8], version: &str) -> Result<Version, String> {
+    let list: LegacyList = read(bytes)?;
+    let scope = |one: &Legacy| if one.namespaced { "Namespaced" } else { "Cluster" };
+    let kind = |one: &Legacy| Kind {
+        group: one.group.clone(),
+        version: one.version.clone(),
+        kind: one.kind.clone(),
+    };
+    let mut resources: Vec<Resource> = Vec::new();
+    for one in list.resources.iter().filter(|one| !one.name.contains('/')) {
+        resources.push(Resource {
+            resource: one.name.clone(),
+            response_kind: kind(one),
+            scope: scope(one).to_owned(),
+            singular_resource: one.singular_name.clone(),
+            verbs: one.verbs.clone(),
+            short_names: one.short_names.clone(),
+            categories: one.categories.clone(),
+            subresources: Vec::new(),
+        });
+    }
+    for one in &list.resources {
+        let Some((parent, subresource)) = one.name.split_once('/') else { continue };
+        let subresource = Subresource {
+            subresource: subresource.to_owned(),
+            response_kind: if one.kind.is_empty() { Kind::default() } else { kind(one) },
+            accepted_types: Vec::new(),
+            verbs: one.verbs.clone(),
+        };
+        match resources.iter_mut().find(|resource| resource.resource == parent) {
+            Some(resource) if resource.scope != scope(one) => {
+                let (before, scope) = (&resource.scope, scope(one));
+                return Err(format!(
+                    "Error: Parent {parent} (scope: {before}) and subresource {} (scope: {scope}) scope do not match",
+                    subresource.subresource
+                ));
+            }
+            Some(resource) => resource.subresources.push(subresource),
+            None => resources.push(Resource {
+                resource: parent.to_owned(),
+                scope: scope(one).to_owned(),
+                subresources: vec![subresource],
+                ..Resource::default()
+            }),
+        }
+    }
+    Ok(Version { version: version.to_owned(), resources, ..Version::default() })
+}
+
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let value: Value = json::from_slice(bytes).map_err(|error| error.to_string())?;
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_version_of_the_group_is_found_without_unknown_fields() {
+        let kind = json!({"group": "a", "version": "v1", "kind": "Thing"});
+        let verbs = json!(["get"]);
+        let list = json!({"kind": "APIGroupDiscoveryList", "items": [
+            {"metadata": {"name": "b"}, "versions": [{"version": "v1"}]},
+            {"metadata": {"name": "a"}, "versions": [{"version": "v2"}, {"version": "v1", "freshness": "Stale", "later": 1, "resources": [
+                {"resource": "things", "responseKind": kind, "scope": "Cluster", "singularResource": "thing", "verbs": verbs, "later": {}},
+                {"resource": "others", "scope": "Namespaced", "verbs": [], "subresources": [{"subresource": "status", "verbs": verbs}]},
+            ]}]},
+        ]});
+        let none = json!({"group": "", "version": "", "kind": ""});
+        let expected = json!({"version": "v1", "freshness": "Current", "resources": [
+            {"resource": "things", "responseKind": kind, "scope": "Cluster", "singularResource": "thing", "verbs": verbs},
+            {"resource": "others", "responseKind": none, "scope": "Namespaced", "singularResource": "", "verbs": [],
+                "subresources": [{"subresource": "status", "responseKind": none, "verbs": verbs}]},
+        ]});
+        let bytes = list.to_string();
+        assert_eq!(aggregated(bytes.as_bytes(), "a", "v1").map(current), Ok(expected));
+        let absent = json!({"version": "v3", "freshness": "Current"});
+        assert_eq!(aggregated(bytes.as_bytes(), "a", "v3").map(current), Ok(absent));
+        assert!(aggregated(br#"{"items": [{"versions": 1}]}"#, "a", "v1").is_err());
+        assert_eq!(stale("v1"), json!({"version": "v1", "freshness": "Stale"}));
+    }
+
+    #[test]
+    fn a_list_of_resources_becomes_the_same_form() {
+        let verbs = json!(["get"]);
+        let list = json!({"resources": [
+            {"name": "things/status", "namespaced": true, "kind": "Thing", "verbs": verbs},
+            {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": verbs, "shortNames": ["t"]},
+            {"name": "lone/part", "namespaced": false, "kind": "", "verbs": []},
+        ]});
+        let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
+        let expected = json!({"version": "v1", "freshness": "Current", "resources": [
+            {"resource": "things", "responseKind": kind("Thing"), "scope": "Namespaced", "singularResource": "thing", "verbs": verbs,
+                "shortNames": ["t"], "subresources": [{"subresource": "status", "responseKind": kind("Thing"), "verbs": verbs}]},
+            {"resource": "lone", "responseKind": kind(""), "scope": "Cluster", "singularResource": "", "verbs": [],
+                "subresources": [{"subresource": "part", "responseKind": kind(""), "verbs": []}]},
+        ]});
+        let read = |list: &Value| legacy(list.to_string().as_bytes(), "v1");
+        assert_eq!(read(&list).map(current), Ok(expected));
+        let mut mixed = list;
+        mixed["resources"][0]["namespaced"] = json!(false);
+        let error = "Error: Parent things (scope: Namespaced) and subresource status (scope: Cluster) scope do not match";
+        assert_eq!(read(&mixed), Err(error.to_owned()));
+    }
+}

@@ -1,0 +1,251 @@
+//! Requests that are sent on to an extension API server.
+//!
+//! | documented | where |
+//! |---|---|
+//! | 503 `service unavailable` while the APIService is not available, or no endpoint is ready | `serve` |
+//! | `X-Remote-User`, `X-Remote-Uid`, `X-Remote-Group`, `X-Remote-Extra-` name the user | `user::put` |
+//! | The proxy's client certificate, `caBundle`, `insecureSkipTLSVerify` | `remotes::tls` |
+//! | Credentials of the client stay here | `../proxy/headers.rs` |
+//! | Redirects are refused (`--aggregator-reject-forwarding-redirect`) | `respond` |
+//! | Upgrades to other protocols | `switch` |
+//! | A request for a discovery document takes five seconds at most | `time_limit` |
+//!
+//! Upstream: `proxyHandler.ServeHTTP`.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_apimachinery::headers::text;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
+use futures::FutureExt as _;
+use http::header::{CONTENT_LENGTH, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+
+use super::client::Server;
+use super::remotes::Remote;
+use super::user;
+use crate::api::Api;
+use crate::https;
+use crate::proxy::upgrade::{self, Refused};
+use crate::proxy::{self, Link, escaped, headers, pieces};
+use crate::request::{self, Upgrade};
+use crate::response::{Body, answer};
+
+/// Maximum duration until a connection is made.
+///
+/// Upstream: the dialer of `http.DefaultTransport`.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum duration of a request for a discovery document.
+///
+/// Upstream: `aggregatedDiscoveryTimeout`.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+const UNREACHABLE: &str = "error trying to reach service";
+
+/// Request of a client, after authentication and authorization.
+pub(crate) struct Forwarded<'a> {
+    pub(crate) api: &'a Arc<Api>,
+    pub(crate) method: &'a Method,
+    /// Path and query as the client sent them.
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    /// User of the request, after impersonation.
+    pub(crate) user: &'a User,
+    pub(crate) audit_id: &'a HeaderValue,
+    /// Address that the client's connection comes from.
+    pub(crate) client: Option<IpAddr>,
+    /// Upgrade of the connection; `None` if it cannot be upgraded.
+    pub(crate) upgrade: Option<&'a Upgrade>,
+    /// Whether the request is for a resource.
+    pub(crate) is_resource: bool,
+}
+
+/// Sends a request on, and returns the answer. An error is one of the client's body, or too many requests.
+pub(crate) async fn serve<B>(
+    forwarded: &Forwarded<'_>,
+    remote: &Remote,
+    body: Pin<&mut B>,
+) -> Result<Response<Body>, StatusError>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    if !remote.is_available {
+        return Ok(unavailable("service unavailable"));
+    }
+    if let Err(why) = &remote.tls {
+        return Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, why));
+    }
+    let server = match Server::of(forwarded.api, remote) {
+        Ok(server) => server,
+        Err(why) => {
+            tracing::error!(name = &*remote.name, why, "error resolving a Service");
+            return Ok(unavailable("service unavailable"));
+        }
+    };
+    if upgrade::is_wanted(forwarded.headers) {
+        return switch(forwarded, &server).await;
+    }
+    let body = request::body::read(body).await?;
+    let outgoing = match forwarded.outgoing(&server, false, body) {
+        Ok(outgoing) => outgoing,
+        Err(why) => return Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, &why)),
+    };
+    // Connections that are not open yet count as well.
+    let slot = forwarded.api.aggregation.connections.take(&forwarded.user.name)?;
+    let exchange = async {
+        let link = connect(&server).await?;
+        proxy::send(link, outgoing).await.map_err(|error| error.to_string())
+    };
+    let exchange = async {
+        match time_limit(forwarded) {
+            None => exchange.await,
+            Some(limit) => tokio::time::timeout(limit, exchange)
+                .await
+                .unwrap_or_else(|_| Err("context deadline exceeded".to_owned())),
+        }
+    };
+    let (response, driver) = match exchange.await {
+        Ok(answered) => answered,
+        Err(why) => return Ok(unavailable(&format!("{UNREACHABLE}: {why}"))),
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(unavailable(&format!("{UNREACHABLE}: it switched protocols unasked")));
+    }
+    forwarded.api.tasks.spawn_stream(async move {
+        let _held = slot;
+        driver.await;
+    });
+    Ok(respond(response, &server, forwarded.api.aggregation.rejects_redirects))
+}
+
+/// Asks the server to switch protocols, and exchanges its bytes and those of the client.
+///
+/// Upstream: `UpgradeAwareHandler.tryUpgrade`.
+async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<Body>, StatusError> {
+    let Some(upgrade) = forwarded.upgrade.cloned() else {
+        return Ok(unavailable("request connection cannot be hijacked"));
+    };
+    let api = forwarded.api;
+    let held = (api.streams.take(&forwarded.user.name)?, api.metrics.long_running());
+    let outgoing = match forwarded.outgoing(server, true, Bytes::new()) {
+        Ok(outgoing) => outgoing,
+        Err(why) => return Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, &why)),
+    };
+    let link = match connect(server).await {
+        Ok(link) => link,
+        Err(why) => return Ok(unavailable(&format!("error dialing backend: {why}"))),
+    };
+    let answered = match proxy::send(link, outgoing).await {
+        Ok(answered) => answered,
+        Err(error) => return Ok(unavailable(&format!("error sending request: {error}"))),
+    };
+    Ok(match upgrade::switch(&api.tasks, upgrade, answered, held) {
+        Ok(response) => response,
+        Err(Refused::Answer(response)) => respond(*response, server, true),
+        Err(Refused::Invalid(why)) => unavailable(&why),
+    })
+}
+
+/// Connects to a server.
+async fn connect(server: &Server) -> Result<Link, String> {
+    let address = server.https_address();
+    let connected = https::connect(&address, server.tls());
+    let stream = tokio::time::timeout(DIAL_TIMEOUT, connected)
+        .await
+        .unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", server.address)))?;
+    Ok(Link { stream: Box::new(stream), server: std::future::ready(()).boxed() })
+}
+
+impl Forwarded<'_> {
+    /// Returns the request as the server gets it.
+    ///
+    /// Upstream: `NewRequestForProxy`, `Transport.RoundTrip` of `util/proxy`.
+    fn outgoing(
+        &self,
+        server: &Server,
+        is_upgrade: bool,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let path = percent_decode_str(self.uri.path()).decode_utf8_lossy();
+        let path = escaped(&path);
+        let target = match self.uri.query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path.clone(),
+        };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = target.parse().map_err(|_| "invalid path".to_owned())?;
+        headers::of_request(self.headers, &server.address, &path, is_upgrade, &mut request);
+        let headers = request.headers_mut();
+        // The body is sent as one.
+        headers.remove(CONTENT_LENGTH);
+        headers.insert("audit-id", self.audit_id.clone());
+        headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+        let mut put = |name: &'static str, value: &str| {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        put("x-forwarded-host", &server.address);
+        if let Some(client) = self.client {
+            let before = text(self.headers, "x-forwarded-for");
+            let separator = if before.is_empty() { "" } else { ", " };
+            put("x-forwarded-for", &format!("{before}{separator}{client}"));
+        }
+        user::put(request.headers_mut(), self.user)?;
+        Ok(request)
+    }
+}
+
+/// Returns the maximum duration of a request for a discovery document, whose path has three segments; `None` for other
+/// requests, whose time the server limits.
+fn time_limit(forwarded: &Forwarded<'_>) -> Option<Duration> {
+    let segments = forwarded.uri.path().trim_matches('/').split('/').count();
+    (!forwarded.is_resource && segments == 3).then_some(DISCOVERY_TIMEOUT)
+}
+
+/// Makes the client's answer of a server's.
+///
+/// Upstream: `UpgradeAwareHandler.ServeHTTP`, `Transport.rewriteURL`.
+fn respond(
+    response: Response<Incoming>,
+    server: &Server,
+    rejects_redirects: bool,
+) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    let location = text(&head.headers, LOCATION);
+    if rejects_redirects && head.status.is_redirection() && !location.is_empty() {
+        let why = "the backend attempted to redirect this request, which is not permitted";
+        let body = Body::whole(Bytes::from_static(why.as_bytes()));
+        let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+        return answer(StatusCode::BAD_GATEWAY, content_type, body);
+    }
+    if location.starts_with('/')
+        && !location.starts_with("//")
+        && let Ok(location) = HeaderValue::try_from(server.url(location))
+    {
+        head.headers.insert(LOCATION, location);
+    }
+    headers::remove_connection(&mut head.headers);
+    headers::remove_origins(&mut head.headers);
+    Response::from_parts(head, Body::stream(pieces(body)))
+}
+
+fn unavailable(why: &str) -> Response<Body> {
+    plain(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
+/// Upstream: `http.Error`.
+fn plain(code: StatusCode, why: &str) -> Response<Body> {
+    let body = Body::whole(format!("{why}\n").into());
+    let mut response = answer(code, HeaderValue::from_static("text/plain; charset=utf-8"), body);
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
