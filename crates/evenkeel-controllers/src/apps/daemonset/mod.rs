@@ -110,7 +110,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&pods)
         .workers(context.options.daemonset.concurrent_syncs)
         .enqueues(controller.queue(), move |node, enqueue| {
-            affected_sets.enqueue(&node.name, enqueue)
+            affected_sets.enqueue(&node.name, enqueue);
         });
     context.run(controller);
     context.run(node_updates);

@@ -61,22 +61,22 @@ fn last_revision(sync: &DeploymentSync<'_>) -> i64 {
 fn reject(sync: &mut DeploymentSync<'_>, reason: &'static str, text: String) {
     sync.events.push(EventRecord::warning(sync.target.clone(), reason, text));
     let annotations = annotations_without_rollback(sync);
-    rewrite(sync, vec![annotations_change(&annotations)], None);
+    rewrite(sync, &[annotations_change(&annotations)], None);
 }
 
 /// Restores the set's template and annotations, and removes the annotation. Upstream: `rollbackToTemplate`.
 fn restore_template(sync: &mut DeploymentSync<'_>, set: &ReplicaSet, done: EventRecord) {
     let annotations = restored_annotations(sync, &set.meta.annotations);
     let template = without_hash(&set.spec.template);
-    let changes = vec![
+    let changes = [
         annotations_change(&annotations),
         json!({ "op": "replace", "path": "/spec/template", "value": template }),
     ];
-    rewrite(sync, changes, Some(done));
+    rewrite(sync, &changes, Some(done));
 }
 
 /// Patches the Deployment with these changes, a JSON patch.
-fn rewrite(sync: &mut DeploymentSync<'_>, changes: Vec<Value>, done: Option<EventRecord>) {
+fn rewrite(sync: &mut DeploymentSync<'_>, changes: &[Value], done: Option<EventRecord>) {
     let version = &sync.observed.deployment.meta.resource_version;
     let target = sync.target.clone();
     sync.rewrite = Some(Rewrite {

@@ -79,11 +79,11 @@ enum Next {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimUpdate {
     /// The pod is created or pending.
-    OfNewPod,
+    Creation,
     /// The pod is updated: success records its `SuccessfulUpdate`.
-    OfUpdatedPod,
+    PodUpdate,
     /// The pod is condemned: a failure records no event.
-    OfCondemnedPod,
+    Condemnation,
 }
 
 /// A pod beyond `spec.replicas`.
@@ -262,7 +262,7 @@ impl<'a> StatefulSetSync<'a> {
     fn update_condemned_claims(&mut self) {
         for index in 0..self.condemned.len() {
             let CondemnedPod { ordinal, pod } = self.condemned[index];
-            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfCondemnedPod);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemnation);
         }
     }
 
@@ -335,7 +335,7 @@ impl<'a> StatefulSetSync<'a> {
             if self.create_claims(ordinal) == Next::Blocked {
                 return Next::Blocked;
             }
-            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfNewPod);
+            self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Creation);
         }
         let blocks_later_replicas =
             pod.meta.deleting() || !is_running_and_ready(pod) || !self.is_available(pod);
@@ -382,7 +382,7 @@ impl<'a> StatefulSetSync<'a> {
             // The first pod waits for the claims of the batch; the others start with it.
             let waits_for_earlier_creates = index == 0;
             self.create_pod(ordinal, waits_for_earlier_creates);
-            self.update_claim_retention(ordinal, None, ClaimUpdate::OfNewPod);
+            self.update_claim_retention(ordinal, None, ClaimUpdate::Creation);
         }
         next
     }
@@ -482,7 +482,7 @@ impl<'a> StatefulSetSync<'a> {
     /// Sets the claims' owner references by the retention policy, each once in a sync. Upstream:
     /// `UpdatePodClaimForRetentionPolicy` and its callers.
     fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, update: ClaimUpdate) {
-        let is_pod_updated = update == ClaimUpdate::OfUpdatedPod;
+        let is_pod_updated = update == ClaimUpdate::PodUpdate;
         let set = &*self.observed.set;
         let owners = PossibleOwners::new(set, ordinal, pod);
         let pod_name = identity::pod_name(set, ordinal);
@@ -509,8 +509,8 @@ impl<'a> StatefulSetSync<'a> {
                     "could not update claim {claim_name} for delete policy ownerRefs: {{error}}"
                 );
                 let failed = match update {
-                    ClaimUpdate::OfCondemnedPod => None,
-                    ClaimUpdate::OfNewPod | ClaimUpdate::OfUpdatedPod => {
+                    ClaimUpdate::Condemnation => None,
+                    ClaimUpdate::Creation | ClaimUpdate::PodUpdate => {
                         Some(failure_event(&self.target, PodOperation::Update, &pod_name, &error))
                     }
                 };
@@ -540,7 +540,7 @@ impl<'a> StatefulSetSync<'a> {
             self.record_claim_errors(ordinal, PodOperation::Update);
             return Next::Blocked;
         }
-        self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::OfUpdatedPod);
+        self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::PodUpdate);
         if changes.is_empty() {
             return Next::Continue;
         }

@@ -157,7 +157,7 @@ fn write_extensions(
     let bits = usages.key_usage_bits();
     if bits != 0 {
         let value = construct_der(|writer| write_key_usage(writer, bits));
-        write_extension(writer, Extension { number: KEY_USAGE, is_critical: true, value });
+        write_extension(writer, &Extension { number: KEY_USAGE, is_critical: true, value });
     }
     let extended = usages.extended_key_usages();
     if !extended.is_empty() {
@@ -168,12 +168,12 @@ fn write_extensions(
         });
         write_extension(
             writer,
-            Extension { number: EXTENDED_KEY_USAGE, is_critical: false, value },
+            &Extension { number: EXTENDED_KEY_USAGE, is_critical: false, value },
         );
     }
     // Empty basic constraints: the certificate is not that of an authority.
     let value = construct_der(|writer| writer.write_sequence(|_| {}));
-    write_extension(writer, Extension { number: BASIC_CONSTRAINTS, is_critical: true, value });
+    write_extension(writer, &Extension { number: BASIC_CONSTRAINTS, is_critical: true, value });
     if !issuer.key_id.is_empty() && issuer.name != subject {
         let value = construct_der(|writer| {
             writer.write_sequence(|writer| {
@@ -183,13 +183,13 @@ fn write_extensions(
         });
         write_extension(
             writer,
-            Extension { number: AUTHORITY_KEY_IDENTIFIER, is_critical: false, value },
+            &Extension { number: AUTHORITY_KEY_IDENTIFIER, is_critical: false, value },
         );
     }
     if let Some(value) = encode_alternative_names(request) {
         // Without a subject, the alternative names alone identify the holder.
         let is_critical = subject == EMPTY_SEQUENCE;
-        write_extension(writer, Extension { number: SUBJECT_ALT_NAME, is_critical, value });
+        write_extension(writer, &Extension { number: SUBJECT_ALT_NAME, is_critical, value });
     }
 }
 
@@ -210,7 +210,7 @@ struct Extension {
     value: Vec<u8>,
 }
 
-fn write_extension(writer: &mut DERWriterSeq<'_>, extension: Extension) {
+fn write_extension(writer: &mut DERWriterSeq<'_>, extension: &Extension) {
     writer.next().write_sequence(|writer| {
         writer.next().write_oid(&oid(&[2, 5, 29, extension.number]));
         if extension.is_critical {

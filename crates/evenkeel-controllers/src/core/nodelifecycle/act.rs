@@ -117,7 +117,7 @@ impl Monitor {
         self.classify_nodes(&nodes);
         futures::stream::iter(nodes.iter().cloned())
             .for_each_concurrent(UPDATE_WORKERS, |node| async move {
-                self.update_node_health(&node).await
+                self.update_node_health(&node).await;
             })
             .await;
         self.handle_disruption(&nodes).await;

@@ -280,7 +280,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Disabled => {}
         Provisioner::Unavailable(why) => {
-            plan.push(warning_event(claim, "ProvisioningFailed", why.clone()))
+            plan.push(warning_event(claim, "ProvisioningFailed", why.clone()));
         }
         // The next step creates the folder (see `host_path`). If the update of the claim fails, upstream's
         // `provisionClaimOperation` records no event, but `provisionClaimOperationExternal` does.

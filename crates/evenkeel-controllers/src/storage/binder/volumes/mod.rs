@@ -50,7 +50,7 @@ impl Planner for Volumes {
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
-        Some(self.0.observe_volume(self.0.volumes.get("", &key.name)?))
+        Some(self.0.observe_volume(&self.0.volumes.get("", &key.name)?))
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
@@ -74,7 +74,7 @@ impl Binder {
         (claim.meta.uid == reference.uid).then_some(claim)
     }
 
-    fn observe_volume(&self, volume: Arc<PersistentVolume>) -> Observed {
+    fn observe_volume(&self, volume: &Arc<PersistentVolume>) -> Observed {
         let reference = volume.spec.claim_ref.as_deref();
         let has_cached_claim =
             |claim: &ObjectReference| self.claims.get(&claim.namespace, &claim.name).is_some();
@@ -82,15 +82,15 @@ impl Binder {
             name_is_taken: reference.is_some_and(has_cached_claim),
             users: Vec::new(),
             recycler: None,
-            claim: self.claim_of(&volume),
-            volume: Arc::clone(&volume),
+            claim: self.claim_of(volume),
+            volume: Arc::clone(volume),
         };
         if &*volume.spec.persistent_volume_reclaim_policy == "Recycle" {
             if let Some(claim) = reference {
                 let pods = self.pods_by_claim.get(&claims::key(&claim.namespace, &claim.name));
                 observed.users = reclaim::users(&pods);
             }
-            if let Some(pod) = reclaim::recycler_pod(&volume, &self.options) {
+            if let Some(pod) = reclaim::recycler_pod(volume, &self.options) {
                 observed.recycler = self.pods.get(&pod.namespace, &pod.name);
             }
         }
