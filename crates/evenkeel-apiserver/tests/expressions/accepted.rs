@@ -48,7 +48,7 @@ fn recovery(theirs: &[&str], ours: &[&str]) -> bool {
                 .any(|part| line.contains(part))
     };
     let only = |some: &[&str], others: &[&str]| {
-        some.iter().filter(|line| !others.contains(line)).all(|line| is_consequence(line))
+        some.iter().filter(|line| !others.contains(line)).all(&is_consequence)
     };
     same && only(theirs, ours) && only(ours, theirs)
 }
