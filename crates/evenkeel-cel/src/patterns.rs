@@ -1,6 +1,6 @@
 //! Syntax of regular expressions as Go's package `regexp` has it, and its words for errors.
 //!
-//! Upstream: Go's `regexp/syntax`.
+//! Upstream: Go's regexp/syntax.
 
 use std::borrow::Cow;
 
