@@ -18,7 +18,7 @@ pub(crate) const PROGRESSING: &str = "Progressing";
 pub(crate) enum StatusPart {
     /// The status stays as it is.
     Nothing,
-    /// Only `observedGeneration`.
+    /// The update sets only `observedGeneration`.
     ObservedGeneration,
     /// Counts and the condition `Available`.
     Counts,
