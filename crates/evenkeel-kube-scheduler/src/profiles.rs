@@ -17,75 +17,37 @@ use std::{collections::BTreeMap, sync::Arc};
 struct ConfigPoint {
     /// Name of its list in the configuration.
     field: &'static str,
-    /// Upstream's plugin type, used in messages.
-    plugin_type: &'static str,
     /// `None` if no plugin implements it here.
     point: Option<ExtensionPoint>,
+}
+
+impl ConfigPoint {
+    /// Returns upstream's plugin type, used in messages: `PreFilterPlugin` for `preFilter`.
+    fn plugin_type(self) -> String {
+        let (first, rest) = self.field.split_at(1);
+        format!("{}{rest}Plugin", first.to_ascii_uppercase())
+    }
 }
 
 /// Extension points in upstream's order.
 ///
 /// Upstream: `getExtensionPoints`.
 const POINTS: [ConfigPoint; 15] = [
-    ConfigPoint {
-        field: "preFilter",
-        plugin_type: "PreFilterPlugin",
-        point: Some(ExtensionPoint::PreFilter),
-    },
-    ConfigPoint {
-        field: "filter",
-        plugin_type: "FilterPlugin",
-        point: Some(ExtensionPoint::Filter),
-    },
-    ConfigPoint {
-        field: "postFilter",
-        plugin_type: "PostFilterPlugin",
-        point: Some(ExtensionPoint::PostFilter),
-    },
-    ConfigPoint {
-        field: "reserve",
-        plugin_type: "ReservePlugin",
-        point: Some(ExtensionPoint::Reserve),
-    },
-    ConfigPoint {
-        field: "preScore",
-        plugin_type: "PreScorePlugin",
-        point: Some(ExtensionPoint::PreScore),
-    },
-    ConfigPoint { field: "score", plugin_type: "ScorePlugin", point: Some(ExtensionPoint::Score) },
-    ConfigPoint {
-        field: "preBind",
-        plugin_type: "PreBindPlugin",
-        point: Some(ExtensionPoint::PreBind),
-    },
-    ConfigPoint { field: "bind", plugin_type: "BindPlugin", point: Some(ExtensionPoint::Bind) },
-    ConfigPoint {
-        field: "postBind",
-        plugin_type: "PostBindPlugin",
-        point: Some(ExtensionPoint::PostBind),
-    },
-    ConfigPoint {
-        field: "permit",
-        plugin_type: "PermitPlugin",
-        point: Some(ExtensionPoint::Permit),
-    },
-    ConfigPoint {
-        field: "preEnqueue",
-        plugin_type: "PreEnqueuePlugin",
-        point: Some(ExtensionPoint::PreEnqueue),
-    },
-    ConfigPoint {
-        field: "queueSort",
-        plugin_type: "QueueSortPlugin",
-        point: Some(ExtensionPoint::QueueSort),
-    },
-    ConfigPoint { field: "placementGenerate", plugin_type: "PlacementGeneratePlugin", point: None },
-    ConfigPoint { field: "placementScore", plugin_type: "PlacementScorePlugin", point: None },
-    ConfigPoint {
-        field: "podGroupPostFilter",
-        plugin_type: "PodGroupPostFilterPlugin",
-        point: None,
-    },
+    ConfigPoint { field: "preFilter", point: Some(ExtensionPoint::PreFilter) },
+    ConfigPoint { field: "filter", point: Some(ExtensionPoint::Filter) },
+    ConfigPoint { field: "postFilter", point: Some(ExtensionPoint::PostFilter) },
+    ConfigPoint { field: "reserve", point: Some(ExtensionPoint::Reserve) },
+    ConfigPoint { field: "preScore", point: Some(ExtensionPoint::PreScore) },
+    ConfigPoint { field: "score", point: Some(ExtensionPoint::Score) },
+    ConfigPoint { field: "preBind", point: Some(ExtensionPoint::PreBind) },
+    ConfigPoint { field: "bind", point: Some(ExtensionPoint::Bind) },
+    ConfigPoint { field: "postBind", point: Some(ExtensionPoint::PostBind) },
+    ConfigPoint { field: "permit", point: Some(ExtensionPoint::Permit) },
+    ConfigPoint { field: "preEnqueue", point: Some(ExtensionPoint::PreEnqueue) },
+    ConfigPoint { field: "queueSort", point: Some(ExtensionPoint::QueueSort) },
+    ConfigPoint { field: "placementGenerate", point: None },
+    ConfigPoint { field: "placementScore", point: None },
+    ConfigPoint { field: "podGroupPostFilter", point: None },
 ];
 
 /// Builds the profiles of a validated configuration.
@@ -200,7 +162,9 @@ impl<'a> ProfileBuilder<'a> {
     }
 
     /// Checks the plugins that an extension point's list enables: they exist, implement it and are not repeated.
-    fn check_list(&self, ConfigPoint { field, plugin_type, point }: ConfigPoint) -> Result<()> {
+    fn check_list(&self, config_point: ConfigPoint) -> Result<()> {
+        let plugin_type = config_point.plugin_type();
+        let ConfigPoint { field, point } = config_point;
         let enabled = &self.lists.at_point(field).enabled;
         for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
             if !self.exists(name) {
@@ -220,7 +184,9 @@ impl<'a> ProfileBuilder<'a> {
     /// overrides, then the other plugins of `multiPoint`, then the plugins that only the list names.
     ///
     /// Upstream: `expandMultiPointPlugins`.
-    fn expand(&self, ConfigPoint { field, plugin_type, point }: ConfigPoint) -> Result<Vec<&str>> {
+    fn expand(&self, config_point: ConfigPoint) -> Result<Vec<&str>> {
+        let plugin_type = config_point.plugin_type();
+        let ConfigPoint { field, point } = config_point;
         let set = self.lists.at_point(field);
         let listed: Vec<&str> = set.enabled.iter().map(|plugin| &*plugin.name).collect();
         let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);

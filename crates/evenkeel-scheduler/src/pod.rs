@@ -137,8 +137,10 @@ fn nonzero_requests(pod: &Pod, requests: &Resources) -> NonzeroRequests {
         true => pod_requests.iter().any(|(requested, _)| *requested == resource),
         false => every_container_requests(resource),
     };
-    let mut defaults = default_requests().to_vec();
-    defaults.retain(|(resource, _)| !needs_no_default(resource));
+    let defaults: Vec<_> = default_requests()
+        .into_iter()
+        .filter(|(resource, _)| !needs_no_default(resource))
+        .collect();
     if defaults.is_empty() {
         return NonzeroRequests { cpu: requests.cpu, memory: requests.memory };
     }

@@ -62,17 +62,11 @@ fn write_lines(text: &mut String, value: &Value, indent: usize, first_line: Firs
             for item in items {
                 begin_line(text);
                 text.push_str("- ");
-                match item {
-                    Value::Object(map) if !map.is_empty() => {
-                        write_lines(text, item, indent + 2, FirstLine::Continue);
-                    }
-                    Value::Array(list) if !list.is_empty() => {
-                        write_lines(text, item, indent + 2, FirstLine::Continue);
-                    }
-                    empty_or_scalar => {
-                        text.push_str(&scalar(empty_or_scalar));
-                        text.push('\n');
-                    }
+                if fits_on_line(item) {
+                    text.push_str(&scalar(item));
+                    text.push('\n');
+                } else {
+                    write_lines(text, item, indent + 2, FirstLine::Continue);
                 }
             }
         }
@@ -85,17 +79,21 @@ fn write_lines(text: &mut String, value: &Value, indent: usize, first_line: Firs
 
 /// Writes the value of a map's key: an empty or scalar value on the key's line, others on the lines below.
 fn write_map_value(text: &mut String, value: &Value, indent: usize) {
-    let fits_on_line = match value {
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => true,
-    };
-    if fits_on_line {
+    if fits_on_line(value) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, " {}", scalar(value));
     } else {
         text.push('\n');
         write_lines(text, value, indent, FirstLine::Indent);
+    }
+}
+
+/// Reports whether the value is empty or a scalar.
+fn fits_on_line(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => true,
     }
 }
 

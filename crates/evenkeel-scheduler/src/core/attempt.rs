@@ -389,7 +389,7 @@ fn run_reserve_plugins(
         let began = trace.now_if_sampled();
         let reserved = catch_plugin_panic(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
         trace.record_duration(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
-        reserved.map_err(|status| rejection_of(index, status, "Reserve", name))?;
+        reserved.map_err(|status| PluginRejection::new(index, status, "Reserve", name))?;
     }
     Ok(())
 }
@@ -418,7 +418,7 @@ fn run_permit_plugins(
         match result {
             PermitResult::Allow => {}
             PermitResult::Reject(status) => {
-                return Err(rejection_of(index, status, "Permit", name));
+                return Err(PluginRejection::new(index, status, "Permit", name));
             }
             PermitResult::Wait(timeout) => {
                 pending_plugins.push((name, timeout.min(MAX_PERMIT_TIMEOUT)));
@@ -434,16 +434,6 @@ fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResu
         let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, status.reasons.join(", "));
         tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
     }
-}
-
-/// Returns the rejection by a plugin. Prefixes the message of an error with the extension point and the plugin's name.
-fn rejection_of(plugin: usize, status: Status, point: &str, name: &str) -> PluginRejection {
-    if status.code != Code::Error {
-        return PluginRejection { plugin, status };
-    }
-    let reasons = status.reasons.join(", ");
-    let status = Status::error(format!("running {point} plugin \"{name}\": {reasons}"));
-    PluginRejection { plugin, status }
 }
 
 /// Returns the plugins that rejected the pod.

@@ -71,15 +71,7 @@ impl framework::Extender for Extender {
         pod: &'a PodInfo,
         candidates: &'a [framework::Candidate],
     ) -> PluginFuture<'a, CallResult<Vec<MetaVictims>>> {
-        Box::pin(async move {
-            let accepted = Self::process_preemption(self, &pod.pod, candidates).await?;
-            let accepted = accepted.into_iter().map(|(node, victims)| MetaVictims {
-                node: node.into(),
-                pods: victims.pods.into_iter().map(Into::into).collect(),
-                num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
-            });
-            Ok(accepted.collect())
-        })
+        Box::pin(async move { Ok(Self::process_preemption(self, &pod.pod, candidates).await?) })
     }
 
     fn is_binder(&self) -> bool {

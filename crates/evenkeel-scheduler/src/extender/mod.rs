@@ -12,7 +12,7 @@ mod wire;
 
 pub use config::{ExtenderConfig, ExtenderManagedResource, ExtenderTlsConfig, GoDuration};
 
-use crate::framework::{Candidate, MAX_NODE_SCORE};
+use crate::framework::{Candidate, MAX_NODE_SCORE, MetaVictims};
 use evenkeel_api::views::{Container, Pod};
 use evenkeel_runtime::{
     cache::{Cache, Caches},
@@ -136,15 +136,6 @@ pub struct FilteredNodes {
     pub failed: BTreeMap<String, String>,
     /// Names of nodes where preemption cannot help, each with its reason. They take precedence over `failed`.
     pub unresolvable: BTreeMap<String, String>,
-}
-
-/// Victims on one node, by uid.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Victims {
-    /// Uids of the victims.
-    pub pods: Vec<String>,
-    /// Number of victims whose eviction violates a PodDisruptionBudget.
-    pub num_pdb_violations: i64,
 }
 
 /// An HTTP extender.
@@ -333,7 +324,7 @@ impl Extender {
         &self,
         pod: &Pod,
         candidates: &[Candidate],
-    ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
+    ) -> Result<Vec<MetaVictims>, ExtenderError> {
         let preemptor = self.read_pod(pod).await?;
         let mut request = wire::Preemption {
             pod: &preemptor,
@@ -347,12 +338,13 @@ impl Extender {
         }
         let response: wire::PreemptionResult =
             self.call(&self.config.preempt_verb, json(&request)).await?;
-        let victims = |accepted: wire::AcceptedVictims| Victims {
-            pods: accepted.pods.into_iter().map(|pod| pod.uid).collect(),
-            num_pdb_violations: accepted.numpdbviolations,
-        };
         let accepted = response.nodenametometavictims.into_iter();
-        Ok(accepted.map(|(node, accepted)| (node, victims(accepted))).collect())
+        let accepted = accepted.map(|(node, victims)| MetaVictims {
+            node: node.into(),
+            pods: victims.pods.into_iter().map(|pod| pod.uid.into()).collect(),
+            num_pdb_violations: usize::try_from(victims.numpdbviolations).unwrap_or(0),
+        });
+        Ok(accepted.collect())
     }
 
     /// Returns the candidates' victims as full pods, by node name.

@@ -43,6 +43,19 @@ pub(crate) struct PluginRejection {
     pub(crate) status: Status,
 }
 
+impl PluginRejection {
+    /// Returns the rejection by a plugin. Prefixes the message of an error with the extension point and the plugin's
+    /// name.
+    pub(crate) fn new(plugin: usize, status: Status, point: &str, name: &str) -> Self {
+        if status.code != Code::Error {
+            return Self { plugin, status };
+        }
+        let reasons = status.reasons.join(", ");
+        let status = Status::error(format!("running {point} plugin \"{name}\": {reasons}"));
+        Self { plugin, status }
+    }
+}
+
 impl Code {
     /// Returns upstream's name, used in metric labels.
     pub fn as_str(self) -> &'static str {

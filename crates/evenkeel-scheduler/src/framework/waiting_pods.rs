@@ -142,6 +142,13 @@ struct PermitDeadline {
     timeout: Duration,
 }
 
+/// Progress of the wait in Permit.
+enum PermitProgress {
+    Decided(PermitDecision),
+    /// The pending plugin with the earliest deadline.
+    Pending(&'static str, PermitDeadline),
+}
+
 /// Result of the wait in Permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitDecision {
@@ -207,18 +214,17 @@ impl WaitingPod {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the decision, or `None` while a plugin still has to allow the pod.
-    fn decision(&self) -> Option<PermitDecision> {
+    /// Returns the decision, or the next deadline while a plugin still has to allow the pod.
+    fn progress(&self) -> PermitProgress {
         let state = self.state();
-        let allowed = state.pending_plugins.is_empty().then_some(PermitDecision::Allowed);
-        state.decision.clone().or(allowed)
-    }
-
-    /// Returns the pending plugin with the earliest deadline.
-    fn next_deadline(&self) -> Option<(&'static str, PermitDeadline)> {
-        let state = self.state();
+        if let Some(decision) = &state.decision {
+            return PermitProgress::Decided(decision.clone());
+        }
         let next = state.pending_plugins.iter().min_by_key(|(_, pending)| pending.deadline);
-        next.map(|(plugin, pending)| (*plugin, *pending))
+        match next {
+            Some((plugin, deadline)) => PermitProgress::Pending(plugin, *deadline),
+            None => PermitProgress::Decided(PermitDecision::Allowed),
+        }
     }
 
     /// Waits for the decision. The first plugin whose timeout expires rejects the pod.
@@ -226,11 +232,9 @@ impl WaitingPod {
     /// Upstream: `WaitOnPermit`.
     pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
         loop {
-            if let Some(decision) = self.decision() {
-                return decision;
-            }
-            let Some((plugin, PermitDeadline { deadline, timeout })) = self.next_deadline() else {
-                continue;
+            let (plugin, PermitDeadline { deadline, timeout }) = match self.progress() {
+                PermitProgress::Decided(decision) => return decision,
+                PermitProgress::Pending(plugin, deadline) => (plugin, deadline),
             };
             let remaining = Duration::try_from(deadline.duration_since(clock.now()));
             tokio::select! {

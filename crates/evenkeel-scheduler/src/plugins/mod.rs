@@ -90,18 +90,20 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
 ///
 /// Upstream: `DefaultNormalizeScore`.
 fn default_normalize_score(scores: &mut [i64]) {
-    let max = scores.iter().copied().max().unwrap_or(0);
-    for score in scores {
-        *score = if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max };
-    }
+    normalize(scores, |share| share);
 }
 
 /// Scales scores from `0..=max` to `100..=0`: the highest becomes 0.
 ///
 /// Upstream: `DefaultNormalizeScore`, with `reverse`.
 fn default_normalize_score_reversed(scores: &mut [i64]) {
-    default_normalize_score(scores);
+    normalize(scores, |share| MAX_NODE_SCORE - share);
+}
+
+/// Replaces each score by the result of `score_of` for its share of the highest score, in percent.
+fn normalize(scores: &mut [i64], score_of: impl Fn(i64) -> i64) {
+    let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
-        *score = MAX_NODE_SCORE - *score;
+        *score = score_of(if max == 0 { 0 } else { MAX_NODE_SCORE * *score / max });
     }
 }

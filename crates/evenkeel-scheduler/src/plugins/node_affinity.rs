@@ -69,13 +69,13 @@ impl NodeAffinity {
     }
 }
 
-/// RequiredNodeAffinity selectors: the added one and the pod's own.
+/// Required selectors: the added one and the pod's own.
 struct FilterState {
     added: Option<RequiredNodeAffinity>,
     of_pod: RequiredNodeAffinity,
 }
 
-/// PreferredTerms terms: the added ones and the pod's own.
+/// Preferred terms: the added ones and the pod's own.
 struct ScoreState([PreferredTerms; 2]);
 
 impl Plugin for NodeAffinity {

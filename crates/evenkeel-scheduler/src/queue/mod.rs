@@ -114,11 +114,9 @@ struct QueuedPodInfo {
     /// Number of attempts in which plugins rejected the pod.
     unschedulable_count: u32,
     consecutive_errors: u32,
-    /// Plugins that rejected the pod in its last attempt, and the plugin that gates it.
-    unschedulable_plugins: PluginSet,
-    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When one of them hints
-    /// Queue, the pod skips its backoff.
-    pending_plugins: PluginSet,
+    /// Plugins that rejected the pod in its last attempt, and the one that gates it. Empty after an error unless a
+    /// plugin gates the pod.
+    rejectors: Rejectors,
     /// Index of the PreEnqueue plugin that gates the pod.
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.
@@ -156,13 +154,19 @@ pub(crate) struct PoppedPod {
 pub(crate) struct Rejectors {
     /// Plugins that rejected the pod, whatever their code.
     pub(crate) unschedulable: PluginSet,
-    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending).
+    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When one of them hints
+    /// Queue, the pod skips its backoff.
     pub(crate) pending: PluginSet,
 }
 
 impl Rejectors {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.unschedulable.is_empty() && self.pending.is_empty()
+    /// Returns the plugins that rejected the pod with whatever code.
+    pub(crate) fn union(self) -> PluginSet {
+        self.unschedulable.union(self.pending)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.union().is_empty()
     }
 }
 
@@ -197,13 +201,6 @@ enum QueueingStrategy {
     Skip,
     AfterBackoff,
     Immediately,
-}
-
-impl QueuedPodInfo {
-    /// Returns the plugins that rejected the pod in its last attempt, with whatever code. Empty after an error.
-    fn rejector_plugins(&self) -> PluginSet {
-        self.unschedulable_plugins.union(self.pending_plugins)
-    }
 }
 
 impl SchedulingQueue {
@@ -260,8 +257,7 @@ impl SchedulingQueue {
             attempts: 0,
             unschedulable_count: 0,
             consecutive_errors: 0,
-            unschedulable_plugins: PluginSet::default(),
-            pending_plugins: PluginSet::default(),
+            rejectors: Rejectors::default(),
             gating_plugin: None,
             flushed_at: None,
             flushed: false,
@@ -327,7 +323,7 @@ impl SchedulingQueue {
         if let Some((uid, entry)) = self.pods.remove_entry(uid) {
             self.delete_from_queue(&uid, entry.state);
             if entry.state != QueueState::InFlight {
-                self.count_rejectors(entry.profile, entry.rejector_plugins(), -1);
+                self.count_rejectors(entry.profile, entry.rejectors.union(), -1);
             }
         }
     }
@@ -363,7 +359,7 @@ impl SchedulingQueue {
             initial_attempt: *entry.initial_attempt.get_or_insert(now),
             flushed: entry.flushed,
         };
-        let (profile, rejectors) = (entry.profile, entry.rejector_plugins());
+        let (profile, rejectors) = (entry.profile, entry.rejectors.union());
         self.count_rejectors(profile, rejectors, -1);
         Some(popped)
     }
@@ -387,16 +383,15 @@ impl SchedulingQueue {
         entry.timestamp = now;
         entry.flushed = false;
         entry.flushed_at = None;
-        entry.unschedulable_plugins = rejectors.unschedulable;
-        entry.pending_plugins = rejectors.pending;
+        entry.rejectors = rejectors;
         if rejectors.is_empty() {
             entry.consecutive_errors += 1;
         } else {
             entry.unschedulable_count += 1;
             entry.consecutive_errors = 0;
         }
-        let (profile, rejector_plugins) = (entry.profile, entry.rejector_plugins());
-        self.count_rejectors(profile, rejector_plugins, 1);
+        let profile = entry.profile;
+        self.count_rejectors(profile, rejectors.union(), 1);
         let mut calls = std::mem::take(&mut self.plugin_calls);
         let strategy = self.hint_for_in_flight_pod(&uid, &mut calls);
         self.plugin_calls = calls;
@@ -475,7 +470,7 @@ impl SchedulingQueue {
                 self.move_to_active_q(&uid, EventLabel::ForceActivate, now);
             }
             QueueState::Backoff { .. } => {
-                self.move_from_backoff_q_to_active_q(&uid, EventLabel::ForceActivate, now);
+                self.add_to_active_q(&uid, EventLabel::ForceActivate, now);
             }
             QueueState::InFlight if self.in_flight_events.contains(&uid) => {
                 self.in_flight_events.record(&Event::Activate(uid));
@@ -547,7 +542,7 @@ impl SchedulingQueue {
         while let Some(uid) =
             first_completed(&self.backoff).or_else(|| first_completed(&self.error_backoff))
         {
-            self.move_from_backoff_q_to_active_q(&uid, EventLabel::BackoffComplete, now);
+            self.add_to_active_q(&uid, EventLabel::BackoffComplete, now);
         }
     }
 
@@ -588,14 +583,14 @@ impl SchedulingQueue {
     /// Upstream: `determineSchedulingHintForInFlightPod`.
     fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
-        if entry.rejector_plugins().is_empty() {
+        if entry.rejectors.is_empty() {
             return QueueingStrategy::AfterBackoff;
         }
         let mut best = QueueingStrategy::Skip;
         for event in self.in_flight_events.since_pop_of(uid) {
             best = best.max(self.is_pod_worth_requeuing(uid, event, calls));
             if best == QueueingStrategy::Immediately
-                || (best == QueueingStrategy::AfterBackoff && entry.pending_plugins.is_empty())
+                || (best == QueueingStrategy::AfterBackoff && entry.rejectors.pending.is_empty())
             {
                 break;
             }
@@ -614,7 +609,7 @@ impl SchedulingQueue {
         calls: &mut PluginCalls,
     ) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
-        let rejectors = entry.rejector_plugins();
+        let rejectors = entry.rejectors.union();
         let (resource, action, change) = match event {
             _ if rejectors.is_empty() => return QueueingStrategy::AfterBackoff,
             Event::Activate(target) if **target == *uid => return QueueingStrategy::AfterBackoff,
@@ -636,11 +631,11 @@ impl SchedulingQueue {
             {
                 continue;
             }
-            if entry.pending_plugins.contains(plugin) {
+            if entry.rejectors.pending.contains(plugin) {
                 return QueueingStrategy::Immediately;
             }
             best = QueueingStrategy::AfterBackoff;
-            if entry.pending_plugins.is_empty() {
+            if entry.rejectors.pending.is_empty() {
                 return best;
             }
         }
@@ -712,7 +707,7 @@ impl SchedulingQueue {
         }
         let Some(key) = self.sort_key(uid) else { return false };
         let Some(entry) = self.pods.get(uid) else { return false };
-        let after_error = entry.rejector_plugins().is_empty();
+        let after_error = entry.rejectors.is_empty();
         self.sequence += 1;
         self.count_incoming("backoff", label);
         self.set_state(
@@ -726,20 +721,12 @@ impl SchedulingQueue {
     ///
     /// Upstream: `moveToActiveQ`.
     fn move_to_active_q(&mut self, uid: &str, label: EventLabel, now: Timestamp) -> bool {
-        self.run_pre_enqueue_plugins(uid, label).is_ok()
-            && self.move_from_backoff_q_to_active_q(uid, label, now)
+        self.run_pre_enqueue_plugins(uid, label).is_ok() && self.add_to_active_q(uid, label, now)
     }
 
-    /// Moves a pod to activeQ without a call of the PreEnqueue plugins, which ran when it entered backoffQ. Returns
-    /// whether it moved.
-    ///
-    /// Upstream: `moveToActiveQ`.
-    fn move_from_backoff_q_to_active_q(
-        &mut self,
-        uid: &str,
-        label: EventLabel,
-        now: Timestamp,
-    ) -> bool {
+    /// Moves a pod to activeQ. The caller has run the PreEnqueue plugins, or they ran when the pod entered backoffQ.
+    /// Returns whether it moved.
+    fn add_to_active_q(&mut self, uid: &str, label: EventLabel, now: Timestamp) -> bool {
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.initial_attempt.get_or_insert(now);
         let Some(key) = self.sort_key(uid) else { return false };
@@ -759,8 +746,8 @@ impl SchedulingQueue {
         let Some(gating_plugin) = gating_plugin else { return Ok(()) };
         // The pod did not get an attempt, so its next attempt does not count as caused by the flush.
         entry.flushed = false;
-        let is_new_rejector = !entry.rejector_plugins().contains(gating_plugin);
-        entry.unschedulable_plugins.insert(gating_plugin);
+        let is_new_rejector = !entry.rejectors.union().contains(gating_plugin);
+        entry.rejectors.unschedulable.insert(gating_plugin);
         let profile = entry.profile;
         if is_new_rejector {
             self.count_rejectors(profile, [gating_plugin].into_iter().collect(), 1);
@@ -810,7 +797,7 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get(uid) else { return };
         let group = UnschedulableGroup {
             profile: entry.profile,
-            rejectors: entry.rejector_plugins(),
+            rejectors: entry.rejectors.union(),
             gating_plugin: entry.gating_plugin,
         };
         if !matches!(entry.state, QueueState::Unschedulable(_)) {

@@ -141,7 +141,7 @@ impl Attempt {
         match cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores) {
             Ok(best) => self.select(cycle, best),
             Err(PluginRejection { plugin, status }) => {
-                let overall = NodeStatus::of_all_nodes(plugin, status);
+                let overall = NodeStatus::without_node(plugin, status);
                 self.end_without_node(cycle, Some(overall), Vec::new())
             }
         }

@@ -314,16 +314,16 @@ impl<'a> Cycle<'a> {
                 Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(index, names)?,
                 // Preemption may help. It needs the state of the remaining plugins, so these still run.
                 Err(status) if status.code == Code::Unschedulable => {
-                    resolvable_rejection = Some(NodeStatus::of_all_nodes(index, status));
+                    resolvable_rejection = Some(NodeStatus::without_node(index, status));
                 }
                 Err(status) if status.code == Code::UnschedulableAndUnresolvable => {
-                    return Err(NodeStatus::of_all_nodes(index, status));
+                    return Err(NodeStatus::without_node(index, status));
                 }
                 Err(error) => {
                     let reasons = error.reasons.join(", ");
                     let status =
                         Status::error(format!("running PreFilter plugin \"{name}\": {reasons}"));
-                    return Err(NodeStatus::of_all_nodes(index, status));
+                    return Err(NodeStatus::without_node(index, status));
                 }
             }
             self.pre_filter_extensions.push((index, pre_filter));
@@ -358,7 +358,7 @@ impl<'a> Cycle<'a> {
                 format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" "))
             }
         };
-        Err(NodeStatus::of_all_nodes(plugin, Status::unresolvable(reason)))
+        Err(NodeStatus::without_node(plugin, Status::unresolvable(reason)))
     }
 
     /// Returns the names of the plugins that restricted the nodes, sorted.

@@ -59,7 +59,8 @@ pub(super) fn apply_filter_result(
 pub(super) fn reject_all_nodes(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
     let status = Status::error(error.to_string());
     found.feasible.clear();
-    found.rejected.push(NodeStatus::of_all_nodes(PluginSet::EXTENDERS, status));
+    // One entry represents all nodes.
+    found.rejected.push(NodeStatus::without_node(PluginSet::EXTENDERS, status));
 }
 
 /// Returns the extenders that score nodes for the pod.

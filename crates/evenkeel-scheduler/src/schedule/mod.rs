@@ -85,7 +85,7 @@ pub struct FitError {
 /// Status of a node, and the plugin that returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Slot of the node. It has no meaning in [`FitError::overall`].
+    /// Slot of the node. It has no meaning in a status that belongs to no particular node.
     pub slot: Slot,
     /// Index of the plugin in the profile.
     pub plugin: usize,
@@ -94,8 +94,8 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// Returns the status of all nodes, for [`FitError::overall`].
-    pub(crate) fn of_all_nodes(plugin: usize, status: Status) -> Self {
+    /// Returns a status that belongs to no particular node; its slot has no meaning.
+    pub(crate) fn without_node(plugin: usize, status: Status) -> Self {
         Self { slot: 0, plugin, status }
     }
 }

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::{cycle::Cycle, trace::Trace};
 use crate::{
     framework::{
-        CycleState, ExtensionPoint, MAX_NODE_SCORE, PluginRejection, PreScoreResult, Status,
+        CycleState, ExtensionPoint, MAX_NODE_SCORE, PluginRejection, PreScoreResult,
         catch_plugin_panic,
     },
     nodes::{NodeRef, Slot},
@@ -59,7 +59,7 @@ fn prioritize_nodes(
         let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };
         let began = trace.now_if_sampled();
         let result = catch_plugin_panic(|| plugin.pre_score(state, pod, nodes, feasible))
-            .map_err(|panic| panic_of(index, "PreScore", name, &panic))?;
+            .map_err(|panic| PluginRejection::new(index, panic, "PreScore", name))?;
         match result {
             PreScoreResult::All => {
                 trace.record_call(ExtensionPoint::PreScore, index, began, None);
@@ -88,7 +88,7 @@ fn prioritize_nodes(
             plugin.score_all(state, pod, feasible, &mut plugin_scores);
             plugin.normalize_score(state, feasible, &mut plugin_scores);
         })
-        .map_err(|panic| panic_of(index, "Score", name, &panic))?;
+        .map_err(|panic| PluginRejection::new(index, panic, "Score", name))?;
         trace.record_scores(index, feasible.len(), began);
         for (total, score) in totals.iter_mut().zip(&plugin_scores) {
             *total += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
@@ -96,13 +96,6 @@ fn prioritize_nodes(
     }
     trace.record_point(ExtensionPoint::Score, point_began, None);
     Ok(totals)
-}
-
-/// Prefixes the message of a panic with the extension point and the plugin.
-fn panic_of(index: usize, point: &str, plugin: &str, panic: &Status) -> PluginRejection {
-    let reasons = panic.reasons.join(", ");
-    let status = Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"));
-    PluginRejection { plugin: index, status }
 }
 
 /// Selects one of the nodes with the highest score.

@@ -3,6 +3,7 @@
 use evenkeel_api::{
     Encoding, View,
     selector::Selector,
+    template::HASH_LABEL,
     views::{Node, Pod, ReplicaSet, StorageClass},
 };
 use evenkeel_component_helpers::{
@@ -224,9 +225,8 @@ impl<'a> Owner<'a> {
         let uid = format!("{}/{name}", text(namespace));
         let owner_references = controller_reference(self.object);
         set["metadata"] = json!({"name": name, "namespace": namespace, "uid": uid, "ownerReferences": owner_references});
-        set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] =
-            POD_TEMPLATE_HASH.into();
-        set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = POD_TEMPLATE_HASH.into();
+        set["spec"]["template"]["metadata"]["labels"][HASH_LABEL] = POD_TEMPLATE_HASH.into();
+        set["spec"]["selector"]["matchLabels"][HASH_LABEL] = POD_TEMPLATE_HASH.into();
         let count = self.number("replicas", 1).saturating_sub(self.pods.len());
         let pods = (0..count).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
         MissingObjects { pods, replica_set: Some(set), alike: true, ..MissingObjects::default() }

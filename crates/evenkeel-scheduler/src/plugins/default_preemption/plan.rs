@@ -130,7 +130,7 @@ fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) ->
 /// Returns the error for a preemption without candidates. Nodes without a status in `rejected` get "not helpful".
 fn no_candidates_error(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
     let without_status = n_nodes.saturating_sub(rejected.len());
-    let not_helpful = NodeStatus::of_all_nodes(0, Status::unresolvable(NOT_HELPFUL));
+    let not_helpful = NodeStatus::without_node(0, Status::unresolvable(NOT_HELPFUL));
     rejected.extend(std::iter::repeat_n(not_helpful, without_status));
     FitError {
         n_nodes,

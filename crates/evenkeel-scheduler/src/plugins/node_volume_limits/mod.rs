@@ -200,9 +200,9 @@ impl Filter for NodeVolumeLimits {
         new_volumes.retain(|volume| !existing.contains(*volume));
         for volume in &new_volumes {
             let is_of_driver = |other: &&CsiVolume| other.driver == volume.driver;
-            let only_attached = attached.iter().filter(|other| !existing.contains(*other));
-            let n_used = existing.iter().filter(is_of_driver).count()
-                + only_attached.filter(is_of_driver).count();
+            let attached = attached.iter().filter(is_of_driver);
+            let only_attached = attached.filter(|other| !existing.contains(*other));
+            let n_used = existing.iter().filter(is_of_driver).count() + only_attached.count();
             let n_new = new_volumes.iter().filter(|other| is_of_driver(other)).count();
             let limit = limit(&volume.driver)
                 .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));

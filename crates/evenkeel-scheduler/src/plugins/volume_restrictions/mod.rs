@@ -41,7 +41,7 @@ impl std::fmt::Debug for VolumeRestrictions {
     }
 }
 
-/// RestrictedVolumes volumes of a pod.
+/// Volumes of a pod that other pods may not share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct RestrictedVolumes {
     /// Whether the pod has inline volumes that may conflict on a node.
