@@ -1,4 +1,4 @@
-//! Conditions in the status of workloads and claims, as JSON.
+//! Conditions in the status of workloads, claims and namespaces, as JSON.
 
 use crate::wire;
 use evenkeel_api::{
@@ -11,7 +11,7 @@ use evenkeel_api::{
 };
 use serde::Serialize;
 
-/// A condition of a workload or a claim.
+/// A condition of a workload, a claim or a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {

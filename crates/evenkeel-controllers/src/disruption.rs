@@ -1,6 +1,6 @@
 //! Condition `DisruptionTarget` of pods that a controller deletes (KEP-3329).
 
-use crate::wire;
+use crate::{pods::is_terminal, wire};
 use evenkeel_api::{
     time::{Timestamp, seconds},
     views::Pod,
@@ -8,7 +8,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
 use serde_json::{Value, json};
 
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
+pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Reason and message of the condition `DisruptionTarget`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,18 +27,17 @@ pub(crate) fn add_condition(pod: &Pod, reason: DisruptionReason, now: Timestamp)
     status_patch(pod, &status)
 }
 
-/// Returns the patch that sets the phase `Failed` unless the pod is terminal, and adds the condition if `reason` is
-/// set. `None` if nothing changes. If the patch fails, later actions are skipped.
+/// Returns the patch that sets the phase `Failed`, and adds the condition if `reason` is set. `None` if the pod is
+/// terminal. If the patch fails, later actions are skipped.
 pub(crate) fn mark_failed(
     pod: &Pod,
     reason: Option<DisruptionReason>,
     now: Timestamp,
 ) -> Option<Patch> {
-    let mut status = json!({});
-    if !crate::pods::is_terminal(pod) {
-        status["phase"] = json!("Failed");
-        status["observedGeneration"] = json!(pod.meta.generation);
+    if is_terminal(pod) {
+        return None;
     }
+    let mut status = json!({ "phase": "Failed", "observedGeneration": pod.meta.generation });
     if let Some(reason) = reason {
         set_condition(&mut status, pod, reason, now);
     }

@@ -183,7 +183,7 @@ fn deletion_cost(pod: &Pod) -> i32 {
     }
 }
 
-/// Upstream: `maxContainerRestarts`.
+/// Returns the highest restart counts of the regular containers and of the sidecars. Upstream: `maxContainerRestarts`.
 fn restarts(pod: &Pod) -> Restarts {
     let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
     let is_sidecar = |name: &str| {

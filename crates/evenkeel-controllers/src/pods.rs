@@ -1,5 +1,6 @@
 //! Predicates on pods: active, ready, available, and since when. Upstream: `pkg/api/v1/pod`, `controller_utils.go`.
 
+use crate::words;
 use evenkeel_api::{
     time::{SignedDuration, Timestamp, saturating_add},
     views::Pod,
@@ -47,9 +48,20 @@ pub(crate) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     (&*condition.status == "True").then_some(condition.last_transition_time)
 }
 
+/// Describes why a pod is not available, as in `becomes available in 10s`.
+pub(crate) fn describe_unavailable(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> String {
+    if pod.meta.deleting() {
+        return "is ending".to_owned();
+    }
+    match until_available(pod, min_ready_seconds, now) {
+        Some(remaining) => format!("becomes available in {}", words::go_duration(remaining)),
+        None => describe_unready(pod),
+    }
+}
+
 /// Describes why a pod is not ready, as in `is not ready (phase Pending)`: by the reason of a condition, or else by the
 /// phase.
-pub(crate) fn describe_unready(pod: &Pod) -> String {
+fn describe_unready(pod: &Pod) -> String {
     let conditions = &pod.status.conditions;
     let not_true =
         |type_: &str| conditions.iter().find(|c| &*c.type_ == type_ && &*c.status != "True");

@@ -6,11 +6,26 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
 };
 use evenkeel_runtime::plan::Target;
+use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// Annotation of `kubectl apply`. It is not copied to other objects. Upstream: `LastAppliedConfigAnnotation`.
+pub(crate) const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Returns the target of an action on the object.
 pub(crate) fn target<V: View>(object: &V) -> Target {
     Target::of(V::kind(), object.meta())
+}
+
+/// Returns a copy without `managedFields`, which the API server keeps.
+pub(crate) fn copy_for_update<K>(object: &K) -> K
+where
+    K: Clone + Metadata<Ty = ObjectMeta>,
+{
+    let mut copy = object.clone();
+    copy.metadata_mut().managed_fields = None;
+    copy
 }
 
 /// Serializes a value whose serialization cannot fail: maps with string keys, numbers, strings.
@@ -37,6 +52,16 @@ pub(crate) fn serialize_time<S: Serializer>(
 /// Serializes a map of strings.
 pub(crate) fn serialize_map<S: Serializer>(map: &StrMap, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(map.iter())
+}
+
+/// Converts a map of strings to a JSON object.
+pub(crate) fn json_map(map: &StrMap) -> serde_json::Map<String, Value> {
+    map.iter().map(|(key, value)| (key.to_owned(), value.into())).collect()
+}
+
+/// Converts a count to the API's integer type, saturating.
+pub(crate) fn to_i32(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Returns a controller reference to the owner, with `blockOwnerDeletion`. Upstream: `NewControllerRef`.

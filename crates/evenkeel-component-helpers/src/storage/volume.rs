@@ -24,6 +24,8 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// Former name of [`STORAGE_PROVISIONER`].
 pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Annotation of a volume that is being expanded: its capacity before the expansion.
+pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 /// Provisioner of a class without dynamic provisioning.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 

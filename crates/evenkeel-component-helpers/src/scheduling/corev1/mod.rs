@@ -6,6 +6,12 @@ pub mod nodeaffinity;
 
 use evenkeel_api::views::{Pod, Taint, Toleration};
 
+/// Key of the taint of a node that is out of service. Its terminating pods are deleted by force, and its volumes are
+/// detached by force.
+///
+/// Upstream: `TaintNodeOutOfService`.
+pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
+
 /// Index function of pods by node: calls `key` with the name of the pod's node if the pod is bound.
 pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
     if !pod.spec.node_name.is_empty() {

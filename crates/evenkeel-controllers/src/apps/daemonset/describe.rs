@@ -42,16 +42,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     }
     let unavailable = observed.pods.owned.iter().filter(|pod| !sync.is_available(pod));
     for pod in unavailable.take(MAX_LISTED) {
-        let state = if pod.meta.deleting() {
-            "is ending".to_owned()
-        } else {
-            match pods::until_available(pod, set.spec.min_ready_seconds, now) {
-                Some(remaining) => {
-                    format!("becomes available in {}", words::go_duration(remaining))
-                }
-                None => pods::describe_unready(pod),
-            }
-        };
+        let state = pods::describe_unavailable(pod, set.spec.min_ready_seconds, now);
         description.waits(format!("pod {} {state}", pod.meta.name));
     }
     for pod in &observed.pods.owned {

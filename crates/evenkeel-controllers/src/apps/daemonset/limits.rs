@@ -1,5 +1,6 @@
 //! `maxUnavailable` and `maxSurge` of a DaemonSet's rolling update.
 
+use crate::wire;
 use evenkeel_api::{
     int_or_string::{IntOrString, Rounding},
     views::{DaemonSet, RollingUpdateDaemonSet},
@@ -47,8 +48,7 @@ fn scaled(
         return 0;
     }
     let Some(limit) = strategy.rolling_update.as_deref().and_then(limit) else { return 0 };
-    let desired = i32::try_from(desired).unwrap_or(i32::MAX);
     // The API server rejects an invalid percentage; here it counts as 0.
-    let count = limit.scaled(desired, Rounding::Up).unwrap_or(0);
+    let count = limit.scaled(wire::to_i32(desired), Rounding::Up).unwrap_or(0);
     usize::try_from(count).unwrap_or(0)
 }

@@ -78,9 +78,10 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     sync.pods_to_delete.extend(available_old.into_iter().take(may_become_unavailable));
 }
 
-/// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
-/// available. A new pod next to an unavailable old one does not count against `maxSurge`. On nodes that no longer
-/// fit, deletes available old pods only while more pods are available than desired.
+/// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is available. On
+/// nodes whose old pod is unavailable, creates the new pod without a limit; until it is available, it takes up
+/// `maxSurge` like any other. On nodes that no longer fit, deletes available old pods only while more pods are
+/// available than desired.
 ///
 /// # Errors
 /// Fails if the cache lacks the node of an old pod. The rolling update then creates and deletes no pod.

@@ -1,6 +1,7 @@
 //! Annotations of a Deployment and its ReplicaSets: revisions and numbers of replicas. Upstream: `deployment_util.go`.
 
 use super::limits::RolloutLimits;
+use crate::wire::LAST_APPLIED_ANNOTATION;
 use evenkeel_api::StrMap;
 
 /// Revision number of a ReplicaSet; on the Deployment, of the current template. Upstream: `RevisionAnnotation`.
@@ -15,11 +16,16 @@ pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-repl
 pub(crate) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Requested rollback to a revision; 0 is the previous one. Upstream: `DeprecatedRollbackTo`.
 pub(crate) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Annotations that are not copied between Deployment and ReplicaSet. Upstream: `annotationsToSkip`.
-const NOT_COPIED: [&str; 6] =
-    [LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO];
+const NOT_COPIED: [&str; 6] = [
+    LAST_APPLIED_ANNOTATION,
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    ROLLBACK_TO,
+];
 
 /// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_HISTORY_LENGTH: usize = 2000;

@@ -87,9 +87,7 @@ fn rewrite(sync: &mut DeploymentSync<'_>, changes: &[Value], done: Option<EventR
 }
 
 fn annotations_change(annotations: &StrMap) -> Value {
-    let annotations: serde_json::Map<_, _> =
-        annotations.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
-    json!({ "op": "add", "path": "/metadata/annotations", "value": annotations })
+    json!({ "op": "add", "path": "/metadata/annotations", "value": wire::json_map(annotations) })
 }
 
 /// Returns the Deployment's annotations without `ROLLBACK_TO`.

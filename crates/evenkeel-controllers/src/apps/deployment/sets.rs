@@ -1,9 +1,9 @@
 //! A ReplicaSet with its planned changes, and the actions that write it.
 
-use crate::wire;
+use crate::wire::{self, NewMetadata};
 use bytes::Bytes;
 use evenkeel_api::{
-    OwnerReference, StrMap, Text, View,
+    StrMap, Text, View,
     template::{HASH_LABEL, Template},
     views::{Deployment, ReplicaSet, ReplicaSetStatus},
 };
@@ -57,15 +57,17 @@ impl<'a> PlannedSet<'a> {
     pub(crate) fn into_create_action(self, deployment: &Deployment, owner: &Target) -> Action {
         let hash = self.name.rsplit('-').next().unwrap_or_default();
         let template = deployment.spec.template.with_label(HASH_LABEL, hash);
+        let owners = [wire::controller_reference(owner)];
         let body = ReplicaSetBody {
             api_version: "apps/v1",
             kind: "ReplicaSet",
             metadata: NewMetadata {
                 name: &self.name,
+                generate_name: "",
                 namespace: &deployment.meta.namespace,
                 labels: &template.labels,
                 annotations: &self.annotations,
-                owner_references: [wire::controller_reference(owner)],
+                owner_references: &owners,
             },
             spec: Spec {
                 replicas: self.replicas,
@@ -128,19 +130,6 @@ struct ReplicaSetBody<M> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NewMetadata<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    #[serde(serialize_with = "wire::serialize_map")]
-    labels: &'a StrMap,
-    #[serde(serialize_with = "wire::serialize_map")]
-    annotations: &'a StrMap,
-    #[serde(serialize_with = "serialize_owners")]
-    owner_references: [OwnerReference; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Spec {
     replicas: i32,
     #[serde(skip_serializing_if = "is_zero")]
@@ -151,13 +140,6 @@ struct Spec {
 
 fn template_json(template: &Template) -> Box<RawValue> {
     RawValue::from_string(template.to_json()).expect("a template's text is JSON")
-}
-
-fn serialize_owners<S: serde::Serializer>(
-    owners: &[OwnerReference; 1],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    wire::serialize_owners(owners, serializer)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -56,6 +56,7 @@ fn creation_failure<'o>(
     outcomes: &'o Outcomes,
     now: Timestamp,
 ) -> Option<&'o Failure> {
+    outcomes.first_error()?;
     // `into_actions` consumes a sync, so decide again.
     let (_actions, creation_index) = DeploymentSync::decide(observed, now).into_actions();
     outcomes.0.get(creation_index?)?.error.as_ref()

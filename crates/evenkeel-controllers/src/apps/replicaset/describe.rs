@@ -34,10 +34,7 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     let is_unavailable = |pod: &&Arc<Pod>| !pods::is_available(pod, min_ready_seconds, now);
     let unavailable: Vec<_> = observed.pods.owned.iter().filter(is_unavailable).collect();
     for pod in unavailable.iter().take(MAX_LISTED) {
-        let state = match pods::until_available(pod, min_ready_seconds, now) {
-            Some(remaining) => format!("becomes available in {}", words::go_duration(remaining)),
-            None => pods::describe_unready(pod),
-        };
+        let state = pods::describe_unavailable(pod, min_ready_seconds, now);
         description.waits(format!("pod {} {state}", pod.meta.name));
     }
     let n_unlisted = unavailable.len().saturating_sub(MAX_LISTED);

@@ -67,8 +67,8 @@ fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
         cached_for_last_labels(|labels| has_all_labels(labels, &set.template().labels));
     let min_ready_seconds = set.min_ready_seconds();
     let mut counts = Counts {
-        replicas: to_i32(observed.pods.owned.len()),
-        terminating: counts_terminating.then(|| to_i32(observed.n_terminating)),
+        replicas: wire::to_i32(observed.pods.owned.len()),
+        terminating: counts_terminating.then(|| wire::to_i32(observed.n_terminating)),
         observed_generation: set.meta().generation,
         ..Counts::default()
     };
@@ -78,10 +78,6 @@ fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
         counts.available += i32::from(pods::is_available(pod, min_ready_seconds, now));
     }
     counts
-}
-
-fn to_i32(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Returns the conditions if they change. A later failure does not change an existing failure condition.

@@ -56,16 +56,7 @@ fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
         Replica::Existing(_) | Replica::Missing(_) => None,
     });
     for pod in unavailable.take(MAX_LISTED) {
-        let state = if pod.meta.deleting() {
-            "is ending".to_owned()
-        } else {
-            match pods::until_available(pod, min_ready_seconds, sync.now) {
-                Some(remaining) => {
-                    format!("becomes available in {}", words::go_duration(remaining))
-                }
-                None => pods::describe_unready(pod),
-            }
-        };
+        let state = pods::describe_unavailable(pod, min_ready_seconds, sync.now);
         description.waits(format!("pod {} {state}", pod.meta.name));
     }
     let (n_unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());

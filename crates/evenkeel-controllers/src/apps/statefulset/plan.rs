@@ -320,8 +320,8 @@ impl<'a> StatefulSetSync<'a> {
                 return Next::Wait;
             }
         };
-        let ordinal = identity::ordinals_start(&self.observed.set)
-            .saturating_add(i32::try_from(index).unwrap_or(i32::MAX));
+        let ordinal =
+            identity::ordinals_start(&self.observed.set).saturating_add(wire::to_i32(index));
         if pods::is_terminal(pod) {
             // An evicted pod may be Succeeded: its phase depends on its containers' exit codes. A later reconciliation
             // creates the replacement.
@@ -593,7 +593,7 @@ impl<'a> StatefulSetSync<'a> {
             Replica::Existing(pod) => self.is_unavailable(pod),
             Replica::Missing(_) => true,
         });
-        i32::try_from(unavailable.count()).unwrap_or(i32::MAX)
+        wire::to_i32(unavailable.count())
     }
 
     /// Returns `maxUnavailable`; 1 if its gate is off.

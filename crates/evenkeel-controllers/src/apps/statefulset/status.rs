@@ -84,7 +84,8 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
         .map(|pod| &**pod)
         .filter(|pod| identity::ordinal(pod).is_some() && !pod.status.phase.is_empty())
         .collect();
-    let count = |matches: &dyn Fn(&Pod) -> bool| to_i32(pods.iter().filter(|p| matches(p)).count());
+    let count =
+        |matches: &dyn Fn(&Pod) -> bool| wire::to_i32(pods.iter().filter(|p| matches(p)).count());
     let count_revision =
         |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
     let mut status = Status {
@@ -117,11 +118,9 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
 /// Returns the number of old pods that this reconciliation deleted, although the cache still contains them.
 fn deleted_old_pods(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> i32 {
     let outcomes = sync.old_pod_deletions.iter().filter_map(|index| outcomes.0.get(*index));
-    to_i32(outcomes.filter(|outcome| outcome.error.is_none() && outcome.succeeded > 0).count())
-}
-
-fn to_i32(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
+    wire::to_i32(
+        outcomes.filter(|outcome| outcome.error.is_none() && outcome.succeeded > 0).count(),
+    )
 }
 
 fn is_changed(observed: &Observed, status: &Status) -> bool {

@@ -242,8 +242,10 @@ fn propose_by_object_metric(
             (count, total_value_status(count.usage), format!("{} metric {name}", object.kind))
         }
         ("AverageValue", _, Some(target)) => {
-            let prefix = format!("failed to get {name} object metric: ");
-            let usage = usage.map_err(|message| PrefixedError { prefix, message })?;
+            let usage = usage.map_err(|message| PrefixedError {
+                prefix: format!("failed to get {name} object metric: "),
+                message,
+            })?;
             let count = inputs.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
             // Upstream also calls an object metric "external" here.
@@ -284,15 +286,18 @@ fn propose_by_external_metric(
     });
     let target = &source.target;
     let (count, current) = if let Some(target) = target.average_value {
-        let prefix = format!("failed to get {name} external metric: ");
-        let usage = usage.map_err(|message| PrefixedError { prefix, message })?;
+        let usage = usage.map_err(|message| PrefixedError {
+            prefix: format!("failed to get {name} external metric: "),
+            message,
+        })?;
         let count = inputs.by_value_per_pod(usage, target.milli_value());
         (count, average_value_status(count.usage))
     } else if let Some(target) = target.value {
-        let prefix = format!("failed to get external metric {name}: ");
-        let count = usage
-            .and_then(|usage| inputs.by_value(usage, target.milli_value()))
-            .map_err(|message| PrefixedError { prefix, message })?;
+        let count = usage.and_then(|usage| inputs.by_value(usage, target.milli_value()));
+        let count = count.map_err(|message| PrefixedError {
+            prefix: format!("failed to get external metric {name}: "),
+            message,
+        })?;
         (count, total_value_status(count.usage))
     } else {
         let message = "invalid external metric source: neither a value target nor an average value target was set";

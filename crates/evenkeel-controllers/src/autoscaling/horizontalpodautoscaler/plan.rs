@@ -334,8 +334,8 @@ fn normalize_proposal(
     let Explanation { reason: able_reason, message } = normalized.able_to_scale;
     builder.set_condition(ABLE_TO_SCALE, "True", able_reason, message);
     let Explanation { reason: limit_reason, message } = normalized.scaling_limited;
-    let is_limited = if normalized.is_limited { "True" } else { "False" };
-    builder.set_condition(SCALING_LIMITED, is_limited, limit_reason, message);
+    let status = if normalized.is_limited { "True" } else { "False" };
+    builder.set_condition(SCALING_LIMITED, status, limit_reason, message);
     let mut desired = normalized.replicas;
     // The user raised `minReplicas` while the target had no replicas.
     if current == 0

@@ -2,14 +2,14 @@
 
 use crate::wire;
 use evenkeel_api::{
-    StrMap, View,
+    View,
     time::Timestamp,
     views::{CronJob, Job},
 };
 use evenkeel_component_helpers::cron;
 use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Annotation of a Job with its scheduled time, in the CronJob's `timeZone` or else in UTC. Upstream:
 /// `CronJobScheduledTimestampAnnotation`.
@@ -42,7 +42,7 @@ impl Run {
         let owner = wire::controller_reference(&Target::of(CronJob::kind(), &cron.meta)).to_json();
         let meta = json!({
             "name": self.job_name(cron), "namespace": &*cron.meta.namespace,
-            "labels": json_map(&template.labels), "annotations": json_map(&annotations),
+            "labels": wire::json_map(&template.labels), "annotations": wire::json_map(&annotations),
         });
         let meta = meta.to_string();
         // Both parts are JSON objects, so they can be joined as text.
@@ -62,8 +62,4 @@ impl Run {
         }
         at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
     }
-}
-
-fn json_map(map: &StrMap) -> serde_json::Map<String, Value> {
-    map.iter().map(|(key, value)| (key.to_owned(), value.into())).collect()
 }

@@ -39,17 +39,15 @@ impl Failures {
         let has_ended = |pod: &Pod| pod::has_succeeded(pod) || pod::has_failed(pod, job);
         let with_index = pods.iter().filter(|pod| pod::has_needed_index(pod, job));
         let ended_pods: Vec<&Arc<Pod>> = with_index.filter(|pod| has_ended(pod)).collect();
-        let (succeeded, failed): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = ended_pods
-            .iter()
-            .copied()
-            .filter(|pod| is_uncounted(pod))
-            .partition(|pod| pod::has_succeeded(pod));
-        let last_success = succeeded.iter().map(|pod| pod::finished_at(pod)).max();
+        let uncounted = || ended_pods.iter().filter(|pod| is_uncounted(pod));
+        let succeeded = uncounted().filter(|pod| pod::has_succeeded(pod));
+        let failed = uncounted().filter(|pod| !pod::has_succeeded(pod));
+        let last_success = succeeded.map(|pod| pod::finished_at(pod)).max();
         let (mut number, mut last_failure) = match (earlier, last_success) {
             (Some(earlier), None) => (earlier.number, earlier.last_failure),
             _ => (0, None),
         };
-        for failure in failed.iter().map(|pod| pod::finished_at(pod)) {
+        for failure in failed.map(|pod| pod::finished_at(pod)) {
             if last_success.is_none_or(|success| failure > success) {
                 number = number.saturating_add(1);
                 last_failure = last_failure.max(Some(failure));

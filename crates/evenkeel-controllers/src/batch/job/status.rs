@@ -101,9 +101,9 @@ impl NewStatus {
             body.start_time = Some(now);
         }
         let active = counts.active.len() + results.created;
-        body.active = to_i32(active.saturating_sub(results.deleted));
-        body.ready = Some(to_i32(counts.ready.saturating_sub(results.deleted_ready)));
-        body.terminating = Some(to_i32(counts.terminating + results.deleted));
+        body.active = wire::to_i32(active.saturating_sub(results.deleted));
+        body.ready = Some(wire::to_i32(counts.ready.saturating_sub(results.deleted_ready)));
+        body.terminating = Some(wire::to_i32(counts.terminating + results.deleted));
         let conditions = job.status.conditions.iter().map(Condition::from).collect();
         Self { body, conditions, end: None, events: Vec::new(), is_uncounted_full: false, now }
     }
@@ -194,7 +194,7 @@ impl NewStatus {
         uncounted.failed.extend(failed);
         if let Some(counts) = &observed.counts.indexes {
             let completed = counts.recorded.with(indexes);
-            self.body.succeeded = to_i32(completed.total());
+            self.body.succeeded = wire::to_i32(completed.total());
             self.body.completed_indexes = completed.to_string().into();
             self.body.failed_indexes = counts.failed().map(|failed| failed.to_string().into());
         }
@@ -213,7 +213,7 @@ impl NewStatus {
         let remove_untracked = |uids: &mut Vec<Text>| {
             let before = uids.len();
             uids.retain(|uid| still_tracked.contains(&**uid));
-            to_i32(before - uids.len())
+            wire::to_i32(before - uids.len())
         };
         let uncounted = &mut self.body.uncounted_terminated_pods;
         self.body.succeeded += remove_untracked(&mut uncounted.succeeded);
@@ -281,10 +281,6 @@ fn failure_event_reason(reason: &str) -> &'static str {
         "FailedIndexes",
     ];
     REASONS.into_iter().find(|known| *known == reason).unwrap_or("Failed")
-}
-
-fn to_i32(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[derive(Serialize)]

@@ -38,8 +38,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         signed_data.insert(key, detached_signature(content, *token));
     }
     if signed_data != *data {
-        let mut config_map: ConfigMap = (**cluster_info).clone();
-        config_map.metadata.managed_fields = None;
+        let mut config_map = wire::copy_for_update(&**cluster_info);
         config_map.data = Some(signed_data);
         plan.push(Update::new(wire::target(cluster_info), wire::json(&config_map)));
     }

@@ -157,8 +157,7 @@ fn subject_access_review(request: &SigningRequest, permission: Permission) -> Va
 
 /// Returns the request with the condition `Approved`. Upstream: `appendApprovalCondition`.
 fn with_approval(request: &SigningRequest, permission: Permission) -> CertificateSigningRequest {
-    let mut request: CertificateSigningRequest = (**request).clone();
-    request.metadata.managed_fields = None;
+    let mut request = wire::copy_for_update(&**request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
         type_: "Approved".to_owned(),

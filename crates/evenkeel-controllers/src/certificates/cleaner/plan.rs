@@ -1,6 +1,6 @@
 //! Lifetime of a CertificateSigningRequest.
 
-use crate::certificates::{SigningRequest, issued_certificate};
+use crate::certificates::{SigningRequest, has_condition, issued_certificate};
 use evenkeel_api::{
     View as _,
     time::{SignedDuration, Timestamp},
@@ -27,7 +27,6 @@ pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Opt
         })
     };
     let certificate = issued_certificate(request);
-    let is_approved = conditions.iter().any(|condition| condition.type_ == "Approved");
     match certificate {
         Some(_) if has_older("Approved", DECIDED_LIFETIME) => Some("it was issued long ago"),
         _ if has_older("Denied", DECIDED_LIFETIME) => Some("it was denied long ago"),
@@ -35,7 +34,9 @@ pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Opt
         _ if conditions.is_empty() && is_older(request.meta().creation, PENDING_LIFETIME) => {
             Some("nobody has decided upon it")
         }
-        Some(pem) if is_approved && is_expired(pem, now) => Some("its certificate has expired"),
+        Some(pem) if has_condition(request, "Approved") && is_expired(pem, now) => {
+            Some("its certificate has expired")
+        }
         None if has_older("Approved", PENDING_LIFETIME) => Some("it was approved and never issued"),
         _ => None,
     }

@@ -49,8 +49,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             plan.push(Create { on_error: OnError::Abort, ..create });
         }
         Some(bundle) if bundle.spec.trust_bundle != *observed.ca => {
-            let mut repaired: Bundle = (****bundle).clone();
-            repaired.metadata.managed_fields = None;
+            let mut repaired = wire::copy_for_update(&****bundle);
             repaired.spec.trust_bundle = observed.ca.to_string();
             let target = Target::of(kind.clone(), bundle.meta());
             plan.push(Update {

@@ -204,7 +204,7 @@ pub(super) fn validity(
 
 /// Returns the request with `status.certificate`.
 fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
-    let mut request = copy_for_update(request);
+    let mut request = wire::copy_for_update(&**request);
     request.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
     request
 }
@@ -215,7 +215,7 @@ fn with_failed_condition(
     message: &str,
     now: Timestamp,
 ) -> CertificateSigningRequest {
-    let mut request = copy_for_update(request);
+    let mut request = wire::copy_for_update(&**request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
         type_: "Failed".to_owned(),
@@ -225,13 +225,6 @@ fn with_failed_condition(
         last_update_time: Some(Time(now)),
         last_transition_time: None,
     });
-    request
-}
-
-/// Returns a copy without `managedFields`, which the API server keeps.
-fn copy_for_update(request: &SigningRequest) -> CertificateSigningRequest {
-    let mut request: CertificateSigningRequest = (**request).clone();
-    request.metadata.managed_fields = None;
     request
 }
 

@@ -14,8 +14,9 @@
 
 mod conditions;
 
+use crate::conditions::Condition;
 use conditions::{
-    CONTENT_FAILURE, CONTENT_REMAINING, Condition, DISCOVERY_FAILURE, FINALIZERS_REMAINING,
+    CONTENT_FAILURE, CONTENT_REMAINING, DISCOVERY_FAILURE, FINALIZERS_REMAINING,
     GROUP_VERSION_PARSING_FAILURE,
 };
 use evenkeel_api::{
@@ -236,13 +237,13 @@ impl Findings {
             .or_insert_with(|| json!([]))
             .as_array_mut()?;
         let now = seconds(now);
-        for Condition { type_, status, reason, message } in self.conditions() {
-            match list.iter_mut().find(|condition| condition["type"] == type_) {
+        for Condition { type_, status, reason, message, .. } in self.conditions() {
+            match list.iter_mut().find(|condition| condition["type"] == *type_) {
                 None => list.push(json!({
                     "type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
                 })),
                 Some(condition) => {
-                    if condition["status"] != status {
+                    if condition["status"] != *status {
                         condition["lastTransitionTime"] = json!(now);
                     }
                     condition["status"] = json!(status);

@@ -2,7 +2,6 @@
 
 use crate::{
     disruption::{DisruptionReason, mark_failed},
-    pods::is_terminal,
     wire,
 };
 use evenkeel_api::{
@@ -10,6 +9,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{Node, Pod},
 };
+use evenkeel_component_helpers::scheduling::corev1::OUT_OF_SERVICE_TAINT;
 use evenkeel_runtime::{
     client::Metadata,
     plan::{Delete, Failure, LiveRead, OnError, Outcome, Patch, Plan, Steps},
@@ -22,8 +22,6 @@ use std::{
 
 /// Period of the collection. Upstream: `gcCheckPeriod`.
 const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
-
-const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 
 /// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
 const QUARANTINE_TIME: SignedDuration = SignedDuration::from_secs(40);
@@ -168,7 +166,7 @@ fn pods_to_delete(
         if !added.insert(pod.meta.uid.clone()) {
             return;
         }
-        let condition_patch = mark_failed(pod, why.filter(|_| !is_terminal(pod)), now);
+        let condition_patch = mark_failed(pod, why, now);
         selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
     for pod in terminated_beyond_threshold(&observed.pods, threshold) {

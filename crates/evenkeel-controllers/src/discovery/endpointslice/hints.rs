@@ -73,13 +73,13 @@ impl Layout<'_> {
         desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
         are_wrong: impl Fn(EndpointPair<'_>) -> bool,
     ) {
+        for endpoint in &mut self.desired {
+            endpoint.hints = desired_hints(endpoint);
+        }
         for index in 0..self.slices.len() {
             if !self.slices[index].needs_write && self.pairs(index).any(&are_wrong) {
                 self.slices[index].needs_write = true;
             }
-        }
-        for endpoint in &mut self.desired {
-            endpoint.hints = desired_hints(endpoint);
         }
     }
 }
@@ -138,8 +138,7 @@ pub(super) fn apply(
         Mode::PreferSameZone | Mode::PreferSameNode => layout.set_hints(
             |endpoint| traffic_distribution_hint(endpoint, mode),
             |EndpointPair { desired, existing }| {
-                let desired_hints = traffic_distribution_hint(desired, mode);
-                desired.conditions.ready == Some(true) && desired_hints != existing.hints
+                desired.conditions.ready == Some(true) && desired.hints != existing.hints
             },
         ),
         Mode::Anywhere => remove_hints(layout),

@@ -12,7 +12,7 @@ use crate::{
         },
         trigger::TRIGGER_TIME_ANNOTATION,
     },
-    wire::{self, PreservedMetadata},
+    wire::{self, LAST_APPLIED_ANNOTATION, PreservedMetadata},
 };
 use evenkeel_api::{
     OwnerReference, StrMap,
@@ -28,8 +28,6 @@ use std::sync::Arc;
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Label that excludes Endpoints from mirroring. Upstream: `LabelSkipMirror`.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Annotation of `kubectl apply`, which is not copied to slices.
-const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Observed state of Endpoints, their Service and their slices.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Chooses the migration to run, and sets the conditions of migrations.
 
 use super::{Migration, name};
+use crate::wire;
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
     discovery::{Resource, ServerResources},
@@ -150,8 +151,7 @@ pub(super) fn with_change(
     change: StatusChange,
     now: Timestamp,
 ) -> Option<StorageVersionMigration> {
-    let mut changed: StorageVersionMigration = (**migration).clone();
-    changed.metadata.managed_fields = None;
+    let mut changed = wire::copy_for_update(&**migration);
     let generation = changed.metadata.generation;
     let status = changed.status.get_or_insert_default();
     if let StatusChange::VersionRecorded(version) = change {

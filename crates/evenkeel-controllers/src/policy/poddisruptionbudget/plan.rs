@@ -85,7 +85,7 @@ pub(super) fn expected_pod_count(observed: &Observed) -> Result<ExpectedPodCount
     }
     match &spec.min_available {
         Some(IntOrString::Int(min_available)) => Ok(ExpectedPodCount {
-            pods: to_i32(observed.pods.len()),
+            pods: wire::to_i32(observed.pods.len()),
             desired_healthy: *min_available,
         }),
         Some(percentage @ IntOrString::String(_)) => {
@@ -104,10 +104,6 @@ fn sum_of_owners(observed: &Observed) -> Result<i32, String> {
         Some(Err(error)) => Err(error.clone()),
         None => Ok(0),
     }
-}
-
-fn to_i32(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Admitted evictions. Upstream: `buildDisruptedPodMap`.
@@ -160,7 +156,7 @@ fn count_healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -
     };
     let is_healthy =
         |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !is_evicted(pod);
-    to_i32(pods.iter().filter(is_healthy).count())
+    wire::to_i32(pods.iter().filter(is_healthy).count())
 }
 
 /// Updates the status of a budget. Upstream: `sync`.

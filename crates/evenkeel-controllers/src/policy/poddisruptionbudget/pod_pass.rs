@@ -1,7 +1,7 @@
 //! Reconciliation of pods: resets stale conditions `DisruptionTarget` (Upstream: `syncStalePodDisruption`), and records
 //! an event if several budgets select a pod (Upstream: `getPdbForPod`).
 
-use crate::{pods::is_terminal, wire};
+use crate::{disruption::DISRUPTION_TARGET, pods::is_terminal, wire};
 use evenkeel_api::{
     condition,
     time::{SignedDuration, Timestamp, seconds},
@@ -10,8 +10,6 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
-
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Time after which the condition of a pod without deletion timestamp is stale. Upstream: `stalePodDisruptionTimeout`.
 pub(super) const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);

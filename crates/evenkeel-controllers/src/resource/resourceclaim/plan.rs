@@ -1,6 +1,7 @@
 //! Claims of a pod: names, creation from templates, reservations. An entry is an element of `spec.resourceClaims`.
 
 use super::{Claim, Template};
+use crate::wire;
 use evenkeel_api::{
     OwnerReference, View as _,
     views::{Pod, PodResourceClaim},
@@ -212,8 +213,7 @@ pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
 
 /// Returns the claim with a reservation for the pod. Upstream: `reserveFor`.
 pub(super) fn with_reservation(claim: &Claim, pod: &Pod) -> ResourceClaim {
-    let mut claim: ResourceClaim = (**claim).clone();
-    claim.metadata.managed_fields = None;
+    let mut claim = wire::copy_for_update(&**claim);
     let status = claim.status.get_or_insert_default();
     status.reserved_for.get_or_insert_default().push(ResourceClaimConsumerReference {
         api_group: None,

@@ -62,17 +62,18 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
         Err(error) => return Some(Plan::failure(error.message)),
     };
     let (release, mut writes) = (Release::new(claim, &remaining), writes.iter());
-    let mut latest = copy_for_update(claim);
-    if let Some(changed) = release.with_new_status {
+    let mut latest = None;
+    if let Some(mut changed) = release.with_new_status {
         let Some(outcome) = writes.next() else {
             let update = Update::status(wire::target(claim), wire::json(&changed));
             return Some(Plan::one(Update { on_error: OnError::Abort, ..update }));
         };
-        latest = changed;
-        latest.metadata.resource_version = outcome.resource_version.as_deref().map(str::to_owned);
+        changed.metadata.resource_version = outcome.resource_version.as_deref().map(str::to_owned);
+        latest = Some(changed);
     }
     if release.removes_finalizer {
         let Some(outcome) = writes.next() else {
+            let latest = latest.unwrap_or_else(|| wire::copy_for_update(&**claim));
             let update = Update::new(wire::target(claim), wire::json(&without_finalizer(latest)));
             return Some(Plan::one(Update { on_error: OnError::Ignore, ..update }));
         };
@@ -168,7 +169,7 @@ impl Release {
             claim.meta().finalizers.iter().any(|finalizer| &**finalizer == FINALIZER);
         let is_allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
         let with_remaining = || {
-            let mut changed = copy_for_update(claim);
+            let mut changed = wire::copy_for_update(&**claim);
             let status = changed.status.get_or_insert_default();
             status.reserved_for = (!remaining.is_empty()).then(|| remaining.to_vec());
             changed
@@ -196,17 +197,9 @@ impl Release {
 
 /// Returns the claim without the finalizer.
 fn without_finalizer(mut claim: ResourceClaim) -> ResourceClaim {
-    claim.metadata.managed_fields = None;
     if let Some(finalizers) = &mut claim.metadata.finalizers {
         finalizers.retain(|finalizer| finalizer != FINALIZER);
     }
-    claim
-}
-
-/// Returns a copy without `managedFields`, which the API server keeps.
-fn copy_for_update(claim: &Claim) -> ResourceClaim {
-    let mut claim: ResourceClaim = (**claim).clone();
-    claim.metadata.managed_fields = None;
     claim
 }
 
@@ -237,8 +230,8 @@ mod tests {
     #[test]
     fn reservation_of_a_finished_replaced_or_deleted_pod_is_removed() {
         let running = pod("p", Some(T0));
-        let mut outcomes = pod("p", None);
-        outcomes.status.phase = "Failed".into();
+        let mut finished = pod("p", None);
+        finished.status.phase = "Failed".into();
         let mut terminating = pod("p", None);
         terminating.meta.deletion = Some(T0);
         let mut unscheduled = terminating.clone();
@@ -247,7 +240,7 @@ mod tests {
         // Consumer, whether its pod was observed as deleted, the cached pod, and the decision.
         let table = [
             (&me, false, Some(&running), ConsumerDecision::Keep),
-            (&me, false, Some(&outcomes), ConsumerDecision::Remove),
+            (&me, false, Some(&finished), ConsumerDecision::Remove),
             (&me, false, Some(&terminating), ConsumerDecision::Keep),
             (&me, false, Some(&unscheduled), ConsumerDecision::Remove),
             (&me, true, None, ConsumerDecision::Remove),
@@ -317,13 +310,13 @@ mod tests {
             )
         };
         let running = pod("p", Some(T0));
-        let mut outcomes = pod("p", None);
-        outcomes.status.phase = "Succeeded".into();
+        let mut finished = pod("p", None);
+        finished.status.phase = "Succeeded".into();
         assert!(!is_useless(&owned("p"), Some(&running)));
-        assert!(is_useless(&owned("p"), Some(&outcomes)));
+        assert!(is_useless(&owned("p"), Some(&finished)));
         assert!(is_useless(&owned("before"), Some(&running)));
         assert!(!is_useless(&owned("p"), None));
-        assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&outcomes)));
+        assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&finished)));
     }
 
     fn observed(claim: Claim, decisions: Vec<ConsumerDecision>, owner: Option<Pod>) -> Observed {
@@ -392,9 +385,9 @@ mod tests {
                 "status": {"reservedFor": [consumer("pods", "p")]},
             }))
         };
-        let mut outcomes = pod("p", None);
-        outcomes.status.phase = "Failed".into();
-        let observed_claim = observed(claim(), vec![ConsumerDecision::Remove], Some(outcomes));
+        let mut finished = pod("p", None);
+        finished.status.phase = "Failed".into();
+        let observed_claim = observed(claim(), vec![ConsumerDecision::Remove], Some(finished));
         assert_eq!(update(Some(plan(&observed_claim))).0, "status");
         let delete = after(&observed_claim, &[Outcome::success()]).unwrap();
         assert!(

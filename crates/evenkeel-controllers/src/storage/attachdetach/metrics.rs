@@ -1,6 +1,7 @@
 //! Metrics of attach and detach operations, under upstream's names.
 
 use super::{iscsi_fc, plan, state_of_world::StateOfWorld};
+use crate::storage::DURATION_BUCKETS;
 use evenkeel_api::{
     Text,
     time::Timestamp,
@@ -21,9 +22,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Buckets of the durations, in seconds.
-const BUCKETS: [f64; 13] =
-    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const ATTACH: &str = "volume_attach";
 const DETACH: &str = "volume_detach";
 const SUCCESS: &str = "success";
@@ -52,7 +50,7 @@ impl OperationMetrics {
             registry,
             "storage_operation_duration_seconds",
             "Storage operation duration",
-            &BUCKETS,
+            &DURATION_BUCKETS,
             &["volume_plugin", "operation_name", "status", "migrated"],
         );
         Self { durations, started: Mutex::default() }

@@ -21,7 +21,10 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp, saturating_add},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
-use evenkeel_component_helpers::storage::{attach, csi_translation};
+use evenkeel_component_helpers::{
+    scheduling::corev1::OUT_OF_SERVICE_TAINT,
+    storage::{attach, csi_translation},
+};
 use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan};
 use ring::digest;
 use serde_json::{Value, json};
@@ -33,7 +36,6 @@ use std::{
 
 /// Annotation of nodes whose volumes the controller attaches.
 const MANAGED_ANNOTATION: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
@@ -284,9 +286,12 @@ fn network_devices_to_report<'a>(
     }
     for desired in &observed.desired {
         let is_new = iscsi_fc::is_iscsi_or_fc(&desired.name) && !reported.contains(&&desired.name);
+        if !is_new {
+            continue;
+        }
         let is_free = !is_multi_attach(desired)
             && !observed.reserved.is_reserved_elsewhere(desired, &observed.name, now);
-        if is_new && is_free {
+        if is_free {
             to_report.push(&desired.name);
         }
     }

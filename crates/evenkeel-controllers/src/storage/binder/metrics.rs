@@ -1,6 +1,7 @@
 //! Metrics of claims and volumes, under upstream's names.
 
 use super::Binder;
+use crate::storage::DURATION_BUCKETS;
 use evenkeel_api::{
     Meta, Text,
     time::Timestamp,
@@ -18,9 +19,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-/// Buckets of the durations, in seconds.
-const BUCKETS: [f64; 13] =
-    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const OPERATION_LABELS: &[&str] = &["plugin_name", "operation_name"];
 
 /// Handles of the metrics; clones refer to the same metrics.
@@ -61,7 +59,7 @@ impl Metrics {
                 registry,
                 "volume_operation_total_seconds",
                 "Storage operation end to end duration in seconds",
-                &BUCKETS,
+                &DURATION_BUCKETS,
                 OPERATION_LABELS,
             ),
             errors: ["volume_operation_total_errors", "volume_operation_errors_total"]

@@ -10,7 +10,6 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
-const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 const RESIZER_ANNOTATION: &str = "volume.kubernetes.io/storage-resizer";
 const EVENT_REASON: &str = "ExternalExpanding";
 
@@ -41,7 +40,7 @@ fn volume_to_expand(observed: &Observed) -> Option<&PersistentVolume> {
     let reference = volume.spec.claim_ref.as_deref();
     let is_bound = reference.is_some_and(|reference| reference.uid == claim.meta.uid);
     let is_too_small = volume::requested(claim) > capacity(claim);
-    let is_being_expanded = volume.meta.annotations.contains(PRE_RESIZE_CAPACITY);
+    let is_being_expanded = volume.meta.annotations.contains(volume::PRE_RESIZE_CAPACITY);
     (is_bound && (is_too_small || is_being_expanded)).then_some(volume)
 }
 

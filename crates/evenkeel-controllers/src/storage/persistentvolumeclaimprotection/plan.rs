@@ -9,7 +9,10 @@ use evenkeel_api::{
     time::Timestamp,
     views::{ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod},
 };
-use evenkeel_component_helpers::storage::{claims, ephemeral};
+use evenkeel_component_helpers::storage::{
+    claims::{self, ClaimUse},
+    ephemeral,
+};
 use evenkeel_runtime::{
     client::ListOptions,
     introspect::Description,
@@ -122,27 +125,25 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
 /// that has shut down does not block its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_scheduled = !pod.spec.node_name.is_empty();
-    is_scheduled && (names(pod, claim) || !has_shut_down(pod) && owns_ephemeral(pod, claim))
+    is_scheduled && volumes_of(pod, claim).any(|used| !used.ephemeral || !has_shut_down(pod))
 }
 
 /// Reports whether the pod uses the claim, whether or not it is scheduled.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    !is_terminated(pod) && (names(pod, claim) || owns_ephemeral(pod, claim))
+    !is_terminated(pod) && volumes_of(pod, claim).next().is_some()
 }
 
-/// Reports whether a volume of the pod names the claim.
-fn names(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    pod.meta.namespace == claim.meta.namespace
-        && claims::of_pod(pod)
-            .any(|used| !used.ephemeral && used.claim_name(pod) == *claim.meta.name)
-}
-
-/// Reports whether the claim was created for an ephemeral volume of the pod.
-fn owns_ephemeral(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
-    pod.meta.namespace == claim.meta.namespace
-        && claims::of_pod(pod)
-            .any(|used| used.ephemeral && used.claim_name(pod) == *claim.meta.name)
-        && ephemeral::made_for_pod(claim, pod).is_ok()
+/// Returns the volumes of the pod that are backed by the claim. An ephemeral volume is backed only by a claim that was
+/// created for this pod.
+fn volumes_of<'a>(
+    pod: &'a Pod,
+    claim: &'a PersistentVolumeClaim,
+) -> impl Iterator<Item = ClaimUse<'a>> {
+    claims::of_pod(pod).filter(move |used| {
+        pod.meta.namespace == claim.meta.namespace
+            && used.claim_name(pod) == *claim.meta.name
+            && (!used.ephemeral || ephemeral::made_for_pod(claim, pod).is_ok())
+    })
 }
 
 fn has_shut_down(pod: &Pod) -> bool {
@@ -202,7 +203,8 @@ fn protect(
             plan.push(change);
         }
     }
-    let is_needed = pods.iter().any(|pod| blocks_deletion(pod, claim));
+    let is_needed =
+        is_deletion_blocked(claim) && pods.iter().any(|pod| blocks_deletion(pod, claim));
     let mut protection = finalizers::protect(claim, FINALIZER, is_needed);
     if !plan.actions.is_empty()
         && let Some(Action::Rewrite(finalizer_change)) = protection.actions.first_mut()

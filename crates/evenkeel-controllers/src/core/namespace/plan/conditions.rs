@@ -1,12 +1,6 @@
 //! Types of a terminating namespace's conditions, with upstream's reasons and messages.
 
-/// A condition of the namespace's status.
-pub(super) struct Condition {
-    pub(super) type_: &'static str,
-    pub(super) status: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
+use crate::conditions::Condition;
 
 /// A type of conditions, which are true while the deletion has a problem.
 pub(super) struct ConditionType {
@@ -50,10 +44,9 @@ pub(super) const FINALIZERS_REMAINING: ConditionType = ConditionType {
 impl ConditionType {
     /// Returns the condition, true with the problem as its message, or false without a problem.
     pub(super) fn evaluate(&self, problem: Option<String>) -> Condition {
-        let (status, reason, message) = match problem {
-            Some(message) => ("True", self.true_reason, message),
-            None => ("False", self.false_reason, self.false_message.to_owned()),
-        };
-        Condition { type_: self.name, status, reason, message }
+        match problem {
+            Some(message) => Condition::new(self.name, "True", self.true_reason, &message),
+            None => Condition::new(self.name, "False", self.false_reason, self.false_message),
+        }
     }
 }

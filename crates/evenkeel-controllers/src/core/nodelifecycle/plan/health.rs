@@ -6,7 +6,7 @@
 use super::super::Options;
 use evenkeel_api::{
     time::{SignedDuration, Timestamp},
-    views::{Lease, Node},
+    views::{Lease, Node, NodeCondition},
 };
 
 /// Time since the controller's start, on the monotonic clock.
@@ -34,15 +34,24 @@ pub(crate) enum Ready {
     Other,
 }
 
+impl Ready {
+    fn of(condition: &NodeCondition) -> Self {
+        match &*condition.status {
+            "True" => Self::Yes,
+            "False" => Self::No,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Returns the status of the node's condition `Ready`; `None` before its kubelet's first status.
 pub(crate) fn ready_status(node: &Node) -> Option<Ready> {
-    let condition = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
-    Some(match &*condition.status {
-        "True" => Ready::Yes,
-        "False" => Ready::No,
-        "Unknown" => Ready::Unknown,
-        _ => Ready::Other,
-    })
+    ready_condition(node).map(Ready::of)
+}
+
+fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+    node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")
 }
 
 /// Health of a node as last observed. Upstream: `nodeHealthData`.
@@ -67,9 +76,8 @@ impl NodeHealth {
         lease: Option<&Lease>,
         now: Now,
     ) -> Self {
-        let condition =
-            node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
-        let ready = ready_status(node);
+        let condition = ready_condition(node);
+        let ready = condition.map(Ready::of);
         let heartbeat_time = condition.and_then(|condition| condition.last_heartbeat_time);
         let mut health = match before {
             Some(before)
@@ -117,7 +125,7 @@ fn age(node: &Node, now: Timestamp) -> SignedDuration {
 mod tests {
     use super::*;
     use crate::fixtures::{T0, at, meta};
-    use evenkeel_api::views::{LeaseSpec, NodeCondition};
+    use evenkeel_api::views::LeaseSpec;
     use proptest::prelude::*;
 
     fn now(seconds: i64) -> Now {

@@ -41,9 +41,6 @@ use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
 use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
 
-/// Annotation of a volume that is being expanded: its capacity before the expansion.
-const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
-
 /// Consecutive writes of one object. Each write requires the resource version that the previous one returned.
 struct ConsecutiveWrites {
     actions: Vec<Action>,
@@ -219,7 +216,7 @@ fn sole_claim_phase_update(claim: &PersistentVolumeClaim, phase: &str) -> Option
 /// Returns the merge patch of the claim's capacity; `None` if the capacity is correct. While the volume is being expanded,
 /// the claim has the capacity from before.
 fn capacity_patch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
-    if let Some(text) = volume.meta.annotations.get(PRE_RESIZE_CAPACITY) {
+    if let Some(text) = volume.meta.annotations.get(storage::volume::PRE_RESIZE_CAPACITY) {
         let capacity = Quantity::parse(text).unwrap_or_else(|_| storage::volume::capacity(volume));
         return Some(json!({"storage": capacity.to_string()}));
     }
