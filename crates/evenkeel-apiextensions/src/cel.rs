@@ -10,7 +10,7 @@ use super::structural::Structural;
 use super::validation::{OldElements, below};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
 use evenkeel_apimachinery::value::{flag, text};
-use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
+use evenkeel_cel::{Failure, Program, Scope, Val};
 
 /// One rule of `x-kubernetes-validations`. Its expressions are compiled at their first evaluation.
 #[derive(Debug)]
@@ -160,9 +160,9 @@ fn evaluate_rule(
     let mut refuse = |why: String| {
         errors.push(FieldError::invalid(&*context.path, &*context.schema.kind, why));
     };
-    match evaluate(program, &activation, budget) {
-        Evaluated::Value(Ok(Val::Bool(true))) => {}
-        Evaluated::Value(Ok(_)) => match error_message(rule, &activation, budget) {
+    match program.run_within(&activation, budget) {
+        Some(Ok(Val::Bool(true))) => {}
+        Some(Ok(_)) => match error_message(rule, &activation, budget) {
             Ok(why) => errors.push(field_error_for_reason(rule, context, why)),
             Err(why) => {
                 let path = rule_path(rule, context);
@@ -170,47 +170,26 @@ fn evaluate_rule(
                 return false;
             }
         },
-        Evaluated::Value(Err(error)) if error.starts_with("no such overload") => refuse(format!(
-            "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
-        )),
-        Evaluated::Value(Err(error)) => refuse(format!("{error} evaluating rule: {shown}")),
-        Evaluated::OverLimit(words) => {
+        Some(Err(Failure::Error(error))) if error.starts_with("no such overload") => {
+            refuse(format!(
+                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
+            ));
+        }
+        Some(Err(Failure::Error(error))) => refuse(format!("{error} evaluating rule: {shown}")),
+        Some(Err(failure @ Failure::Cost)) => {
+            let words = failure.words();
             refuse(format!(
                 "'{words}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
             ));
             return false;
         }
-        Evaluated::OverBudget => {
+        None => {
             let why = "validation failed due to running out of cost budget, no further validation rules will be run";
             refuse(why.to_owned());
             return false;
         }
     }
     true
-}
-
-/// Outcome of an evaluation within limits.
-enum Evaluated<'a> {
-    /// The value, or the error.
-    Value(Result<Val<'a>, String>),
-    /// The cost is beyond the limit of one expression.
-    OverLimit(String),
-    /// The budget of the object is used up.
-    OverBudget,
-}
-
-/// Evaluates an expression, and deducts its cost from the budget.
-fn evaluate<'a>(program: &'a Program, activation: &Scope<'a>, budget: &mut u64) -> Evaluated<'a> {
-    let before = (*budget).min(PER_CALL);
-    let mut remaining_budget = before;
-    let result = program.run(activation, &mut remaining_budget);
-    *budget -= before - remaining_budget;
-    match result {
-        Err(Failure::Cost) if before < PER_CALL => Evaluated::OverBudget,
-        Err(failure @ Failure::Cost) => Evaluated::OverLimit(failure.words()),
-        Err(Failure::Error(error)) => Evaluated::Value(Err(error)),
-        Ok(value) => Evaluated::Value(Ok(value)),
-    }
 }
 
 /// Returns the variables of a rule: `self` and `oldSelf`.
@@ -247,20 +226,20 @@ fn error_message<'a>(
     }
     let program = rule.message_program.get_or_init(|| Program::parse(&rule.message_expression));
     let Ok(program) = program else { return or_default() };
-    match evaluate(program, activation, budget) {
-        Evaluated::Value(Ok(Val::Str(message))) => {
+    match program.run_within(activation, budget) {
+        Some(Ok(Val::Str(message))) => {
             let message = message.trim();
             let is_usable = !message.is_empty()
                 && message.len() <= MAX_MESSAGE
                 && !message.contains(['\n', '\r']);
             if is_usable { Ok(message.to_owned()) } else { or_default() }
         }
-        Evaluated::Value(_) => or_default(),
-        Evaluated::OverLimit(_) => Err(format!(
+        Some(Err(Failure::Cost)) => Err(format!(
             "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
             quote(&rule.message_expression)
         )),
-        Evaluated::OverBudget => {
+        Some(_) => or_default(),
+        None => {
             let why = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
             Err(why.to_owned())
         }
@@ -324,6 +303,29 @@ mod tests {
         );
         assert_eq!(errors_of(&schema, &new, None), ["low: Invalid value: low is 3"]);
         assert!(errors_of(&schema, &old, Some(&old)).is_empty());
+    }
+
+    #[test]
+    fn invalid_bytes_are_an_error_where_they_are_read() {
+        let bytes = json!({"type": "string", "format": "byte"});
+        let found = |rule: &str| {
+            let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": rule}],
+                "properties": {"l": {"type": "array", "items": bytes}, "m": {"type": "object", "additionalProperties": bytes}}}}});
+            let spec = json!({"l": ["%%%%", "eA=="], "m": {"k": "%%%%"}});
+            errors_of(&schema, &json!({"spec": spec}), None)
+        };
+        for rule in [
+            "self.l[0] == b'x'",
+            "self.l[?0] == optional.of(b'x')",
+            "self.m['k'] == b'x'",
+            "self.m.k == b'x'",
+            "self.m.?k == optional.of(b'x')",
+        ] {
+            let why = "Invalid byte formatted string %%%%: illegal base64 data at input byte 0";
+            let want = format!("spec: Invalid value: \"object\": {why} evaluating rule: {rule}");
+            assert_eq!(found(rule), [want], "{rule}");
+        }
+        assert!(found("has(self.m.k) && size(self.l) == 2 && self.l[1] == b'x'").is_empty());
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Returns the rest of `text` after the string literal at its beginning.
-fn after_string(text: &[u8], raw: bool) -> &[u8] {
+pub(super) fn after_string(text: &[u8], raw: bool) -> &[u8] {
     let Some(quote) = text.first() else { return text };
     let triple = [*quote; 3];
     let end: &[u8] = if text.starts_with(&triple) { &triple } else { &triple[..1] };
@@ -116,7 +116,8 @@ fn after_string(text: &[u8], raw: bool) -> &[u8] {
     rest.get(end.len()..).unwrap_or_default()
 }
 
-fn after_line(text: &[u8]) -> &[u8] {
+/// Returns the rest of `text` from the end of its first line.
+pub(super) fn after_line(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
     &text[end..]
 }

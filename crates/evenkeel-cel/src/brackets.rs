@@ -1,5 +1,7 @@
 //! What an expression needs where it cannot go on: the end of the innermost bracket.
 
+use crate::bounds::{after_line, after_string};
+
 /// What is open, and ends with a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
@@ -17,24 +19,24 @@ enum Open {
 /// are left out.
 pub(crate) fn expected(source: &str, end: usize, skipped: &[usize]) -> &'static str {
     let mut open: Vec<Open> = Vec::new();
-    let mut letters = source.char_indices().take_while(|(at, _)| *at < end).peekable();
-    let mut last = ' ';
-    while let Some((at, letter)) = letters.next() {
-        if letter.is_whitespace() {
+    let text = source.get(..end).unwrap_or(source);
+    let last_bytes = |left: &[u8]| text.get(text.len() - left.len()..).unwrap_or_default();
+    let (mut rest, mut last) = (text, ' ');
+    while let Some(letter) = rest.chars().next() {
+        let at = text.len() - rest.len();
+        if rest.starts_with("//") {
+            rest = last_bytes(after_line(rest.as_bytes()));
             continue;
         }
         let is_raw = last == 'r' || last == 'R';
+        rest = match letter {
+            '\'' | '"' => last_bytes(after_string(rest.as_bytes(), is_raw)),
+            letter => &rest[letter.len_utf8()..],
+        };
+        if letter.is_whitespace() {
+            continue;
+        }
         match letter {
-            '\'' | '"' => {
-                let quote = letter;
-                while let Some((_, letter)) = letters.next() {
-                    if letter == '\\' && !is_raw {
-                        letters.next();
-                    } else if letter == quote {
-                        break;
-                    }
-                }
-            }
             _ if skipped.contains(&at) => {}
             '(' => open.push(Open::Parenthesis),
             '[' => open.push(Open::Bracket),
@@ -94,6 +96,8 @@ mod tests {
             ("a[?1].?b c", "<EOF>"),
             ("'(' + r'\\' b", "<EOF>"),
             ("[(1, 2) b", "']'"),
+            ("(// don't\n [1 2", "']'"),
+            ("['''it's ( ''' b", "']'"),
         ] {
             assert_eq!(expected(source, source.len() - 1, &[]), want, "{source}");
         }

@@ -17,9 +17,9 @@ impl<'a> Run<'a> {
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
             && let Expr::Ident(space) = &target.expr
-            && let space = names::plain(space)
             && self.variable(space).is_none()
         {
+            let space = names::plain(space);
             let args = self.all(&call.args)?;
             let name = format!("{space}.{}", call.func_name);
             self.pay_for(&name, &args)?;
@@ -164,7 +164,8 @@ fn optional(found: Outcome<'_>) -> Outcome<'_> {
 }
 
 fn optional_field<'a>(value: &Val<'a>, name: &str) -> Outcome<'a> {
-    Ok(Val::Optional(value.field(name).transpose()?.map(Rc::new)))
+    let found = value.field(name).transpose()?.map(Val::settled).transpose()?;
+    Ok(Val::Optional(found.map(Rc::new)))
 }
 
 fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, is: fn(std::cmp::Ordering) -> bool) -> Outcome<'a> {

@@ -285,7 +285,7 @@ impl Call<'_, '_> {
 /// Returns the cost of sorting a list, or of comparing all of its elements with each other.
 ///
 /// Upstream: `trackListSelfCompare`.
-pub(super) fn self_comparison(list: &Val<'_>) -> u64 {
+fn self_comparison(list: &Val<'_>) -> u64 {
     let length = list.list_len().unwrap_or(0) as u64;
     let pairs = length.saturating_mul(length);
     let cost = match list.elements().next() {

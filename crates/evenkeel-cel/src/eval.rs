@@ -73,6 +73,7 @@ pub(super) fn run<'a>(
 ) -> Result<Val<'a>, Failure> {
     let mut run = Run {
         variables: scope.variables.clone(),
+        outer: scope.variables.len(),
         remaining_budget: *budget,
         is_qualified: scope.is_qualified,
         composed: scope.composed.clone(),
@@ -92,6 +93,8 @@ impl PartialEq for Val<'_> {
 /// State of one evaluation.
 pub(super) struct Run<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
+    /// Number of the scope's variables, which are before those of macros.
+    outer: usize,
     remaining_budget: u64,
     is_qualified: bool,
     composed: Option<Rc<Composed<'a>>>,
@@ -127,8 +130,13 @@ impl<'a> Run<'a> {
         result
     }
 
+    /// Returns the variable that a name refers to. A leading dot skips the variables of macros.
     pub(super) fn variable(&self, name: &str) -> Option<&Val<'a>> {
-        self.variables.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v)
+        let (known, name) = match name.strip_prefix('.') {
+            Some(name) => (self.variables.get(..self.outer).unwrap_or_default(), name),
+            None => (self.variables.as_slice(), name),
+        };
+        known.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v)
     }
 
     pub(super) fn value(&mut self, expression: &'a Expression) -> Result_<'a> {
@@ -155,13 +163,10 @@ impl<'a> Run<'a> {
 
     fn ident(&mut self, name: &'a str) -> Result_<'a> {
         self.pay(STEP)?;
-        let name = super::names::plain(name);
         if let Some(value) = self.variable(name) {
-            if let Val::Failed(error) = value {
-                return Err(Failure::Error(error.to_string()));
-            }
-            return Ok(value.clone());
+            return value.clone().settled().map_err(Failure::Error);
         }
+        let name = super::names::plain(name);
         super::names::named(name).map(Val::Type).ok_or_else(|| {
             Failure::Error(format!("undeclared reference to '{name}' (in container '')"))
         })
@@ -226,7 +231,7 @@ impl<'a> Run<'a> {
             let found = inner.as_ref().and_then(|inner| inner.field(&select.field)).transpose()?;
             return Ok(match (select.test, found) {
                 (true, found) => Val::Bool(found.is_some()),
-                (false, found) => Val::Optional(found.map(Rc::new)),
+                (false, found) => Val::Optional(found.map(Val::settled).transpose()?.map(Rc::new)),
             });
         }
         if select.test {
@@ -238,10 +243,7 @@ impl<'a> Run<'a> {
         }
         match operand.field(&select.field) {
             Some(value) => {
-                let value = value?;
-                if let Val::Failed(error) = value {
-                    return Err(Failure::Error(error.to_string()));
-                }
+                let value = value?.settled()?;
                 self.pay_for_bytes(&value)?;
                 Ok(value)
             }

@@ -65,7 +65,7 @@ impl Expansion<'_> {
     fn report(&mut self, id: u64, what: &str) {
         let offset = self.offsets.get(id);
         let place =
-            offset.map_or(Location::NONE, |offset| Location::of_offset(self.source, offset));
+            || offset.map_or(Location::NONE, |offset| Location::of_offset(self.source, offset));
         self.found.add(place, what.to_owned());
     }
 

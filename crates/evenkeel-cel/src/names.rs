@@ -206,20 +206,5 @@ fn is_text(expression: &Expression, text: &str) -> bool {
 
 /// Returns the type that an expression names; `None` if there is no such type.
 pub fn named(name: &str) -> Option<&'static str> {
-    const NAMES: [&str; 13] = [
-        "bool",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "list",
-        "map",
-        "null_type",
-        "type",
-        "google.protobuf.Timestamp",
-        "google.protobuf.Duration",
-        "optional_type",
-    ];
-    NAMES.into_iter().find(|known| *known == name)
+    crate::check::TYPES.iter().map(|(known, _)| *known).find(|known| *known == name)
 }

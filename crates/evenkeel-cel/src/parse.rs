@@ -63,7 +63,7 @@ pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression,
             found.into_result(source).map(|()| (expression, offsets))
         }
         Ok(Err(wrong)) => {
-            wrong.into_iter().for_each(|(place, what)| found.add(place, what));
+            wrong.into_iter().for_each(|(place, what)| found.add(|| place, what));
             found.into_result(source)?;
             Err("compilation failed: the expression has no syntax tree".to_owned())
         }
@@ -88,12 +88,14 @@ fn worded(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
     let is_incomplete = |what: &str| INCOMPLETE.iter().any(|start| what.starts_with(start));
     let alone = all().all(|error| is_incomplete(&error.msg));
     let mut skipped: Vec<usize> = Vec::new();
+    let mut is_lost = false;
     let mut found: Vec<(Location, String)> = Vec::new();
     for error in all().filter(|error| alone || !is_incomplete(&error.msg)) {
         let place = signed(source, place(source, error, &errors.errors), &error.msg);
-        let is_lost = found.iter().any(|(_, what)| what.contains("no viable alternative"));
         let left_out = (!is_lost).then_some(skipped.as_slice());
-        found.push((place, words(&error.msg, source, place, left_out)));
+        let what = words(&error.msg, source, place, left_out);
+        is_lost |= what.contains("no viable alternative");
+        found.push((place, what));
         if error.msg.contains("extraneous input") {
             skipped.extend(place.offset(source));
         }

@@ -51,10 +51,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) fn add(&mut self, place: Location, what: String) {
+    /// Adds an error. Its place is only determined if the error is shown, because that reads the source.
+    pub(crate) fn add(&mut self, place: impl FnOnce() -> Location, what: String) {
         self.count += 1;
         if self.errors.len() < MAX_SHOWN {
-            self.errors.push((place, what));
+            self.errors.push((place(), what));
         }
     }
 
@@ -112,10 +113,10 @@ mod tests {
     fn errors_show_their_places_in_order() {
         let source = "ünï\n a.ab + a.b";
         let mut found = Found::default();
-        found.add(Location::of_offset(source, 15), "undefined field 'b'".to_owned());
-        found.add(Location::at(1, 1), "at 'ü'".to_owned());
-        found.add(Location::at(1, 3), "at 'ï'".to_owned());
-        found.add(Location::NONE, "too long".to_owned());
+        found.add(|| Location::of_offset(source, 15), "undefined field 'b'".to_owned());
+        found.add(|| Location::at(1, 1), "at 'ü'".to_owned());
+        found.add(|| Location::at(1, 3), "at 'ï'".to_owned());
+        found.add(|| Location::NONE, "too long".to_owned());
         let want = "compilation failed: ERROR: <input>:-1:0: too long\n\
             ERROR: <input>:1:1: at 'ü'\n | ünï\n | ＾\n\
             ERROR: <input>:1:3: at 'ï'\n | ünï\n | ．.＾\n\
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(found.into_result(source), Err(want.to_owned()));
         assert_eq!(Found::default().into_result(source), Ok(()));
         let mut many = Found::default();
-        (0..103).for_each(|_| many.add(Location::NONE, "x".to_owned()));
+        (0..103).for_each(|_| many.add(|| Location::NONE, "x".to_owned()));
         let found = many.into_result("").expect_err("errors");
         assert!(found.ends_with("\n3 more errors were truncated"), "{found}");
     }

@@ -71,6 +71,8 @@ fn the_language() {
         ),
         ("cel.bind(x, self.a + 1, x * x)", json!(4)),
         ("self.n == null", json!(true)),
+        // A leading dot skips the variables of macros.
+        ("[2].exists(self, self == 2 && .self.a == 1)", json!(true)),
     ] {
         assert_eq!(value(source, &object), Ok(want), "{source}");
     }

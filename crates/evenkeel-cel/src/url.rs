@@ -4,6 +4,8 @@ use std::net::Ipv6Addr;
 
 use evenkeel_api::quote::quote;
 
+use crate::functions::address_error;
+
 /// A parsed URL: absolute, or an absolute path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Url {
@@ -162,7 +164,7 @@ fn host(scheme: &str, host: &str) -> Result<String, String> {
         return Err(if is_v4 {
             "invalid IP-literal".to_owned()
         } else {
-            format!("invalid host: ParseAddr({}): unable to parse IP", quote(&name))
+            format!("invalid host: {}", address_error(&name).unwrap_or_default())
         });
     }
     Ok(format!("[{name}]{port}"))
@@ -315,6 +317,10 @@ mod tests {
             ("http://[::1", "error: parse \"http://[::1\": missing ']' in host"),
             ("http://[1.2.3.4]", "error: parse \"http://[1.2.3.4]\": invalid IP-literal"),
             ("http://[fe80::1%25en0]/", "http|[fe80::1%en0]|fe80::1%en0||/|"),
+            (
+                "http://[1:2]",
+                "error: parse \"http://[1:2]\": invalid host: ParseAddr(\"1:2\"): address string too short",
+            ),
             ("http://a[b]", "error: parse \"http://a[b]\": invalid IP-literal"),
             ("http://a:b:c", "error: parse \"http://a:b:c\": invalid port \":b:c\" after host"),
             ("x://a:b:1/", "x|a:b:1|a:b|1|/|"),

@@ -130,6 +130,14 @@ impl<'a> Val<'a> {
         read.unwrap_or(Self::borrowed(text))
     }
 
+    /// Returns the value itself, or the error that it stands for.
+    pub(crate) fn settled(self) -> Result<Self, String> {
+        match self {
+            Self::Failed(error) => Err(error.to_string()),
+            value => Ok(value),
+        }
+    }
+
     /// Returns a value of type `string`.
     pub fn str(text: impl Into<String>) -> Self {
         Self::Str(text.into().into())
@@ -233,10 +241,7 @@ impl<'a> Val<'a> {
             Self::Map(entries) => entries
                 .iter()
                 .find(|(key, _)| matches!(key, Self::Str(k) if **k == *name))
-                .map(|(_, value)| match value {
-                    Self::Failed(error) => Err(error.to_string()),
-                    value => Ok(value.clone()),
-                }),
+                .map(|(_, value)| value.clone().settled()),
             Self::MapOr(entries, other) => {
                 let found =
                     entries.iter().find(|(key, _)| matches!(key, Self::Str(k) if **k == *name));
@@ -271,7 +276,8 @@ impl<'a> Val<'a> {
             return at
                 .filter(|at| *at < items)
                 .and_then(|index| self.item(index))
-                .ok_or_else(|| format!("index out of bounds: {}", key.shown()));
+                .ok_or_else(|| format!("index out of bounds: {}", key.shown()))?
+                .settled();
         }
         if self.map_len().is_none() {
             return Err("no such overload".to_owned());
@@ -280,7 +286,7 @@ impl<'a> Val<'a> {
             Self::MapOr(_, other) => Some((**other).clone()),
             _ => None,
         });
-        found.ok_or_else(|| format!("no such key: {}", key.shown()))
+        found.ok_or_else(|| format!("no such key: {}", key.shown()))?.settled()
     }
 
     /// Returns the number of elements of a list; `None` for other types.

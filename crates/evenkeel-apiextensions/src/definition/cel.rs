@@ -230,7 +230,6 @@ impl Compiling<'_, '_> {
         match &compiled {
             Err(error) => {
                 errors.push(FieldError::invalid(field("rule"), quoted(self.rule), error.as_str()));
-                total.add(0, field("rule"));
             }
             Ok((_, cost)) => {
                 let times =

@@ -86,6 +86,5 @@ fn object(schema: &Structural, is_root: bool) -> Declared {
             fields.push((name.to_owned(), field));
         }
     }
-    let fields = fields.iter().map(|(name, field)| (name.as_str(), field.clone()));
     Declared::object(None, fields).at_least(least)
 }

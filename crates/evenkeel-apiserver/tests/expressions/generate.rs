@@ -87,11 +87,8 @@ impl Making<'_> {
         if depth == 0 || self.room == 0 || forms.is_empty() {
             return self.leaf(kind);
         }
-        let macros: Vec<&'static str> = MACROS
-            .iter()
-            .filter(|(result, form)| *result == kind && !form.starts_with("cel."))
-            .map(|(_, form)| *form)
-            .collect();
+        let macros: Vec<&'static str> =
+            MACROS.iter().filter(|(result, _)| *result == kind).map(|(_, form)| *form).collect();
         if !macros.is_empty() && self.rng.random_bool(0.2) {
             let form = self.one(&macros);
             return self.comprehension(form, depth - 1);

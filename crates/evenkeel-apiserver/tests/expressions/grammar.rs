@@ -1,4 +1,4 @@
-//! The grammar of generated expressions: literals, and forms by the type of their result.
+//! The grammar of generated expressions: forms by the type of their result.
 
 /// Type of what an expression is to be.
 pub(crate) type Kind = &'static str;
@@ -395,7 +395,7 @@ pub(crate) const FORMS: &[(Kind, &[&str])] = &[
     ),
 ];
 
-/// Zones of a comprehension: what it goes over, the types of its first and second variable, and the type of its result.
+/// Ranges of comprehensions, each with the types of the first and the second variable over it.
 pub(crate) const RANGES: &[(&str, Kind, Kind)] = &[
     ("$ints", "int", "int"),
     ("$strings", "string", "string"),
@@ -405,7 +405,7 @@ pub(crate) const RANGES: &[(&str, Kind, Kind)] = &[
     ("$any", "any", "any"),
 ];
 
-/// Macros with one variable: `$v` is the variable's name, `$e` its type.
+/// Macros, each with the type of its result: `$r` is the range, `$v` and `$w` are the names of the variables.
 pub(crate) const MACROS: &[(Kind, &str)] = &[
     ("bool", "$r.all($v, $bool)"),
     ("bool", "$r.exists($v, $bool)"),
@@ -423,5 +423,4 @@ pub(crate) const MACROS: &[(Kind, &str)] = &[
     ("int", "$r.transformMap($v, $w, $int).size()"),
     ("int", "$r.transformMapEntry($v, $w, {string($w): $int}).size()"),
     ("bool", "$r.existsOne($v, $w, $bool)"),
-    ("bool", "cel.bind($v, $r, $bool)"),
 ];

@@ -30,7 +30,7 @@ const WEBHOOKS: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?dryRun=All";
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses?dryRun=All";
 
-/// All places.
+/// Fields with expressions that are compared.
 pub(crate) static PLACES: [ExpressionField; 12] = [
     place("rule", 40, &VALUE, "bool", "$e", DEFINITIONS, rules, "properties[p$i]."),
     place(

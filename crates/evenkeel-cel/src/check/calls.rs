@@ -7,7 +7,7 @@ use super::Resolved;
 use super::checker::Checker;
 use super::functions::{self, Overload};
 use super::types::Type;
-use crate::names::spelled;
+use crate::names::{plain, spelled};
 
 impl<'p> Checker<'_, 'p> {
     /// Determines the types of a call and of its arguments. Upstream: `checkCall`.
@@ -21,7 +21,7 @@ impl<'p> Checker<'_, 'p> {
         }
         let extensions = self.program.extensions();
         let Some(target) = &call.target else {
-            let name = name.strip_prefix('.').unwrap_or(name);
+            let name = plain(name);
             return match functions::find(name, extensions) {
                 Some(forms) => self.resolved(id, name, forms, None, &call.args),
                 None => {
@@ -31,7 +31,7 @@ impl<'p> Checker<'_, 'p> {
             };
         };
         if let Some(space) = namespace(target) {
-            let full = format!("{}.{name}", space.strip_prefix('.').unwrap_or(&space));
+            let full = format!("{}.{name}", plain(&space));
             if let Some(forms) = functions::find(&full, extensions) {
                 return self.resolved(id, &full, forms, None, &call.args);
             }

@@ -45,7 +45,7 @@ pub(super) fn check<'p>(
 
 impl<'p> Checker<'_, 'p> {
     pub(super) fn report(&mut self, id: u64, what: String) {
-        self.found.add(self.program.offset(id), what);
+        self.found.add(|| self.program.offset(id), what);
     }
 
     pub(super) fn mismatch(&mut self, id: u64, expected: &Type, actual: &Type) {

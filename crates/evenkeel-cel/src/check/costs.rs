@@ -14,7 +14,7 @@ use super::estimates::{Argument, Estimate};
 use super::range::Range;
 use super::{Checked, Declared, Type};
 use crate::eval::{LIST, MAP, STEP, STRUCT};
-use crate::names::spelled;
+use crate::names::{plain, spelled};
 
 /// Sizes of the keys and values of a map, or of the elements of a list.
 #[derive(Debug, Clone, Copy)]
@@ -177,8 +177,9 @@ impl<'c> Coster<'c> {
         let given = costs.iter().fold(Range::fixed(0), |sum, cost| sum.plus(*cost));
         let mut total = Range::new(u64::MAX, 0);
         let mut size: Option<Range> = None;
+        let name = plain(&call.func_name);
+        let full = full_name(call, resolved.is_member);
         for overload in &resolved.overloads {
-            let name = crate::names::plain(&call.func_name);
             let (cost, result) = match (name, costs.as_slice(), args.as_slice()) {
                 (op::LOGICAL_AND | op::LOGICAL_OR, [a, b], _) => {
                     (Range::new(a.min, a.plus(*b).max), None)
@@ -200,7 +201,6 @@ impl<'c> Coster<'c> {
                     {
                         self.entries.insert(e.id, a.union(b));
                     }
-                    let full = full_name(call, resolved.is_member);
                     let estimate =
                         Estimate { name: &full, overload, target: target.as_ref(), args: &args };
                     let (cost, result) = estimate.cost();
@@ -397,7 +397,7 @@ fn is_binding(c: &ComprehensionExpr) -> bool {
 fn full_name(call: &CallExpr, is_member: bool) -> String {
     let space = call.target.as_deref().filter(|_| !is_member).and_then(super::calls::namespace);
     match space {
-        Some(space) => format!("{}.{}", space.strip_prefix('.').unwrap_or(&space), call.func_name),
-        None => crate::names::plain(&call.func_name).to_owned(),
+        Some(space) => format!("{}.{}", plain(&space), call.func_name),
+        None => plain(&call.func_name).to_owned(),
     }
 }

@@ -49,12 +49,12 @@ impl Declared {
 
     /// Returns a declaration of an object with these fields, by their names as expressions write them. Without a name,
     /// its type gets one by its place.
-    pub fn object<'n>(
+    pub fn object<N: Into<Box<str>>>(
         name: Option<&str>,
-        fields: impl IntoIterator<Item = (&'n str, Self)>,
+        fields: impl IntoIterator<Item = (N, Self)>,
     ) -> Self {
         let fields = fields.into_iter().map(|(name, field)| (name.into(), field)).collect();
-        Self::of(Type::object(name, fields))
+        Self::of(Type::object(name, Arc::new(fields)))
     }
 
     /// Bounds the size of the value: in elements, entries or bytes.

@@ -261,10 +261,7 @@ impl Estimate<'_, '_> {
     /// Returns the declared size and the type of a list's elements.
     fn element(&self, list: &Argument<'_>) -> Option<(Type, Range)> {
         let kind = list.kind.parts()[0]?.clone();
-        let size = match list.place {
-            None => None,
-            place => declared(place.map(|place| place.and_then(Declared::element))),
-        };
+        let size = declared(list.place.map(|place| place.and_then(Declared::element)));
         Some((kind, size.unwrap_or(Range::UNKNOWN)))
     }
 

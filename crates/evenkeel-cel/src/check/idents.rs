@@ -7,26 +7,30 @@ use cel::common::ast::SelectExpr;
 use super::checker::Checker;
 use super::functions::{CIDR, IP};
 use super::types::{Fields, Object, Type};
-use crate::names::spelled;
+use crate::names::{plain, spelled};
+
+/// Name of a type, and the type that it names.
+type NamedType = (&'static str, fn() -> Type);
 
 /// Names of types, and the type that each names.
+pub(crate) const TYPES: [NamedType; 13] = [
+    ("bool", || Type::Bool),
+    ("int", || Type::Int),
+    ("uint", || Type::Uint),
+    ("double", || Type::Double),
+    ("string", || Type::Str),
+    ("bytes", || Type::Bytes),
+    ("list", || Type::list(Type::Dyn)),
+    ("map", || Type::map(Type::Dyn, Type::Dyn)),
+    ("null_type", || Type::Null),
+    ("google.protobuf.Timestamp", || Type::Time),
+    ("google.protobuf.Duration", || Type::Duration),
+    ("optional_type", || Type::optional(Type::Dyn)),
+    ("type", || Type::OfTypes(None)),
+];
+
 fn type_named(name: &str) -> Option<Type> {
-    Some(match name {
-        "bool" => Type::Bool,
-        "int" => Type::Int,
-        "uint" => Type::Uint,
-        "double" => Type::Double,
-        "string" => Type::Str,
-        "bytes" => Type::Bytes,
-        "list" => Type::list(Type::Dyn),
-        "map" => Type::map(Type::Dyn, Type::Dyn),
-        "null_type" => Type::Null,
-        "google.protobuf.Timestamp" => Type::Time,
-        "google.protobuf.Duration" => Type::Duration,
-        "optional_type" => Type::optional(Type::Dyn),
-        "type" => Type::OfTypes(None),
-        _ => return None,
-    })
+    TYPES.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind())
 }
 
 /// Whether a type of a library has fields for cel-go, which finds none.
@@ -45,7 +49,7 @@ impl<'p> Checker<'_, 'p> {
         if let Some(kind) = self.local(name) {
             return Some(kind.clone());
         }
-        self.global(name.strip_prefix('.').unwrap_or(name))
+        self.global(plain(name))
     }
 
     fn global(&self, name: &str) -> Option<Type> {
@@ -63,12 +67,12 @@ impl<'p> Checker<'_, 'p> {
         if !name.starts_with('.') && self.local(root).is_some() {
             return None;
         }
-        self.global(name.strip_prefix('.').unwrap_or(&name))
+        self.global(plain(&name))
     }
 
     /// Returns the type that a struct literal makes.
     pub(super) fn struct_type(&self, name: &str) -> Option<Type> {
-        let name = name.strip_prefix('.').unwrap_or(name);
+        let name = plain(name);
         let object = |fields| Some(Type::Object(Object { name: name.into(), fields }));
         match name {
             "JSONPatch" if self.program.extensions().patches => object(Fields::JsonPatch),

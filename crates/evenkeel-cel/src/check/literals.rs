@@ -24,50 +24,18 @@ impl Walk<'_> {
     /// Walks through an expression. Within the arguments of `format`, lists may be mixed.
     fn expression(&mut self, e: &Expression, is_exempt: bool) {
         match &e.expr {
-            Expr::Literal(_) | Expr::Ident(_) | Expr::Unspecified => {}
-            Expr::Select(select) => self.expression(&select.operand, is_exempt),
-            Expr::Call(call) => {
-                self.call(e.id, call);
-                let is_exempt = is_exempt || call.func_name == "format";
-                for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.expression(part, is_exempt);
-                }
-            }
-            Expr::List(list) => {
-                if !is_exempt {
-                    self.list(list);
-                }
-                list.elements.iter().for_each(|element| self.expression(element, is_exempt));
-            }
-            Expr::Map(map) => {
-                if !is_exempt {
-                    self.map(&map.entries);
-                }
-                self.entries(&map.entries, is_exempt);
-            }
-            Expr::Struct(made) => self.entries(&made.entries, is_exempt),
-            Expr::Comprehension(c) => {
-                for part in [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result] {
-                    self.expression(part, is_exempt);
-                }
-            }
+            Expr::Call(call) => self.call(e.id, call),
+            Expr::List(list) if !is_exempt => self.list(list),
+            Expr::Map(map) if !is_exempt => self.map(&map.entries),
+            _ => {}
         }
-    }
-
-    fn entries(&mut self, entries: &[IdedEntryExpr], is_exempt: bool) {
-        for entry in entries {
-            match &entry.expr {
-                EntryExpr::MapEntry(entry) => {
-                    self.expression(&entry.key, is_exempt);
-                    self.expression(&entry.value, is_exempt);
-                }
-                EntryExpr::StructField(field) => self.expression(&field.value, is_exempt),
-            }
-        }
+        let is_format = matches!(&e.expr, Expr::Call(call) if call.func_name == "format");
+        let is_exempt = is_exempt || is_format;
+        crate::names::each_part(e, &mut |part| self.expression(part, is_exempt));
     }
 
     fn report(&mut self, id: u64, what: String) {
-        self.found.add(self.checked.program.offset(id), what);
+        self.found.add(|| self.checked.program.offset(id), what);
     }
 
     fn call(&mut self, id: u64, call: &CallExpr) {
@@ -139,16 +107,13 @@ impl Walk<'_> {
 /// Whether a function can take a literal as its first argument. For `matches` as a function this is the text, which
 /// upstream takes for the pattern.
 fn is_valid(name: &str, value: &LiteralValue) -> bool {
-    match (name, value) {
-        ("duration" | "timestamp", LiteralValue::String(text)) => {
-            let argument = [Val::borrowed(text.inner())];
-            functions::global(name, &argument).is_none_or(|result| result.is_ok())
+    let argument = match (name, value) {
+        ("duration" | "timestamp", LiteralValue::String(text)) => Val::borrowed(text.inner()),
+        ("timestamp", LiteralValue::Int(seconds)) => Val::Int(*seconds.inner()),
+        ("matches", LiteralValue::String(pattern)) => {
+            return functions::is_pattern(pattern.inner());
         }
-        ("timestamp", LiteralValue::Int(seconds)) => {
-            let argument = [Val::Int(*seconds.inner())];
-            functions::global(name, &argument).is_none_or(|result| result.is_ok())
-        }
-        ("matches", LiteralValue::String(pattern)) => functions::is_pattern(pattern.inner()),
-        _ => true,
-    }
+        _ => return true,
+    };
+    functions::global(name, &[argument]).is_none_or(|result| result.is_ok())
 }

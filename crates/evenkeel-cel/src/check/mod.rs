@@ -19,6 +19,7 @@ mod unify;
 use std::collections::HashMap;
 
 pub use declared::Declared;
+pub(crate) use idents::TYPES;
 pub use types::Type;
 
 use crate::Program;

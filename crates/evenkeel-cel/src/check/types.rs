@@ -77,7 +77,7 @@ impl PartialEq for Object {
 const UNNAMED: &str = "object";
 
 /// Maximum number of parts of a type. A larger one becomes `dyn`, because names of types grow with each use of them.
-const MAX_PARTS: usize = 1_000;
+pub(super) const MAX_PARTS: usize = 1_000;
 
 impl Type {
     /// Returns the type of lists with elements of a type.
@@ -100,9 +100,9 @@ impl Type {
     }
 
     /// Returns an object type with declared fields. Without a name, it gets one by its place.
-    pub fn object(name: Option<&str>, fields: BTreeMap<Box<str>, Declared>) -> Self {
+    pub fn object(name: Option<&str>, fields: Arc<BTreeMap<Box<str>, Declared>>) -> Self {
         let name = name.unwrap_or(UNNAMED).into();
-        Self::Object(Object { name, fields: Fields::Declared(Arc::new(fields)) })
+        Self::Object(Object { name, fields: Fields::Declared(fields) })
     }
 
     /// Names the objects within a type that have no name yet, by their place.

@@ -2,18 +2,29 @@
 //!
 //! Upstream: cel-go's `checker/types.go` and `mapping.go`.
 
-use super::types::Type;
+use super::types::{MAX_PARTS, Type};
 
 /// What the variables of types stand for, as far as it is known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Substitution {
     bound: Vec<Option<Type>>,
     /// Earlier bindings of variables that were bound since an attempt began.
     trail: Vec<(u32, Option<Type>)>,
+    /// Number of steps that comparisons may still take.
+    remaining_steps: usize,
 }
 
 /// Maximum depth of types within variables that a comparison follows.
 const MAX_DEPTH: usize = 200;
+
+/// Maximum number of steps of all comparisons of one expression. Types that share variables can take exponentially many.
+const MAX_STEPS: usize = 1_000_000;
+
+impl Default for Substitution {
+    fn default() -> Self {
+        Self { bound: Vec::new(), trail: Vec::new(), remaining_steps: MAX_STEPS }
+    }
+}
 
 impl Substitution {
     /// Returns a variable that stands for nothing yet.
@@ -60,9 +71,18 @@ impl Substitution {
         }
     }
 
+    /// Takes one step of a comparison. Returns false once no step remains.
+    fn step(&mut self) -> bool {
+        let rest = self.remaining_steps.checked_sub(1);
+        self.remaining_steps = rest.unwrap_or(0);
+        rest.is_some()
+    }
+
+    /// Types are not assignable once no step remains.
+    ///
     /// Upstream: `internalIsAssignable`.
     fn unify(&mut self, a: &Type, b: &Type, depth: usize) -> bool {
-        if depth > MAX_DEPTH {
+        if depth > MAX_DEPTH || !self.step() {
             return false;
         }
         if matches!(b, Type::Variable(_)) {
@@ -122,13 +142,13 @@ impl Substitution {
     /// Whether a type does not refer to a variable, directly or through what its own variables stand for.
     ///
     /// Upstream: `notReferencedIn`.
-    fn is_free_of(&self, variable: &Type, within: &Type, depth: usize) -> bool {
-        if variable == within || depth > MAX_DEPTH {
+    fn is_free_of(&mut self, variable: &Type, within: &Type, depth: usize) -> bool {
+        if variable == within || depth > MAX_DEPTH || !self.step() {
             return false;
         }
         if matches!(within, Type::Variable(_)) {
-            let bound = self.find(within);
-            return bound.is_none_or(|bound| self.is_free_of(variable, bound, depth + 1));
+            let bound = self.find(within).cloned();
+            return bound.is_none_or(|bound| self.is_free_of(variable, &bound, depth + 1));
         }
         let mut parts = within.parts().into_iter().flatten();
         parts.all(|part| self.is_free_of(variable, part, depth + 1))
@@ -136,18 +156,26 @@ impl Substitution {
 
     /// Replaces the variables of a type by what they stand for.
     pub(super) fn resolve(&self, t: &Type) -> Type {
-        match self.find(t) {
-            Some(bound) => self.resolve(bound),
-            None => t.with_parts(|part| self.resolve(part)),
-        }
+        self.expand(t, Type::Variable, &mut { MAX_PARTS })
     }
 
     /// Does the same, with `dyn` for variables that stand for nothing.
     pub(super) fn settle(&self, t: &Type) -> Type {
-        match (self.find(t), t) {
-            (Some(bound), _) => self.settle(bound),
-            (None, Type::Variable(_)) => Type::Dyn,
-            (None, t) => t.with_parts(|part| self.settle(part)),
+        self.expand(t, |_| Type::Dyn, &mut { MAX_PARTS })
+    }
+
+    /// Replaces the variables of a type, those that stand for nothing by `unbound`. The parts after the first `left` are
+    /// `dyn`, so that [`Type::bounded`] still finds that there are too many.
+    fn expand(&self, t: &Type, unbound: fn(u32) -> Type, left: &mut usize) -> Type {
+        let mut t = t;
+        while let Some(bound) = self.find(t) {
+            t = bound;
+        }
+        let Some(rest) = left.checked_sub(1) else { return Type::Dyn };
+        *left = rest;
+        match t {
+            Type::Variable(number) => unbound(*number),
+            t => t.with_parts(|part| self.expand(part, unbound, left)),
         }
     }
 }
@@ -170,4 +198,68 @@ fn is_no_more_specific(a: &Type, b: &Type) -> bool {
     }
     let (a, b) = (a.parts().into_iter().flatten(), b.parts().into_iter().flatten());
     a.zip(b).all(|(a, b)| is_no_more_specific(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Checked, check};
+    use super::*;
+    use crate::Program;
+
+    /// Number of variables, each of which stands for a type with the next one twice.
+    const LEVELS: usize = 40;
+
+    /// Makes variables whose expansion has a part for each path through all levels; returns the first.
+    fn doubled(known: &mut Substitution) -> Type {
+        let first = known.fresh();
+        let mut variable = first.clone();
+        for _ in 0..LEVELS {
+            let next = known.fresh();
+            let twice = Type::map(Type::list(next.clone()), Type::list(next.clone()));
+            assert!(known.is_assignable(&twice, &variable));
+            variable = next;
+        }
+        first
+    }
+
+    #[test]
+    fn expansions_are_bounded() {
+        let mut known = Substitution::default();
+        let wide = doubled(&mut known);
+        for expanded in [known.settle(&wide), known.resolve(&wide)] {
+            assert!(matches!(expanded, Type::Map(..)));
+            assert_eq!(expanded.bounded(), Type::Dyn);
+        }
+        let narrow = Type::list(known.fresh());
+        assert_eq!(known.settle(&narrow), Type::list(Type::Dyn));
+        assert_eq!(known.resolve(&narrow), narrow);
+    }
+
+    #[test]
+    fn comparisons_are_bounded() {
+        let mut known = Substitution::default();
+        let (a, b) = (doubled(&mut known), doubled(&mut known));
+        assert!(!known.is_assignable(&a, &b));
+        assert_eq!(known.remaining_steps, 0);
+        assert!(!known.is_assignable(&Type::Int, &Type::Int));
+        let mut known = Substitution::default();
+        let (wide, other) = (doubled(&mut known), known.fresh());
+        assert!(!known.is_assignable(&Type::list(wide), &other));
+        assert_eq!(known.find(&other), None);
+    }
+
+    #[test]
+    fn nested_loops_over_empty_lists_are_checked() {
+        let mut source = "true".to_owned();
+        for level in (1..LEVELS).rev() {
+            let (outer, own) = (level - 1, level);
+            source = format!(
+                "[[]].all(x{own}, x{outer} + [{{x{own}: x{own}}}] == x{outer} || {source})"
+            );
+        }
+        let source = format!("[[]].all(x0, {source})");
+        let program = Program::parse(&source).expect("it can be read");
+        let checked = check(&program, &[]);
+        assert_eq!(checked.as_ref().map(Checked::kind), Ok(&Type::Bool));
+    }
 }

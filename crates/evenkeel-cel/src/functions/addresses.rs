@@ -5,7 +5,7 @@
 use evenkeel_api::quote::quote;
 
 /// Returns why a text is no IP address; `None` if nothing is wrong.
-pub(super) fn wrong(text: &str) -> Option<String> {
+pub(crate) fn wrong(text: &str) -> Option<String> {
     let found = match text.find(['.', ':', '%']) {
         None => Some(("unable to parse IP", "")),
         Some(at) => match text.as_bytes().get(at) {

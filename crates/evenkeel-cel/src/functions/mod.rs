@@ -15,6 +15,7 @@ mod url;
 
 use super::value::Val;
 
+pub(super) use addresses::wrong as address_error;
 pub(super) use format::{clause as format_clause, format};
 pub(super) use lists::MAX_RANGE;
 pub(super) use number::double_text;
@@ -63,14 +64,12 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         })
 }
 
+/// Calls a method of an optional value, except `or` and `orValue`, which do not evaluate all of their operands.
 fn optional<'a>(name: &str, inner: Option<&Val<'a>>, rest: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, inner, rest) {
         ("hasValue", inner, []) => Ok(Val::Bool(inner.is_some())),
         ("value", Some(value), []) => Ok(value.clone()),
         ("value", None, []) => Err("optional.none() dereference".to_owned()),
-        ("or", Some(value), [_]) => Ok(Val::some(value.clone())),
-        ("orValue", Some(value), [_]) => Ok(value.clone()),
-        ("or" | "orValue", None, [other]) => Ok(other.clone()),
         _ => return None,
     })
 }

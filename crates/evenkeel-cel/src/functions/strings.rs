@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::Outcome;
 use crate::value::Val;
@@ -92,7 +92,9 @@ fn regex(pattern: &str) -> Result<Regex, String> {
             return Ok(known.clone());
         }
         crate::patterns::check(pattern)?;
-        let regex = Regex::new(&crate::patterns::translated(pattern))
+        let regex = RegexBuilder::new(&crate::patterns::translated(pattern))
+            .octal(true)
+            .build()
             .map_err(|error| format!("error parsing regexp: {error}"))?;
         if compiled.len() >= KEPT {
             compiled.clear();
@@ -251,6 +253,10 @@ mod tests {
                 r#"[["a","b"],["a","b","c"]]"#,
             ),
             ("'abc'.findAll('[a-z]', 0)", "[]"),
+            (
+                r"['A!'.matches(r'^\101\41$'), '\x01'.matches(r'^\01$'), 'B'.matches(r'[\0-\101]')]",
+                "[true,true,false]",
+            ),
             (r#"strings.quote('a"\n\x01é')"#, r#""\"a\\\"\\n\u0001é\"""#),
         ]);
     }

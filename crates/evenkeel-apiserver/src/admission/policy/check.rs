@@ -64,16 +64,17 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     match_conditions(spec, &plain, "spec.matchConditions", errors);
     let mut variables = Variables::default();
     for (i, variable) in list(spec, "variables").iter().enumerate() {
-        let known = variables.kind();
-        let environment = Environment { variables: Some(&known), ..plain };
         let expression = text(variable, "expression");
         let place = format!("spec.variables[{i}].expression");
         if expression.trim().is_empty() {
             continue;
         }
         // Declare a variable that does not compile as `dyn`, so that its uses report no second error.
-        let found =
-            environment.expression(expression, expression, ExpectedType::Any, &place, errors);
+        let found = {
+            let known = variables.kind();
+            let environment = Environment { variables: Some(&known), ..plain };
+            environment.expression(expression, expression, ExpectedType::Any, &place, errors)
+        };
         variables.declare(text(variable, "name"), found.unwrap_or(Type::Dyn));
     }
     let known = (mutates || !list(spec, "variables").is_empty()).then(|| variables.kind());

@@ -1,6 +1,7 @@
 //! Types of the CEL variables of admission.
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_cel::check::{Declared, Type};
 
@@ -95,18 +96,19 @@ pub(super) fn namespace() -> Type {
     NAMESPACE.clone()
 }
 
-/// Types of a policy's variables, in order of declaration.
+/// Types of a policy's variables, by name.
 #[derive(Default)]
-pub(super) struct Variables(Vec<(String, Type)>);
+pub(super) struct Variables(Arc<BTreeMap<Box<str>, Declared>>);
 
 impl Variables {
+    /// Declares a variable. Copies the declarations before it only if a type that [`Self::kind`] returned is still in
+    /// use.
     pub(super) fn declare(&mut self, name: &str, kind: Type) {
-        self.0.push((name.to_owned(), kind));
+        Arc::make_mut(&mut self.0).insert(name.into(), Declared::of(kind));
     }
 
     /// Returns the type of `variables` with the declarations so far.
     pub(super) fn kind(&self) -> Type {
-        let fields = self.0.iter().map(|(name, kind)| (name.as_str(), Declared::of(kind.clone())));
-        Declared::object(Some("kubernetes.variables"), fields).kind
+        Type::object(Some("kubernetes.variables"), Arc::clone(&self.0))
     }
 }
