@@ -63,13 +63,13 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
 ///
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
-    if strategy.kind == "ResourceSlice" && get(new, "spec") != get(old, "spec") {
-        // A change of a field that is dropped below counts too.
-        let generation = value::int(old, "metadata.generation").unwrap_or_default();
-        set(new, "metadata.generation", generation + 1);
-    }
-    if strategy.kind == "EndpointSlice" && get(new, "endpoints") != get(old, "endpoints") {
-        // So does a change of the topology.
+    let counted = match strategy.kind {
+        "ResourceSlice" => Some("spec"),
+        "EndpointSlice" => Some("endpoints"),
+        _ => None,
+    };
+    // A change of a field that is dropped below, such as the topology of endpoints, counts too.
+    if counted.is_some_and(|field| get(new, field) != get(old, field)) {
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }

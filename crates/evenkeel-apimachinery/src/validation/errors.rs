@@ -100,11 +100,6 @@ impl Errors {
         self.found.push(error);
     }
 
-    /// Adds an error.
-    pub fn add(&mut self, error: FieldError) {
-        self.push(|| error);
-    }
-
     /// Adds the errors of another list, in their order.
     pub fn extend(&mut self, other: Self) {
         other.found.into_iter().for_each(|error| self.push(|| error));

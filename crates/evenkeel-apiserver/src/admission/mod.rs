@@ -90,7 +90,7 @@ enum Check {
     Create(fn(&Context<'_>, &Value) -> Result<(), StatusError>),
     /// Update of an object; the last argument is the object before it.
     Update(fn(&Context<'_>, &Value, &Value) -> Result<(), StatusError>),
-    /// Both.
+    /// Creation or update; the last argument is the object before an update.
     Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
 }
 

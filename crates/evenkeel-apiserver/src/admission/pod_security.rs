@@ -4,6 +4,7 @@ use crate::api::Context;
 use crate::audit;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
+use evenkeel_kinds::validation::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -274,7 +275,7 @@ fn apparmor(metadata: &Value, spec: &Value, found: &mut Vec<Finding>) {
     let good = |kind: &str| matches!(kind, "" | "RuntimeDefault" | "Localhost");
     let annotated = object(metadata, "annotations").into_iter().flatten().any(|(key, value)| {
         let value = value.as_str().unwrap_or_default();
-        key.starts_with("container.apparmor.security.beta.kubernetes.io/")
+        key.starts_with(APP_ARMOR)
             && !(value.is_empty() || value == "runtime/default" || value.starts_with("localhost/"))
     });
     let bad = !good(text(spec, "securityContext.appArmorProfile.type"))
@@ -540,10 +541,7 @@ fn seccomp(spec: &Value, found: &mut Vec<Finding>, required: bool) {
 ///
 /// Upstream: `seccompProfileBaseline_1_0`.
 fn seccomp_annotations(metadata: &Value, found: &mut Vec<Finding>) {
-    let is_of_seccomp = |key: &str| {
-        key == "seccomp.security.alpha.kubernetes.io/pod"
-            || key.starts_with("container.seccomp.security.alpha.kubernetes.io/")
-    };
+    let is_of_seccomp = |key: &str| key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER);
     let is_good = |profile: &str| {
         matches!(profile, "" | "runtime/default" | "docker/default")
             || profile.starts_with("localhost/")

@@ -16,7 +16,7 @@ use crate::strategy;
 use evenkeel_apimachinery::value::{list, object, text};
 
 /// Annotation of a mirror pod, the API object of a static pod. The Node authorizer ignores references in mirror pods.
-pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
+pub(crate) const MIRRORS: &str = evenkeel_kinds::validation::pod_annotations::MIRROR;
 /// Namespace of the nodes' leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 

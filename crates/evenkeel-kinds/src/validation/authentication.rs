@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 const LIFE: [i64; 2] = [600, 1 << 32];
 
 /// Group and version of the webhook configurations that a token can be bound to.
-pub const WEBHOOKS: &str = "admissionregistration.k8s.io/v1";
+const WEBHOOKS: &str = "admissionregistration.k8s.io/v1";
 
 const API_GROUPS: &str = "admissionReviewAPIGroups";
 

@@ -358,17 +358,11 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     errors
         .non_negative(&path.field("startingDeadlineSeconds"), int(spec, "startingDeadlineSeconds"));
-    let policy = text(spec, "concurrencyPolicy");
-    match policy {
-        "" => errors.required(&path.field("concurrencyPolicy"), ""),
-        _ => {
-            errors.one_of(
-                &path.field("concurrencyPolicy"),
-                policy,
-                &["Allow", "Forbid", "Replace"],
-            );
-        }
-    }
+    errors.required_one_of(
+        &path.field("concurrencyPolicy"),
+        text(spec, "concurrencyPolicy"),
+        &["Allow", "Forbid", "Replace"],
+    );
     for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
         errors.non_negative(&path.field(field), int(spec, field));
     }

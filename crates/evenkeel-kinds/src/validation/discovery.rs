@@ -43,10 +43,7 @@ fn endpoint_slice(new: &Value, errors: &mut Errors) {
 fn address_type_and_ports(new: &Value, errors: &mut Errors) {
     let address_type = text(new, "addressType");
     let path = Path::new("addressType");
-    match address_type {
-        "" => errors.required(&path, ""),
-        _ => errors.one_of(&path, address_type, &["FQDN", "IPv4", "IPv6"]),
-    }
+    errors.required_one_of(&path, address_type, &["FQDN", "IPv4", "IPv6"]);
     let (all, ports) = (Path::new("ports"), list(new, "ports"));
     if ports.len() > MAX_PORTS {
         return errors.too_many(&all, ports.len(), MAX_PORTS);
@@ -61,10 +58,8 @@ fn address_type_and_ports(new: &Value, errors: &mut Errors) {
         if !names.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
-        match text(port, "protocol") {
-            "" => errors.required(&path.field("protocol"), ""),
-            protocol => errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]),
-        }
+        let protocol = text(port, "protocol");
+        errors.required_one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
         if get(port, "appProtocol").is_some() {
             let protocol = text(port, "appProtocol");
             let messages = forms::qualified_name(protocol);

@@ -28,7 +28,7 @@ mod persistentvolume;
 mod persistentvolumeclaim;
 mod persistentvolumesource;
 mod pod;
-mod pod_annotations;
+pub mod pod_annotations;
 mod pod_claims;
 mod pod_containers;
 mod pod_env;

@@ -343,14 +343,16 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         let excepts = block_path.field("except");
         // Without a range, upstream does not look at its exceptions.
-        let listed = list(block, "except").iter().filter(|_| Cidr::parse(cidr).is_some());
-        for (index, except) in listed.filter_map(Value::as_str).enumerate() {
-            errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
-            if let (Some(cidr), Some(inner)) = (Cidr::parse(cidr), Cidr::parse(except))
-                && (!cidr.covers(&inner) || cidr.length() >= inner.length())
-            {
-                let detail = "must be a strict subset of `cidr`";
-                errors.invalid(&excepts.index(index), except, detail);
+        if let Some(cidr) = Cidr::parse(cidr) {
+            let listed = list(block, "except").iter().filter_map(Value::as_str);
+            for (index, except) in listed.enumerate() {
+                errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
+                if let Some(inner) = Cidr::parse(except)
+                    && (!cidr.covers(&inner) || cidr.length() >= inner.length())
+                {
+                    let detail = "must be a strict subset of `cidr`";
+                    errors.invalid(&excepts.index(index), except, detail);
+                }
             }
         }
         if peer_count > 0 {

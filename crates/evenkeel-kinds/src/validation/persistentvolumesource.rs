@@ -286,14 +286,12 @@ impl Source<'_> {
     ///
     /// Upstream: `validateISCSIPersistentVolumeSource`, `validateISCSIVolumeSource`.
     fn iscsi(&self, volume: &str, is_persistent: bool, errors: &mut Errors) {
-        let starts = ["iqn", "eui", "naa"];
-        let detail = match is_persistent {
-            true => "must be valid format",
-            false => "must be valid format starting with iqn, eui, or naa",
-        };
-        let why = |name: &str| match starts.iter().any(|start| name.starts_with(start)) {
-            true => "must be valid format".to_owned(),
-            false => detail.to_owned(),
+        let why = |name: &str| {
+            if is_persistent || ["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start)) {
+                "must be valid format"
+            } else {
+                "must be valid format starting with iqn, eui, or naa"
+            }
         };
         self.required(&["targetPortal"], errors);
         let portal = text(self.value, "targetPortal");
@@ -306,7 +304,7 @@ impl Source<'_> {
         if name.is_empty() {
             errors.required(&self.path.field("iqn"), "");
         } else if !is_iscsi_name(name) {
-            errors.invalid(&self.path.field("iqn"), name, &why(name));
+            errors.invalid(&self.path.field("iqn"), name, why(name));
         }
         errors.in_range(&self.path.field("lun"), int(self.value, "lun"), 0, 255);
         let needs_secret = ["chapAuthDiscovery", "chapAuthSession"];
@@ -320,7 +318,7 @@ impl Source<'_> {
         }
         if let Some(initiator) = initiator.filter(|name| !is_iscsi_name(name)) {
             let path = self.path.field("initiatorname");
-            errors.invalid(&path, initiator, &why(initiator));
+            errors.invalid(&path, initiator, why(initiator));
         }
     }
 

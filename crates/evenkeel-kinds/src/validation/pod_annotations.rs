@@ -6,12 +6,15 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, get, object, text};
 use serde_json::Value;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Annotation of a mirror pod, the API object of a static pod.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+/// Annotation that names the seccomp profile of a pod.
+pub const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+/// Start of the annotations that name the seccomp profile of a container.
+pub const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// Start of the annotations that name the AppArmor profile of a container.
-pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 fn annotations(owner: &Value) -> impl Iterator<Item = (&str, &str)> {
     let annotations = object(owner, "metadata.annotations").into_iter().flatten();

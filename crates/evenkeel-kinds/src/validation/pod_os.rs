@@ -34,6 +34,9 @@ const NOT_FOR_WINDOWS_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
+/// Text of the errors about fields that Windows does not have.
+const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
+
 /// Validates `spec.os`, and refuses fields that it does not have.
 ///
 /// Upstream: `validateOS`, `validateLinux`, `validateWindows`.
@@ -59,16 +62,7 @@ fn linux(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn windows(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const WORDS: &str = "cannot be set for a windows pod";
-    let mut refuse = |owner: &Value, fields: &[&str], path: &Path<'_>| {
-        let path = path.field("securityContext");
-        for field in fields {
-            if get(owner, &format!("securityContext.{field}")).is_some() {
-                errors.forbidden(&path.field(field), WORDS);
-            }
-        }
-    };
-    refuse(spec, &NOT_FOR_WINDOWS_PODS, path);
+    refuse_fields(spec, &NOT_FOR_WINDOWS_PODS, path, errors);
     for (field, is_set) in [
         ("hostUsers", get(spec, "hostUsers").is_some()),
         ("hostPID", flag(spec, "hostPID")),
@@ -76,17 +70,22 @@ fn windows(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         ("shareProcessNamespace", get(spec, "shareProcessNamespace").is_some()),
     ] {
         if is_set {
-            errors.forbidden(&path.field(field), WORDS);
+            errors.forbidden(&path.field(field), NOT_FOR_WINDOWS);
         }
     }
     each_container(spec, path, |container, path| {
-        let path = path.field("securityContext");
-        for field in NOT_FOR_WINDOWS_CONTAINERS {
-            if get(container, &format!("securityContext.{field}")).is_some() {
-                errors.forbidden(&path.field(field), WORDS);
-            }
-        }
+        refuse_fields(container, &NOT_FOR_WINDOWS_CONTAINERS, path, errors);
     });
+}
+
+/// Refuses these fields in the security context of a pod's spec or of a container.
+fn refuse_fields(owner: &Value, fields: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("securityContext");
+    for field in fields {
+        if get(owner, &format!("securityContext.{field}")).is_some() {
+            errors.forbidden(&path.field(field), NOT_FOR_WINDOWS);
+        }
+    }
 }
 
 /// Requires that either all or none of the containers are processes of a Windows host, and then its network.

@@ -223,7 +223,7 @@ fn addresses(new: &[Value], old: &[Value], all: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Requires at most one address of each family. `item` is the name of the internal type.
+/// Requires at most one address of each family. `list_type` is the list's internal type, such as `[]core.PodIP`.
 ///
 /// Upstream: `IsDualStackIPStrings`.
 fn families(ips: &[Value], list_type: &'static str, path: &Path<'_>, errors: &mut Errors) {

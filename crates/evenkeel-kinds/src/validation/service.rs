@@ -98,17 +98,17 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
 ///
 /// Upstream: `validateLoadBalancerClassField`.
 fn only_of_load_balancers(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
+    const WORDS: &str = "may only be used when `type` is 'LoadBalancer'";
     // Upstream's path has the field's Go name.
     let ranges_path = path.field("LoadBalancerSourceRanges");
     let ranges = list(spec, "loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
-        errors.forbidden(&ranges_path, "may only be used when `type` is 'LoadBalancer'");
+        errors.forbidden(&ranges_path, WORDS);
     }
     for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
         let range = range.trim();
         errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
     }
-    const WORDS: &str = "may only be used when `type` is 'LoadBalancer'";
     let allocates = "allocateLoadBalancerNodePorts";
     if get(spec, allocates).is_some() && kind != "LoadBalancer" {
         errors.forbidden(&path.field(allocates), WORDS);
@@ -143,11 +143,7 @@ fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let number = int(port, "port").unwrap_or_default();
         errors.in_range(&path.field("port"), Some(number), 1, 65535);
         let protocol = text(port, "protocol");
-        if protocol.is_empty() {
-            errors.required(&path.field("protocol"), "");
-        } else {
-            errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-        }
+        errors.required_one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
         super::pod_handlers::port_number_or_name(
             get(port, "targetPort"),
             &path.field("targetPort"),

@@ -1,5 +1,6 @@
 //! Validation of storage.k8s.io.
 
+use super::resource::declared_driver;
 use super::{labels, names, persistentvolume, quantity};
 use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -33,7 +34,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "VolumeAttachment" => {
             volume_attachment(new, errors);
             let path = Path::new("spec");
-            declared_driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
+            declared_driver(text(new, "spec.attacher"), &path.field("attacher"), errors);
         }
         "VolumeAttributesClass" => volume_attributes_class(new, errors),
         _ => {}
@@ -192,22 +193,6 @@ pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
         errors.too_long(path, MAX_DRIVER_NAME);
     }
     errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
-}
-
-/// Validates a driver's name like [`driver_name`], with the texts of upstream's declarative rule.
-///
-/// Upstream: `IsDNS1123SubdomainCaseless`.
-fn declared_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    let mut found = Errors::default();
-    driver_name(name, path, &mut found);
-    for error in found.into_vec() {
-        let detail = error
-            .detail
-            .replace("a lowercase RFC 1123", "an RFC 1123")
-            .replace("lower case alphanumeric", "alphanumeric")
-            .replace("example.com", "Example.com");
-        errors.add(evenkeel_apimachinery::status::FieldError { detail, ..error });
-    }
 }
 
 /// Validates what comes between the attacher of an update and that of a new object, whose rule is declarative.

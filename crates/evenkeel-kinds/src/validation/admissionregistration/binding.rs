@@ -78,10 +78,8 @@ fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.required(path, "one of name or selector must be specified");
     }
     let field_path = path.field("parameterNotFoundAction");
-    match text(reference, "parameterNotFoundAction") {
-        "" => errors.required(&field_path, ""),
-        action => errors.one_of(&field_path, action, &NOT_FOUND_ACTIONS),
-    }
+    let action = text(reference, "parameterNotFoundAction");
+    errors.required_one_of(&field_path, action, &NOT_FOUND_ACTIONS);
 }
 
 /// Upstream: `validateValidationActions`.

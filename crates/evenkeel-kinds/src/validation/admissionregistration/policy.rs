@@ -89,12 +89,8 @@ pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     for (index, mutation) in mutations.iter().enumerate() {
         self::mutation(mutation, &all.index(index), errors);
     }
-    match text(spec, "reinvocationPolicy") {
-        "" => errors.required(&path.field("reinvocationPolicy"), ""),
-        policy => {
-            errors.one_of(&path.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
-        }
-    }
+    let policy = text(spec, "reinvocationPolicy");
+    errors.required_one_of(&path.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
 }
 
 /// Validates the fields that both kinds of policies share.

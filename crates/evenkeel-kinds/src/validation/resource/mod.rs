@@ -19,6 +19,7 @@ mod slice;
 mod taint;
 
 pub use claim_status::{DeviceId, device_id};
+pub(super) use names::declared_driver;
 
 use super::ValidationTarget;
 use evenkeel_apimachinery::schema::go_encoded;

@@ -30,7 +30,7 @@ pub(super) fn driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates the name of a driver in a field with declarative rules.
-pub(super) fn declared_driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(in crate::validation) fn declared_driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return errors.required(path, "");
     }
