@@ -91,21 +91,38 @@ pub(crate) async fn change(
     Err(StatusError::modified(&resource.name, name))
 }
 
+/// Changes a stored object like [`change`], with this server as the manager of the changed fields.
+pub(crate) async fn change_managed(
+    api: &Arc<Api>,
+    resource: &ResourceType,
+    namespace: &str,
+    name: &str,
+    subresource: &str,
+    dry_run: bool,
+    edit: impl Fn(&mut Value) -> Result<(), StatusError>,
+) -> Result<Value, StatusError> {
+    let schema = resource.schema(&resource.gvk);
+    let edit = |object: &mut Value| {
+        let old = object.clone();
+        edit(object)?;
+        let writer = Writer { manager: "kube-apiserver", subresource, now: api.clock.now() };
+        patch::update_managed_fields(schema.as_ref(), Some(&old), object, &writer);
+        Ok(())
+    };
+    change(api, resource, namespace, name, dry_run, edit).await
+}
+
 /// Writes the day of a token's use to its Secret's label. The request continues even if the write fails.
 ///
 /// Upstream: `patchSecretWithLastUsedDate`.
 pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
     let Some(secrets) = api.table.get("v1", "secrets") else { return };
-    let schema = secrets.schema(&secrets.gvk);
     let edit = |secret: &mut Value| {
-        let old = secret.clone();
         secret["metadata"]["labels"][LAST_USED] = used.day.as_str().into();
-        let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-        patch::update_managed_fields(schema.as_ref(), Some(&old), secret, &writer);
         Ok(())
     };
     let (namespace, name) = (&used.namespace, &used.name);
-    if let Err(error) = change(api, &secrets, namespace, name, false, edit).await {
+    if let Err(error) = change_managed(api, &secrets, namespace, name, "", false, edit).await {
         tracing::error!(namespace, name, %error, "the use of a service account token cannot be noted");
     }
 }

@@ -16,6 +16,7 @@ use super::controller::{API_VERSION, RESOURCE, write_condition};
 use super::probe;
 use super::remotes::{self, Remote, ServiceReference};
 use super::schedule::{Intervals, Schedule};
+use super::sleep_until;
 use crate::api::Api;
 use crate::loopback;
 
@@ -49,19 +50,13 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
         begin(&server, &mut schedule, &mut checks).await;
         drop(server);
         let next = schedule.next(WORKERS);
-        let timer = async {
-            match next {
-                Some(next) => tokio::time::sleep_until(next).await,
-                None => std::future::pending().await,
-            }
-        };
         let [services, slices] = &mut changes;
         let checked = tokio::select! {
             changed = remotes.changed() => changed.map(|()| None),
             changed = services.changed() => changed.map(|()| None),
             changed = slices.changed() => changed.map(|()| None),
             Some(checked) = checks.next() => Ok(Some(checked)),
-            () = timer => Ok(None),
+            () = sleep_until(next) => Ok(None),
         };
         let (Ok(checked), Some(server)) = (checked, api.upgrade()) else { return };
         if let Some((service, result)) = checked {
@@ -105,7 +100,7 @@ async fn begin(
             continue;
         }
         let servers = std::array::from_fn(|_| Server::of(api, &remote));
-        let path = remote.path();
+        let path = remote.path().to_owned();
         checks.push(Box::pin(async move { (object, probe::run(servers, &path).await) }));
     }
 }

@@ -16,11 +16,13 @@ use crate::api::Api;
 use crate::backend;
 use crate::https::{self, Address};
 
+/// Maximum size of a document in bytes.
+const MAX_DOCUMENT_SIZE: usize = 3 * 1024 * 1024;
+
 /// Extension API server at one of its addresses.
-#[derive(Clone)]
 pub(super) struct Server {
-    pub(super) address: String,
-    host: String,
+    /// Address, and the name that the server's certificate must have.
+    pub(super) address: Address,
     tls: Arc<ClientConfig>,
 }
 
@@ -30,12 +32,12 @@ impl Server {
         let service = &remote.service;
         let tls = remote.tls.clone()?;
         let address = backend::address(api, &service.namespace, &service.name, service.port)?;
-        Ok(Self { address, host: service.host(), tls })
+        Ok(Self { address: Address { host: service.host(), address }, tls })
     }
 
-    /// Returns the address and the name that its certificate must have.
-    pub(super) fn https_address(&self) -> Address {
-        Address { host: self.host.clone(), address: self.address.clone() }
+    /// Returns the IP address or name, with the port.
+    pub(super) fn authority(&self) -> &str {
+        &self.address.address
     }
 
     /// Returns the TLS configuration of its clients.
@@ -45,7 +47,7 @@ impl Server {
 
     /// Returns the URL of a path, for messages.
     pub(super) fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.address)
+        format!("https://{}{path}", self.authority())
     }
 
     /// Gets a document over a new connection.
@@ -55,7 +57,7 @@ impl Server {
     ) -> Result<Response<Bytes>, String> {
         let mut request = Request::get(question.path);
         if let Some(headers) = request.headers_mut() {
-            if let Ok(host) = HeaderValue::try_from(&*self.address) {
+            if let Ok(host) = HeaderValue::try_from(self.authority()) {
                 headers.insert(HOST, host);
             }
             if !question.accept.is_empty() {
@@ -64,8 +66,7 @@ impl Server {
             user::put(headers, &question.user)?;
         }
         let request = request.body(Full::default()).map_err(|error| error.to_string())?;
-        let address = self.https_address();
-        let answer = https::exchange(&address, self.tls(), request, question.limit);
+        let answer = https::exchange(&self.address, self.tls(), request, MAX_DOCUMENT_SIZE);
         tokio::time::timeout(question.timeout, answer)
             .await
             .unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
@@ -78,8 +79,6 @@ pub(super) struct DocumentRequest<'a> {
     pub(super) accept: &'static str,
     pub(super) user: User,
     pub(super) timeout: Duration,
-    /// Maximum size of the document in bytes.
-    pub(super) limit: usize,
 }
 
 /// Returns the user of this server's requests, with the rights of an administrator.

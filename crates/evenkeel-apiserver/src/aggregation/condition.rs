@@ -1,7 +1,10 @@
 //! Condition `Available` of APIServices.
 
-use evenkeel_apimachinery::value::{list, set, text};
-use serde_json::{Value, json};
+use evenkeel_apiextensions::conditions::{is_true, set_condition};
+use evenkeel_apimachinery::value::{list, text};
+use serde_json::Value;
+
+const AVAILABLE: &str = "Available";
 
 /// Status, reason and message of the condition `Available`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +42,14 @@ impl Condition {
 /// Returns the condition of an APIService; null if it has none.
 fn current(object: &Value) -> &Value {
     let mut conditions = list(object, "status.conditions").iter();
-    conditions.find(|one| text(one, "type") == "Available").unwrap_or(&Value::Null)
+    conditions.find(|one| text(one, "type") == AVAILABLE).unwrap_or(&Value::Null)
 }
 
 /// Returns whether an APIService is available.
 ///
 /// Upstream: `IsAPIServiceConditionTrue`.
 pub(super) fn is_available(object: &Value) -> bool {
-    text(current(object), "status") == "True"
+    is_true(object, AVAILABLE)
 }
 
 /// Returns whether an APIService has the condition already.
@@ -61,25 +64,14 @@ pub(super) fn has(object: &Value, condition: &Condition) -> bool {
 ///
 /// Upstream: `SetAPIServiceCondition`.
 pub(super) fn put(object: &mut Value, condition: &Condition, now: &str) {
-    let before = current(object);
-    let since = match text(before, "status") == condition.status() {
-        true => text(before, "lastTransitionTime").to_owned(),
-        false => now.to_owned(),
-    };
-    let after = json!({
-        "type": "Available", "status": condition.status(), "reason": condition.reason,
-        "message": condition.message, "lastTransitionTime": since,
-    });
-    let mut conditions = list(object, "status.conditions").to_vec();
-    match conditions.iter_mut().find(|one| text(one, "type") == "Available") {
-        Some(one) => *one = after,
-        None => conditions.push(after),
-    }
-    set(object, "status.conditions", conditions);
+    let fields = [AVAILABLE, condition.status(), condition.reason, &condition.message];
+    set_condition(object, fields, now);
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

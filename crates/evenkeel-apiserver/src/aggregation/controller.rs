@@ -9,7 +9,6 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
@@ -22,7 +21,7 @@ use super::registration::{self, Action};
 use crate::api::Api;
 use crate::loopback;
 use crate::resource::ResourceType;
-use crate::store::Transaction;
+use crate::store::{Transaction, any_changed};
 use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 
@@ -47,19 +46,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
             Some(api) => sync(&api).await,
             None => return,
         };
-        let [services, definitions] = &mut changes;
-        let retry = async {
-            match again {
-                Some(delay) => tokio::time::sleep(delay).await,
-                None => std::future::pending().await,
-            }
-        };
-        let is_running = tokio::select! {
-            changed = services.changed() => changed.is_ok(),
-            changed = definitions.changed() => changed.is_ok(),
-            () = retry => true,
-        };
-        if !is_running {
+        if !any_changed(&mut changes, again).await {
             return;
         }
     }
@@ -101,15 +88,7 @@ async fn apply(
             loopback::put(api, resource, object, &seconds(now), &mut transaction);
             api.store.commit(transaction).await.map(drop).map_err(StatusError::from)
         }
-        Action::Restore(name, spec) => {
-            let edit = |object: &mut Value| {
-                let old = object.clone();
-                set(object, "spec", spec.clone());
-                manage(api, resource, &old, object, "");
-                Ok(())
-            };
-            loopback::change(api, resource, "", &name, false, edit).await.map(drop)
-        }
+        Action::Restore(name, spec) => restore_spec(api, resource, &name, &spec).await,
         Action::Delete(name) => {
             let user = User::authenticated("system:apiserver", ["system:masters"]);
             let options = DeleteOptions::default();
@@ -124,16 +103,18 @@ async fn apply(
     }
 }
 
-fn manage(
-    api: &Api,
+/// Restores the spec of the APIService with this name. `resource` is the one of APIServices.
+pub(crate) async fn restore_spec(
+    api: &Arc<Api>,
     resource: &ResourceType,
-    old: &Value,
-    new: &mut Value,
-    subresource: &'static str,
-) {
-    let writer = Writer { manager: "kube-apiserver", subresource, now: api.clock.now() };
-    let schema = resource.schema(&resource.gvk);
-    patch::update_managed_fields(schema.as_ref(), Some(old), new, &writer);
+    name: &str,
+    spec: &Value,
+) -> Result<(), StatusError> {
+    let edit = |object: &mut Value| {
+        set(object, "spec", spec.clone());
+        Ok(())
+    };
+    loopback::change_managed(api, resource, "", name, "", false, edit).await.map(drop)
 }
 
 /// Writes the condition of an APIService, unless it has it. A condition of another spec than the stored one is dropped:
@@ -156,12 +137,10 @@ pub(super) async fn write_condition(
         if is_other || condition::has(object, condition) {
             return Err(StatusError::modified(&resource.name, name));
         }
-        let old = object.clone();
         condition::put(object, condition, &seconds(api.clock.now()));
-        manage(api, &resource, &old, object, "status");
         Ok(())
     };
-    match loopback::change(api, &resource, "", name, false, edit).await {
+    match loopback::change_managed(api, &resource, "", name, "status", false, edit).await {
         Ok(_) => {
             let Condition { reason, message, .. } = condition;
             tracing::info!(name, reason, message, "changing APIService availability");

@@ -4,12 +4,14 @@ use evenkeel_api::json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::decode::listed;
+
 /// Version of a group in an `APIGroupDiscoveryList`. Unknown fields of extension API servers are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Version {
     version: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "listed", skip_serializing_if = "Vec::is_empty")]
     resources: Vec<Resource>,
     freshness: String,
 }
@@ -21,12 +23,13 @@ struct Resource {
     response_kind: Kind,
     scope: String,
     singular_resource: String,
+    #[serde(deserialize_with = "listed")]
     verbs: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "listed", skip_serializing_if = "Vec::is_empty")]
     short_names: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "listed", skip_serializing_if = "Vec::is_empty")]
     categories: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "listed", skip_serializing_if = "Vec::is_empty")]
     subresources: Vec<Subresource>,
 }
 
@@ -35,8 +38,9 @@ struct Resource {
 struct Subresource {
     subresource: String,
     response_kind: Kind,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "listed", skip_serializing_if = "Vec::is_empty")]
     accepted_types: Vec<Kind>,
+    #[serde(deserialize_with = "listed")]
     verbs: Vec<String>,
 }
 
@@ -50,7 +54,7 @@ struct Kind {
 
 #[derive(Deserialize)]
 struct Groups {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listed")]
     items: Vec<Group>,
 }
 
@@ -58,6 +62,7 @@ struct Groups {
 #[serde(default)]
 struct Group {
     metadata: Name,
+    #[serde(deserialize_with = "listed")]
     versions: Vec<Version>,
 }
 
@@ -77,14 +82,17 @@ struct Legacy {
     group: String,
     version: String,
     kind: String,
+    #[serde(deserialize_with = "listed")]
     verbs: Vec<String>,
+    #[serde(deserialize_with = "listed")]
     short_names: Vec<String>,
+    #[serde(deserialize_with = "listed")]
     categories: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct LegacyList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listed")]
     resources: Vec<Legacy>,
 }
 
@@ -95,7 +103,7 @@ pub(super) fn current(mut version: Version) -> Value {
 }
 
 /// Returns the version of an API whose server did not answer.
-pub(super) fn stale(version: &str) -> Value {
+pub(crate) fn stale(version: &str) -> Value {
     let version = Version {
         version: version.to_owned(),
         freshness: "Stale".to_owned(),
@@ -185,9 +193,12 @@ mod tests {
         let verbs = json!(["get"]);
         let list = json!({"kind": "APIGroupDiscoveryList", "items": [
             {"metadata": {"name": "b"}, "versions": [{"version": "v1"}]},
+            {"metadata": {"name": "a"}, "versions": null},
             {"metadata": {"name": "a"}, "versions": [{"version": "v2"}, {"version": "v1", "freshness": "Stale", "later": 1, "resources": [
                 {"resource": "things", "responseKind": kind, "scope": "Cluster", "singularResource": "thing", "verbs": verbs, "later": {}},
                 {"resource": "others", "scope": "Namespaced", "verbs": [], "subresources": [{"subresource": "status", "verbs": verbs}]},
+                {"resource": "nulls", "scope": "Cluster", "verbs": null, "shortNames": null, "categories": null, "subresources": null},
+                {"resource": "parents", "scope": "Cluster", "verbs": verbs, "subresources": [{"subresource": "null", "acceptedTypes": null, "verbs": null}]},
             ]}]},
         ]});
         let none = json!({"group": "", "version": "", "kind": ""});
@@ -195,11 +206,21 @@ mod tests {
             {"resource": "things", "responseKind": kind, "scope": "Cluster", "singularResource": "thing", "verbs": verbs},
             {"resource": "others", "responseKind": none, "scope": "Namespaced", "singularResource": "", "verbs": [],
                 "subresources": [{"subresource": "status", "responseKind": none, "verbs": verbs}]},
+            {"resource": "nulls", "responseKind": none, "scope": "Cluster", "singularResource": "", "verbs": []},
+            {"resource": "parents", "responseKind": none, "scope": "Cluster", "singularResource": "", "verbs": verbs,
+                "subresources": [{"subresource": "null", "responseKind": none, "verbs": []}]},
         ]});
         let bytes = list.to_string();
         assert_eq!(aggregated(bytes.as_bytes(), "a", "v1").map(current), Ok(expected));
         let absent = json!({"version": "v3", "freshness": "Current"});
-        assert_eq!(aggregated(bytes.as_bytes(), "a", "v3").map(current), Ok(absent));
+        assert_eq!(aggregated(bytes.as_bytes(), "a", "v3").map(current), Ok(absent.clone()));
+        for nulls in [
+            r#"{"items": null}"#,
+            r#"{"items": [{"metadata": {"name": "a"}, "versions": [{"version": "v3", "resources": null}]}]}"#,
+        ] {
+            let found = aggregated(nulls.as_bytes(), "a", "v3").map(current);
+            assert_eq!(found, Ok(absent.clone()), "{nulls}");
+        }
         assert!(aggregated(br#"{"items": [{"versions": 1}]}"#, "a", "v1").is_err());
         assert_eq!(stale("v1"), json!({"version": "v1", "freshness": "Stale"}));
     }
@@ -211,16 +232,20 @@ mod tests {
             {"name": "things/status", "namespaced": true, "kind": "Thing", "verbs": verbs},
             {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": verbs, "shortNames": ["t"]},
             {"name": "lone/part", "namespaced": false, "kind": "", "verbs": []},
+            {"name": "nulls", "namespaced": false, "kind": "Null", "verbs": null, "shortNames": null, "categories": null},
         ]});
         let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
         let expected = json!({"version": "v1", "freshness": "Current", "resources": [
             {"resource": "things", "responseKind": kind("Thing"), "scope": "Namespaced", "singularResource": "thing", "verbs": verbs,
                 "shortNames": ["t"], "subresources": [{"subresource": "status", "responseKind": kind("Thing"), "verbs": verbs}]},
+            {"resource": "nulls", "responseKind": kind("Null"), "scope": "Cluster", "singularResource": "", "verbs": []},
             {"resource": "lone", "responseKind": kind(""), "scope": "Cluster", "singularResource": "", "verbs": [],
                 "subresources": [{"subresource": "part", "responseKind": kind(""), "verbs": []}]},
         ]});
         let read = |list: &Value| legacy(list.to_string().as_bytes(), "v1");
         assert_eq!(read(&list).map(current), Ok(expected));
+        let empty = json!({"version": "v1", "freshness": "Current"});
+        assert_eq!(read(&json!({"resources": null})).map(current), Ok(empty));
         let mut mixed = list;
         mixed["resources"][0]["namespaced"] = json!(false);
         let error = "Error: Parent things (scope: Namespaced) and subresource status (scope: Cluster) scope do not match";

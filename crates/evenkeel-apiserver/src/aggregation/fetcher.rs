@@ -20,6 +20,7 @@ use super::client::{DocumentRequest, Server, aggregator};
 use super::discovery::{self, Version};
 use super::remotes::{Basis, Documents, Remote};
 use super::schedule::{Intervals, Schedule};
+use super::sleep_until;
 use crate::api::Api;
 use evenkeel_apimachinery::headers::text;
 
@@ -34,8 +35,6 @@ const INTERVALS: Intervals = Intervals {
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum duration of a request for OpenAPI.
 const OPENAPI_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of a document in bytes.
-const LIMIT: usize = 3 * 1024 * 1024;
 /// Media types of discovery, as upstream's client accepts them.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -54,16 +53,10 @@ pub(crate) async fn run(api: Weak<Api>) {
         begin(&server, &mut schedule, &fetches);
         drop(server);
         let next = schedule.next(WORKERS);
-        let timer = async {
-            match next {
-                Some(next) => tokio::time::sleep_until(next).await,
-                None => std::future::pending().await,
-            }
-        };
         let fetched = tokio::select! {
             changed = changes.changed() => changed.map(|()| None),
             Some(fetched) = fetches.next() => Ok(Some(fetched)),
-            () = timer => Ok(None),
+            () = sleep_until(next) => Ok(None),
         };
         let (Ok(fetched), Some(server)) = (fetched, api.upgrade()) else { return };
         if let Some((name, documents, result)) = fetched {
@@ -121,7 +114,6 @@ async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> 
         accept,
         user: aggregator(),
         timeout: DISCOVERY_TIMEOUT,
-        limit: LIMIT,
     };
     let answer = server.get(&question("/apis", ACCEPT)).await?;
     let content_type = text(answer.headers(), CONTENT_TYPE);
@@ -135,7 +127,7 @@ async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> 
         StatusCode::SERVICE_UNAVAILABLE => Err("service unavailable".to_owned()),
         _ => {
             let path = remote.path();
-            let answer = server.get(&question(&path, "application/json")).await?;
+            let answer = server.get(&question(path, "application/json")).await?;
             let code = answer.status();
             if code != StatusCode::OK {
                 return Err(format!("failed to download legacy discovery for {path}: {code}"));
@@ -151,7 +143,7 @@ async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> 
 async fn openapi(server: &Server) -> Result<BTreeMap<String, Value>, String> {
     let user = User { name: "system:aggregator".into(), ..User::default() };
     let (path, accept, timeout) = ("/openapi/v3", "application/json", OPENAPI_TIMEOUT);
-    let question = DocumentRequest { path, accept, user, timeout, limit: LIMIT };
+    let question = DocumentRequest { path, accept, user, timeout };
     let answer = server.get(&question).await?;
     match answer.status() {
         StatusCode::OK => {

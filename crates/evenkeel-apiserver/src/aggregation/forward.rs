@@ -21,8 +21,7 @@ use bytes::Bytes;
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
-use futures::FutureExt as _;
-use http::header::{CONTENT_LENGTH, LOCATION};
+use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -34,14 +33,10 @@ use super::user;
 use crate::api::Api;
 use crate::https;
 use crate::proxy::upgrade::{self, Refused};
-use crate::proxy::{self, Link, escaped, headers, pieces};
+use crate::proxy::{self, Link, escaped, headers, pieces, within_dial_timeout};
 use crate::request::{self, Upgrade};
 use crate::response::{Body, answer};
 
-/// Maximum duration until a connection is made.
-///
-/// Upstream: the dialer of `http.DefaultTransport`.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum duration of a request for a discovery document.
 ///
 /// Upstream: `aggregatedDiscoveryTimeout`.
@@ -101,7 +96,7 @@ where
     let slot = forwarded.api.aggregation.connections.take(&forwarded.user.name)?;
     let exchange = async {
         let link = connect(&server).await?;
-        proxy::send(link, outgoing).await.map_err(|error| error.to_string())
+        proxy::round_trip(&forwarded.api.tasks, link, outgoing, slot).await
     };
     let exchange = async {
         match time_limit(forwarded) {
@@ -111,17 +106,10 @@ where
                 .unwrap_or_else(|_| Err("context deadline exceeded".to_owned())),
         }
     };
-    let (response, driver) = match exchange.await {
-        Ok(answered) => answered,
+    let response = match exchange.await {
+        Ok(response) => response,
         Err(why) => return Ok(unavailable(&format!("{UNREACHABLE}: {why}"))),
     };
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(unavailable(&format!("{UNREACHABLE}: it switched protocols unasked")));
-    }
-    forwarded.api.tasks.spawn_stream(async move {
-        let _held = slot;
-        driver.await;
-    });
     Ok(respond(response, &server, forwarded.api.aggregation.rejects_redirects))
 }
 
@@ -155,12 +143,9 @@ async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<B
 
 /// Connects to a server.
 async fn connect(server: &Server) -> Result<Link, String> {
-    let address = server.https_address();
-    let connected = https::connect(&address, server.tls());
-    let stream = tokio::time::timeout(DIAL_TIMEOUT, connected)
-        .await
-        .unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", server.address)))?;
-    Ok(Link { stream: Box::new(stream), server: std::future::ready(()).boxed() })
+    let connected = https::connect(&server.address, server.tls());
+    let stream = within_dial_timeout(server.authority(), connected).await?;
+    Ok(Link::over_network(Box::new(stream)))
 }
 
 impl Forwarded<'_> {
@@ -182,10 +167,8 @@ impl Forwarded<'_> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = target.parse().map_err(|_| "invalid path".to_owned())?;
-        headers::of_request(self.headers, &server.address, &path, is_upgrade, &mut request);
+        headers::of_request(self.headers, server.authority(), &path, is_upgrade, &mut request);
         let headers = request.headers_mut();
-        // The body is sent as one.
-        headers.remove(CONTENT_LENGTH);
         headers.insert("audit-id", self.audit_id.clone());
         headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
         let mut put = |name: &'static str, value: &str| {
@@ -193,7 +176,7 @@ impl Forwarded<'_> {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
-        put("x-forwarded-host", &server.address);
+        put("x-forwarded-host", server.authority());
         if let Some(client) = self.client {
             let before = text(self.headers, "x-forwarded-for");
             let separator = if before.is_empty() { "" } else { ", " };
@@ -233,8 +216,7 @@ fn respond(
     {
         head.headers.insert(LOCATION, location);
     }
-    headers::remove_connection(&mut head.headers);
-    headers::remove_origins(&mut head.headers);
+    headers::of_answer(&mut head.headers);
     Response::from_parts(head, Body::stream(pieces(body)))
 }
 

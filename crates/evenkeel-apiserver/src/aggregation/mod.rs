@@ -18,7 +18,7 @@ pub(crate) mod checker;
 mod client;
 mod condition;
 pub(crate) mod controller;
-mod discovery;
+pub(crate) mod discovery;
 pub(crate) mod fetcher;
 pub(crate) mod forward;
 mod probe;
@@ -26,3 +26,13 @@ pub(crate) mod registration;
 pub(crate) mod remotes;
 mod schedule;
 mod user;
+
+use tokio::time::Instant;
+
+/// Sleeps until this time, or forever if there is none.
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

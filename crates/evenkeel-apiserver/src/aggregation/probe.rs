@@ -11,8 +11,6 @@ use super::client::{DocumentRequest, Server, aggregator};
 pub(super) const ATTEMPTS: usize = 5;
 /// Maximum duration of a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of the discovery document in bytes.
-const LIMIT: usize = 3 * 1024 * 1024;
 
 /// Asks the servers for the discovery document at `path`. The error is that of the last failure.
 pub(super) async fn run(
@@ -34,7 +32,7 @@ pub(super) async fn run(
 async fn attempt(server: Result<Server, String>, path: &str) -> Result<(), String> {
     let server = server?;
     let user = aggregator();
-    let question = DocumentRequest { path, accept: "", user, timeout: TIMEOUT, limit: LIMIT };
+    let question = DocumentRequest { path, accept: "", user, timeout: TIMEOUT };
     let url = server.url(path);
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
     let answer = server.get(&question).await;

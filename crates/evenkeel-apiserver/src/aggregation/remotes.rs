@@ -1,6 +1,6 @@
 //! APIs that extension API servers serve, as the last passes of the controllers found them. Requests read them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -47,6 +47,8 @@ pub(crate) struct Remote {
     pub(crate) tls: Result<Arc<ClientConfig>, String>,
     /// Whether the condition `Available` is true.
     pub(crate) is_available: bool,
+    /// Path of its discovery document.
+    path: String,
     /// `insecureSkipTLSVerify` and `caBundle`, which determine `tls`.
     trust: Trusted,
 }
@@ -86,10 +88,16 @@ impl Remote {
             Some(before) if before.trust == trust => before.tls.clone(),
             _ => tls(&trust, identity),
         };
+        let version = text(object, "spec.version");
+        let path = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
         Some(Self {
             name: text(object, "metadata.name").into(),
             group: group.to_owned(),
-            version: text(object, "spec.version").to_owned(),
+            version: version.to_owned(),
+            path,
             service,
             tls,
             is_available: condition::is_available(object),
@@ -98,17 +106,14 @@ impl Remote {
     }
 
     /// Returns the path of its discovery document.
-    pub(crate) fn path(&self) -> String {
-        match &*self.group {
-            "" => format!("/api/{}", self.version),
-            group => format!("/apis/{group}/{}", self.version),
-        }
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// Returns whether a request's path belongs to the API. The core group has all paths below `/api`.
     pub(crate) fn has_path(&self, path: &str) -> bool {
-        let own = if self.group.is_empty() { "/api".to_owned() } else { self.path() };
-        path.strip_prefix(&*own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let own = if self.group.is_empty() { "/api" } else { self.path() };
+        path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
@@ -193,11 +198,9 @@ impl Remotes {
 
     /// Returns the API whose server has this OpenAPI v3 document.
     pub(crate) fn of_openapi(&self, name: &str) -> Option<&Arc<Remote>> {
-        let has = |(known, _): &(&Arc<str>, &Arc<Documents>)| {
-            self.documents.get(*known).is_some_and(|documents| documents.openapi.contains_key(name))
-        };
-        let (name, _) = self.documents.iter().find(has)?;
-        self.all.get(name)
+        let mut documents = self.documents.iter();
+        let (api, _) = documents.find(|(_, documents)| documents.openapi.contains_key(name))?;
+        self.all.get(api)
     }
 
     /// Writes the metric of the availability of all APIServices.
@@ -292,11 +295,10 @@ impl Aggregation {
         let available = |object: &Value| {
             (text(object, "metadata.name").into(), condition::is_available(object))
         };
-        let names: BTreeSet<&Arc<str>> = all.keys().collect();
         let documents = current
             .documents
             .iter()
-            .filter(|(name, _)| names.contains(name))
+            .filter(|(name, _)| all.contains_key(*name))
             .map(|(name, documents)| (name.clone(), documents.clone()))
             .collect();
         *current = Arc::new(Remotes {
@@ -369,7 +371,7 @@ mod tests {
             assert_eq!(current.of_path(path).is_some(), is_core, "{path}");
         }
         let core = current.of_path("/api").expect("the core group");
-        assert_eq!((core.path(), core.service.port), ("/api/v1".to_owned(), 443));
+        assert_eq!((core.path(), core.service.port), ("/api/v1", 443));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use evenkeel_apimachinery::user::User;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
+use crate::proxy::headers::names_remote_user;
+
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 const UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
@@ -13,10 +15,8 @@ const EXTRA: &str = "x-remote-extra-";
 ///
 /// Upstream: `SetAuthProxyHeaders`.
 pub(super) fn put(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
-    let is_of_user = |name: &HeaderName| {
-        *name == USER || *name == UID || *name == GROUP || name.as_str().starts_with(EXTRA)
-    };
-    let before: Vec<HeaderName> = headers.keys().filter(|name| is_of_user(name)).cloned().collect();
+    let before = headers.keys().filter(|name| names_remote_user(name));
+    let before: Vec<HeaderName> = before.cloned().collect();
     for name in before {
         headers.remove(name);
     }

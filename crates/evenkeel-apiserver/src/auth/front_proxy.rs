@@ -10,6 +10,8 @@ use evenkeel_apimachinery::user::User;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
+use super::authenticated_group::with_authenticated_group;
+
 /// Options of authentication by a front proxy, named after kube-apiserver's flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
@@ -44,14 +46,7 @@ impl RequestHeaderOptions {
             return None;
         }
         let groups = self.group_headers.iter().flat_map(|name| headers.get_all(name.trim()));
-        let groups: Vec<&str> =
-            groups.map(headers::value).filter(|group| !group.is_empty()).collect();
-        let is_anonymous = name == "system:anonymous" || groups.contains(&"system:unauthenticated");
-        let mut user = User::authenticated(name, groups.iter().copied());
-        if is_anonymous {
-            user.groups = groups.into_iter().map(Into::into).collect();
-        }
-        user.uid = first(&self.uid_headers).into();
+        let groups = groups.map(headers::value).filter(|group| !group.is_empty());
         let mut extra: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
         for prefix in &self.extra_headers_prefix {
             let prefix = prefix.trim().to_ascii_lowercase();
@@ -61,8 +56,12 @@ impl RequestHeaderOptions {
                 extra.entry(key).or_default().push(headers::value(value).into());
             }
         }
-        user.extra = extra.into_iter().map(|(key, values)| (key, values.into())).collect();
-        Some(user)
+        Some(with_authenticated_group(User {
+            name: name.into(),
+            uid: first(&self.uid_headers).into(),
+            groups: groups.map(Into::into).collect(),
+            extra: extra.into_iter().map(|(key, values)| (key, values.into())).collect(),
+        }))
     }
 
     /// Returns the data of the ConfigMap from which extension API servers read the options.

@@ -1,6 +1,7 @@
 //! Authentication (tokens, client certificates) and authorization (RBAC, Node authorizer) of requests.
 
 mod anonymous;
+mod authenticated_group;
 mod authenticator;
 mod authorizer;
 pub(crate) mod bootstrap_token;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::aggregation::controller::restore_spec;
 use crate::aggregation::registration::is_restored_on_start;
 use crate::api::Api;
 use crate::auth::RequestHeaderOptions;
@@ -16,10 +17,9 @@ use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
 use crate::store::Transaction;
 use crate::tracking;
-use evenkeel_apimachinery::patch::{Writer, update_managed_fields};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
-use evenkeel_apimachinery::value::{list, set, text};
+use evenkeel_apimachinery::value::{list, text};
 
 /// Namespace and name of the ConfigMap with authentication options, which extension API servers read.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
@@ -39,12 +39,15 @@ pub(crate) async fn install(
     ca: &str,
     network: &ServiceNetwork,
 ) -> Result<(), StatusError> {
+    let is_new = api.store.revision() == 0;
     let mut transaction = Transaction::default();
     put_all(api, ca, network, &mut transaction)?;
     api.store.commit(transaction).await?;
     registry::show_all(api).await?;
     add_second_range(api, network).await?;
-    restore_api_services(api).await?;
+    if !is_new {
+        restore_api_services(api).await?;
+    }
     keep_authentication(api, ca).await
 }
 
@@ -59,16 +62,7 @@ async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
         if !is_restored_on_start(&current, &recorded) {
             continue;
         }
-        let edit = |service: &mut Value| {
-            let old = service.clone();
-            set(service, "spec", recorded["spec"].clone());
-            let writer =
-                Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-            let schema = services.schema(&services.gvk);
-            update_managed_fields(schema.as_ref(), Some(&old), service, &writer);
-            Ok(())
-        };
-        change(api, &services, "", name, false, edit).await?;
+        restore_spec(api, &services, name, &recorded["spec"]).await?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const DATA: &str = include_str!("../../data/bootstrap-objects.json");
 const UID: &str = "ffffffff-ffff-4fff-8fff-ffffffffffff";
 const TIME: Timestamp = Timestamp::MAX;
 
-/// Recorded object.
+/// Object of each new server, as upstream wrote it.
 struct Recorded {
     resource: Arc<ResourceType>,
     key: String,

@@ -2,6 +2,7 @@
 
 use super::groups::verbs;
 use super::merged::{Resources, Tie, Version, merged};
+use crate::aggregation::discovery::stale;
 use crate::aggregation::remotes::Remotes;
 use crate::resource::document::Document;
 use crate::resource::{ResourceType, Rows, Subresource};
@@ -44,7 +45,7 @@ fn version(remotes: &Remotes, version: &Version<'_>) -> Value {
         Resources::Remote(remote) => match remotes.documents(&remote.name) {
             Some(documents) => documents.discovery.clone(),
             // Its server has not been asked yet.
-            None => json!({"version": version.name, "freshness": "Stale"}),
+            None => stale(version.name),
         },
     }
 }

@@ -92,6 +92,10 @@ pub(super) fn merged<'a>(
 
 /// Returns the priorities of a group and of its version.
 fn priority(remotes: &Remotes, group: &str, version: &str) -> (i64, i64) {
+    // Own groups alone are not sorted.
+    if remotes.all.is_empty() {
+        return (0, 0);
+    }
     if group == GROUP {
         return (MAX_GROUP_PRIORITY, DEFAULT_PRIORITIES.1);
     }

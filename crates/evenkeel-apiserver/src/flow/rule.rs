@@ -7,6 +7,7 @@
 
 use serde::Deserialize;
 
+use crate::decode::listed;
 use crate::request::RequestInfo;
 use evenkeel_apimachinery::user::User;
 
@@ -59,15 +60,6 @@ struct PathRule {
     verbs: Vec<Box<str>>,
     #[serde(rename = "nonResourceURLs", deserialize_with = "listed")]
     paths: Vec<Box<str>>,
-}
-
-/// Decodes a list that may be null.
-fn listed<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::<Vec<T>>::deserialize(from).map(Option::unwrap_or_default)
 }
 
 impl Rule {

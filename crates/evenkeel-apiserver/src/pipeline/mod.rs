@@ -12,7 +12,7 @@
 //! | `WithImpersonation` | `impersonate::impersonate` |
 //! | `WithPriorityAndFairness`, `WithMaxInFlightLimit` | `limit::limit`, `../flow/mod.rs` |
 //! | `WithAuthorization` | `authorize::authorize` |
-//! | The handlers of APIServices | `aggregate::aggregate`, `../aggregation/mod.rs` |
+//! | The handlers of APIServices | `aggregate::remote`, `../aggregation/forward.rs` |
 //! | The handlers of non-resource paths | `nonresource::serve` |
 //! | The handlers of the verbs | `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages/mod.rs` |
@@ -46,7 +46,7 @@ use futures::FutureExt as _;
 use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 
-use crate::aggregation::forward::Forwarded;
+use crate::aggregation::forward::{self, Forwarded};
 use crate::api::Api;
 use crate::audit::RequestAudit;
 use crate::auth::Authenticated;
@@ -277,7 +277,7 @@ where
         if let Some(remote) = aggregate::remote(api, path) {
             let _ = labels.set(instrument::of_path(method));
             let forwarded = incoming.forwarded(&user);
-            return aggregate::aggregate(&forwarded, &remote, body).await;
+            return forward::serve(&forwarded, &remote, body).await;
         }
         let target = match parsed {
             Path::Resource(target) => target,

@@ -151,7 +151,7 @@ fn index(api: &Api) -> serde_json::Value {
         }
     }
     for remote in api.aggregation.current().all.values() {
-        paths.push(remote.path());
+        paths.push(remote.path().to_owned());
         if !remote.group.is_empty() {
             paths.push(format!("/apis/{}", remote.group));
         }

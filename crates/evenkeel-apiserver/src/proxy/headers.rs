@@ -1,7 +1,7 @@
 //! Headers of proxied requests and of their answers.
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Request};
@@ -37,7 +37,7 @@ const OF_ORIGINS: [&str; 4] = [
 const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Removes what belongs to the connection.
-pub(crate) fn remove_connection(headers: &mut HeaderMap) {
+pub(super) fn remove_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -50,16 +50,21 @@ pub(crate) fn remove_connection(headers: &mut HeaderMap) {
     }
 }
 
+/// Returns whether a header names the user that a front proxy has authenticated.
+pub(crate) fn names_remote_user(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(name, "x-remote-user" | "x-remote-uid" | "x-remote-group")
+        || name.starts_with("x-remote-extra-")
+}
+
 /// Removes what tells the server who the user is: it is nobody else's.
 ///
 /// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove what they have read.
 pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     let of_user = |name: &HeaderName| {
-        let name = name.as_str();
         *name == AUTHORIZATION
-            || name.starts_with("impersonate-")
-            || matches!(name, "x-remote-user" | "x-remote-uid" | "x-remote-group")
-            || name.starts_with("x-remote-extra-")
+            || name.as_str().starts_with("impersonate-")
+            || names_remote_user(name)
     };
     let names: Vec<HeaderName> = headers.keys().filter(|name| of_user(name)).cloned().collect();
     for name in names {
@@ -76,8 +81,13 @@ pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes what answers may not say to a client of the API server.
-pub(crate) fn remove_origins(headers: &mut HeaderMap) {
+/// Removes from an answer what belongs to the connection, and what it may not say to a client of the API server.
+pub(crate) fn of_answer(headers: &mut HeaderMap) {
+    remove_connection(headers);
+    remove_origins(headers);
+}
+
+fn remove_origins(headers: &mut HeaderMap) {
     for name in OF_ORIGINS {
         headers.remove(name);
     }
@@ -95,6 +105,8 @@ pub(crate) fn of_request<T>(
     remove_credentials(&mut headers);
     let wanted = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
     remove_connection(&mut headers);
+    // The body is sent as one.
+    headers.remove(CONTENT_LENGTH);
     if let Some(wanted) = wanted {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(UPGRADE, wanted);

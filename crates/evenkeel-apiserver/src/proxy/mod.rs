@@ -6,15 +6,24 @@
 pub(crate) mod headers;
 pub(crate) mod upgrade;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::tasks::Tasks;
+
+/// Maximum duration until a connection over the network is made.
+///
+/// Upstream: the dialer of `http.DefaultTransport`.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What Go escapes in the path of a URL.
 ///
@@ -50,6 +59,42 @@ pub(crate) struct Link {
     pub(crate) stream: Box<dyn Stream>,
     /// Work of a simulated server, to be polled beside the stream.
     pub(crate) server: BoxFuture<'static, ()>,
+}
+
+impl Link {
+    /// Returns the connection of a stream over the network.
+    pub(crate) fn over_network(stream: Box<dyn Stream>) -> Self {
+        Self { stream, server: Box::pin(std::future::ready(())) }
+    }
+}
+
+/// Waits until a connection over the network is made, for [`DIAL_TIMEOUT`] at most. `address` is for the error.
+pub(crate) async fn within_dial_timeout<T>(
+    address: &str,
+    connected: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    tokio::time::timeout(DIAL_TIMEOUT, connected)
+        .await
+        .unwrap_or_else(|_| Err(format!("dial tcp {address}: i/o timeout")))
+}
+
+/// Sends a request over a new connection that a task drives until the answer is read. `held` is dropped then. An answer
+/// that switches protocols is an error.
+pub(crate) async fn round_trip(
+    tasks: &Tasks,
+    link: Link,
+    request: Request<Full<Bytes>>,
+    held: impl Send + 'static,
+) -> Result<Response<Incoming>, String> {
+    let (response, driver) = send(link, request).await.map_err(|error| error.to_string())?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err("it switched protocols unasked".to_owned());
+    }
+    tasks.spawn_stream(async move {
+        let _held = held;
+        driver.await;
+    });
+    Ok(response)
 }
 
 /// Sends a request over a new connection. The returned future drives the connection until the answer is read; somebody

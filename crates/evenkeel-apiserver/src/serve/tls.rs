@@ -47,10 +47,15 @@ pub(super) struct Acceptor {
     trust: Arc<ClientTrust>,
 }
 
-/// Verifiers of clients and of front proxies, whose certificates the same handshake accepts.
-struct ClientTrust {
+/// Trust in clients and in front proxies, whose certificates the same handshake accepts. Without a front proxy, that of
+/// the handshake is enough.
+struct ClientTrust(Option<Verifiers>);
+
+/// Verifiers that distinguish clients and front proxies.
+struct Verifiers {
     clients: Arc<dyn ClientCertVerifier>,
-    proxies: Option<(Arc<dyn ClientCertVerifier>, RequestHeaderOptions)>,
+    proxies: Arc<dyn ClientCertVerifier>,
+    options: RequestHeaderOptions,
 }
 
 /// Returns the acceptor of TLS connections.
@@ -72,10 +77,11 @@ pub(super) fn acceptor(
         .with_client_cert_verifier(verifier(&format!("{clients}\n{proxies}"), false)?)
         .with_cert_resolver(Arc::new(Serving::new(pki.clone())?));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let proxies = front_proxy
-        .map(|options| Ok((verifier(&options.client_ca, true)?, options.clone())))
-        .transpose()?;
-    let trust = Arc::new(ClientTrust { clients: verifier(clients, true)?, proxies });
+    let verifiers = |options: &RequestHeaderOptions| -> Result<_, ServeError> {
+        let proxies = verifier(&options.client_ca, true)?;
+        Ok(Verifiers { clients: verifier(clients, true)?, proxies, options: options.clone() })
+    };
+    let trust = Arc::new(ClientTrust(front_proxy.map(verifiers).transpose()?));
     Ok(Acceptor { tls: TlsAcceptor::from(Arc::new(config)), trust })
 }
 
@@ -87,11 +93,11 @@ impl ClientTrust {
         now: Timestamp,
     ) -> (Option<Peer>, Option<Timestamp>) {
         let peer = peer(chain, now);
-        let Some((proxies, options)) = &self.proxies else { return (peer, None) };
+        let Some(Verifiers { clients, proxies, options }) = &self.0 else { return (peer, None) };
         let is_allowed = |peer: &&Peer| options.allows(&peer.user.name);
-        let proxy = peer.as_ref().filter(|_| verifies(proxies, chain, now)).filter(is_allowed);
+        let proxy = peer.as_ref().filter(is_allowed).filter(|_| verifies(proxies, chain, now));
         let not_after = proxy.map(|peer| peer.not_after.unwrap_or(Timestamp::MAX));
-        match verifies(&self.clients, chain, now) {
+        match verifies(clients, chain, now) {
             true => (peer, not_after),
             false => (Some(Peer::refused()), not_after),
         }

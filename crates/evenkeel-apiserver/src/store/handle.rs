@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_api::json;
+use futures::future::select_all;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -264,6 +265,15 @@ fn closed() -> WriteError {
 
 /// Waits for a signal of [`Store::changes`] or for the delay `again`. Returns `false` if the store was dropped.
 pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, again: Option<Duration>) -> bool {
+    any_changed(std::slice::from_mut(changes), again).await
+}
+
+/// Waits like [`changed`] for a signal of any of several collections.
+pub(crate) async fn any_changed(
+    changes: &mut [watch::Receiver<u64>],
+    again: Option<Duration>,
+) -> bool {
+    let any = select_all(changes.iter_mut().map(|changes| Box::pin(changes.changed())));
     let wait = async {
         match again {
             Some(delay) => tokio::time::sleep(delay).await,
@@ -271,7 +281,7 @@ pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, again: Option<Du
         }
     };
     tokio::select! {
-        changed = changes.changed() => changed.is_ok(),
+        (changed, ..) = any => changed.is_ok(),
         () = wait => true,
     }
 }

@@ -392,14 +392,19 @@ impl Listening {
         &self,
         path: &str,
         identity: Option<(CertificateDer<'static>, &KeyPair)>,
+        headers: &[(&str, &str)],
     ) -> (StatusCode, String, CertificateDer<'static>) {
         let stream = self.connect(identity).await;
         let of_server = stream.get_ref().1.peer_certificates().expect("a chain")[0].clone();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
-        let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new());
+        let mut request = Request::get(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
         let answered = async {
-            let response = sender.send_request(request.expect("a request")).await.expect("sent");
+            let response = sender.send_request(request).await.expect("sent");
             let code = response.status();
             let body = response.into_body().collect().await.expect("a body").to_bytes();
             (code, String::from_utf8_lossy(&body).into_owned())
@@ -431,7 +436,7 @@ async fn requests_without_credentials_are_served_where_that_is_allowed() {
     ] {
         let listening = Listening::start(Server::builder().authentication(options.clone())).await;
         for (path, expected) in [("/livez", livez), ("/api", api)] {
-            let (code, body, _) = listening.get(path, None).await;
+            let (code, body, _) = listening.get(path, None, &[]).await;
             assert_eq!(code.as_u16(), expected, "{path} {options:?}: {body}");
         }
     }
@@ -462,7 +467,7 @@ async fn client_certificates_of_another_authority_are_accepted_where_it_is_given
     let (ca, certificate, key) = administrator(|_| {});
     let listening = Listening::start(Server::builder().client_ca(ca.clone())).await;
     let (code, body, of_server) =
-        listening.get("/api/v1/namespaces/default", Some((certificate, &key))).await;
+        listening.get("/api/v1/namespaces/default", Some((certificate, &key)), &[]).await;
     assert_eq!(code, StatusCode::OK, "{body}");
     // Extension API servers accept them too.
     let client = Client(listening.server.service());
@@ -554,21 +559,8 @@ async fn a_front_proxy_names_the_users_of_its_requests() {
         let options = AuthenticationOptions { request_header, ..AuthenticationOptions::default() };
         let listening = Listening::start(Server::builder().authentication(options)).await;
         let identity = (!common_name.is_empty()).then_some((certificate, &key));
-        let stream = listening.connect(identity).await;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
-        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
-        tokio::spawn(connection);
-        let mut request = Request::get(path).header("host", "localhost");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Empty::<Bytes>::new()).expect("a request");
-        let response = sender.send_request(request).await.expect("an answer");
-        let found = response.status().as_u16();
-        let body = response.into_body().collect().await.expect("a body").to_bytes();
-        let body = String::from_utf8_lossy(&body);
-        assert_eq!(found, code, "{common_name} {headers:?}: {body}");
+        let (found, body, _) = listening.get(path, identity, headers).await;
+        assert_eq!(found.as_u16(), code, "{common_name} {headers:?}: {body}");
         assert!(body.contains(text), "{common_name} {headers:?}: {body}");
         // Extension API servers trust the same proxies.
         let client = Client(listening.server.service());

@@ -16,6 +16,7 @@ use evenkeel_cel::Val;
 use serde_json::Value;
 
 use super::expression::{Expression, user_info};
+use crate::auth::authenticated_group::with_authenticated_group;
 
 /// Key in `extra` of the token's ID.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -200,19 +201,6 @@ fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), St
         )),
         _ => Err("validation expression must return a boolean".to_owned()),
     }
-}
-
-/// Adds the group `system:authenticated`, except for anonymous users.
-///
-/// Upstream: `AuthenticatedGroupAdder`.
-fn with_authenticated_group(mut user: User) -> User {
-    let anonymous = &*user.name == "system:anonymous" || user.is_in("system:unauthenticated");
-    if !anonymous && !user.is_in("system:authenticated") {
-        let mut groups = user.groups.into_vec();
-        groups.push("system:authenticated".into());
-        user.groups = groups.into();
-    }
-    user
 }
 
 /// Returns a string claim. JSON's null counts as an empty string.

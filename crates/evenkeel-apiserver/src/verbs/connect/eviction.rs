@@ -6,7 +6,6 @@ use crate::loopback;
 use crate::resource::{GroupKind, GroupResource, ResourceType};
 use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::{DeleteOptions, Preconditions};
-use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::validation::labels::selects;
@@ -213,22 +212,19 @@ impl<'a> Eviction<'a> {
     async fn decrement(&self, resource: &ResourceType, budget: &str) -> Result<(), StatusError> {
         let cx = &self.call.cx;
         let now = seconds(cx.now);
-        // Upstream writes the budget through a client of its own, which makes it a manager of its fields.
-        let writer = Writer { manager: "kube-apiserver", subresource: "status", now: cx.now };
-        let decrement = |budget: &mut Value| {
-            let before = budget.clone();
-            check_and_decrement(budget, cx.name, &now)?;
-            patch::update_managed_fields(
-                resource.schema(&resource.gvk).as_ref(),
-                Some(&before),
-                budget,
-                &writer,
-            );
-            Ok(())
-        };
+        let decrement = |budget: &mut Value| check_and_decrement(budget, cx.name, &now);
         let dry_run = self.is_dry_run();
-        let updated =
-            loopback::change(cx.api, resource, cx.namespace, budget, dry_run, decrement).await;
+        // Upstream writes the budget through a client of its own, which makes it a manager of its fields.
+        let updated = loopback::change_managed(
+            cx.api,
+            resource,
+            cx.namespace,
+            budget,
+            "status",
+            dry_run,
+            decrement,
+        )
+        .await;
         updated.map(drop).map_err(|error| {
             if error.code() != StatusCode::CONFLICT {
                 return error;

@@ -27,8 +27,7 @@ pub(super) async fn respond(
     links: &Links,
 ) -> Result<Response<Body>, StatusError> {
     let (mut head, body) = response.into_parts();
-    headers::remove_connection(&mut head.headers);
-    headers::remove_origins(&mut head.headers);
+    headers::of_answer(&mut head.headers);
     if let Some(link) = head.headers.get(LOCATION).and_then(|link| link.to_str().ok()) {
         if let Some(link) = links.rewrite(link) {
             let link = HeaderValue::try_from(link).map_err(StatusError::internal)?;

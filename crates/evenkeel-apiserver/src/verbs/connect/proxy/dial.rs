@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use evenkeel_apimachinery::status::StatusError;
-use futures::FutureExt as _;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
@@ -13,12 +11,7 @@ use super::location::{Location, Owner, is_global_unicast, unreachable_service};
 use crate::api::Api;
 use crate::https::{self, Trust, client_config};
 use crate::kubelet::{PodConnection, PodRef};
-use crate::proxy::{Link, Stream};
-
-/// How long a connection over the network may take.
-///
-/// Upstream: the dialer of `http.DefaultTransport`.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::proxy::{Link, Stream, within_dial_timeout};
 
 /// Connects to a service. Where the nodes are simulated, so are all of its ports.
 pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusError> {
@@ -40,11 +33,9 @@ pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusE
             Ok(Link { stream: Box::new(stream), server })
         }
         None => {
-            let dialed = tokio::time::timeout(DIAL_TIMEOUT, over_network(location, port)).await;
-            let timed_out = |_| Err(format!("dial tcp {}: i/o timeout", location.authority()));
-            let stream =
-                dialed.unwrap_or_else(timed_out).map_err(|why| unreachable_service(&why))?;
-            Ok(Link { stream, server: std::future::ready(()).boxed() })
+            let address = location.authority();
+            let dialed = within_dial_timeout(&address, over_network(location, port)).await;
+            dialed.map(Link::over_network).map_err(|why| unreachable_service(&why))
         }
     }
 }

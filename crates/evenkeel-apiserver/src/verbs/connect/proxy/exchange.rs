@@ -2,7 +2,7 @@
 
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::HOST;
 use http::{Request, Uri};
 
 use super::links::Links;
@@ -59,8 +59,6 @@ impl Exchange {
             host => host,
         };
         headers::of_request(request.headers, host, &self.forwarded_uri, is_upgrade, &mut outgoing);
-        // The body is sent as one.
-        outgoing.headers_mut().remove(CONTENT_LENGTH);
         Ok(outgoing)
     }
 }

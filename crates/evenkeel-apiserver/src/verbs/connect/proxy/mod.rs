@@ -29,8 +29,8 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use crate::api::{Answer, Context};
-use crate::proxy::send;
 use crate::proxy::upgrade::{self, Refused};
+use crate::proxy::{round_trip, send};
 use crate::request::RequestContext;
 use crate::response::Body;
 use answer::respond;
@@ -66,14 +66,8 @@ pub(super) async fn serve(
     let slot = cx.api.connections.take(&cx.user.name)?;
     let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, false, Full::new(body.clone()))?;
-    let (response, driver) = send(link, outgoing).await.map_err(|error| unreachable(&error))?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(unreachable_service("the service switched protocols unasked"));
-    }
-    cx.api.tasks.spawn_stream(async move {
-        let _held = slot;
-        driver.await;
-    });
+    let response = round_trip(&cx.api.tasks, link, outgoing, slot).await;
+    let response = response.map_err(|why| unreachable_service(&why))?;
     respond(response, &exchange.links).await.map(Answer::Response)
 }
 
@@ -91,16 +85,13 @@ async fn switch(
     let held = (cx.api.streams.take(&cx.user.name)?, cx.api.metrics.long_running());
     let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, true, Full::new(Bytes::new()))?;
-    let answered = send(link, outgoing).await.map_err(|error| unreachable(&error))?;
+    let answered = send(link, outgoing).await;
+    let answered = answered.map_err(|error| unreachable_service(&error.to_string()))?;
     match upgrade::switch(&cx.api.tasks, upgrade, answered, held) {
         Ok(response) => Ok(response),
         Err(Refused::Answer(response)) => respond(*response, &exchange.links).await,
         Err(Refused::Invalid(why)) => Err(StatusError::internal(why)),
     }
-}
-
-fn unreachable(error: &hyper::Error) -> StatusError {
-    unreachable_service(&error.to_string())
 }
 
 /// Redirects a client to the path that ends with a slash, so that relative links lead below it.
