@@ -21,7 +21,7 @@ const NETWORKING: &str = "networking.k8s.io/v1";
 const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 
 /// Range of a ServiceCIDR.
-struct Range {
+pub(super) struct Range {
     cidr: Cidr,
     /// Whether Services may get addresses: the ServiceCIDR has no deletion timestamp and is not marked unready.
     ready: bool,
@@ -43,7 +43,7 @@ impl Range {
 }
 
 /// Returns the ranges of all ServiceCIDRs, older ones first.
-fn ranges(api: &Api) -> Vec<Range> {
+pub(super) fn ranges(api: &Api) -> Vec<Range> {
     let mut all = loopback::all(api, NETWORKING, "servicecidrs", "");
     all.sort_by_key(|cidr| {
         (
@@ -68,10 +68,11 @@ fn ranges(api: &Api) -> Vec<Range> {
 /// Returns the reason why an address cannot be allocated. `has_service` tells whether a Service has it.
 pub(super) fn refusal(
     api: &Api,
+    ranges: &[Range],
     ip: IpAddr,
     has_service: impl Fn(IpAddr) -> bool,
 ) -> Option<&'static str> {
-    if !ranges(api).iter().any(|range| range.ready && range.has(ip)) {
+    if !ranges.iter().any(|range| range.ready && range.has(ip)) {
         return Some("the provided network does not match the current range");
     }
     (has_service(ip) || is_taken(api, ip)).then_some("provided IP is already allocated")
@@ -81,10 +82,10 @@ pub(super) fn refusal(
 /// address.
 pub(super) fn free(
     api: &Api,
+    ranges: &[Range],
     family: IpFamily,
     is_free: impl Fn(IpAddr) -> bool,
 ) -> Option<IpAddr> {
-    let ranges = ranges(api);
     let usable =
         ranges.iter().filter(|range| range.ready && IpFamily::of(range.cidr.first()) == family);
     usable.filter_map(|range| free_in(api, range, &is_free)).next()

@@ -1,7 +1,7 @@
 //! Allocation of the cluster IPs and node ports of Services. The store indexes the values that stored Services use. It
 //! refuses to commit a Service if another one got the same address or port in the meantime.
 
-use super::cluster_ips;
+use super::cluster_ips::{self, Range};
 use super::node_ports::{
     NODE_PORTS, NodePortError, NodePorts, allocates_node_ports, needs_health_check, node_port,
     requested_node_ports,
@@ -275,45 +275,49 @@ fn allocate_cluster_ips(
         Some(old) if ip_families(old).len() == 1 && families.len() == 2 => 1,
         Some(_) => return Ok(()),
     };
-    for (index, family) in families.into_iter().enumerate().skip(first_to_allocate) {
-        let requested = list(service, "spec.clusterIPs").get(index).and_then(Value::as_str);
-        let ip = cluster_ip(api, service, family, requested.unwrap_or_default())?;
-        let mut ips = list(service, "spec.clusterIPs").to_vec();
-        ips.truncate(index);
-        ips.push(ip.as_str().into());
-        ips.extend(list(service, "spec.clusterIPs").iter().skip(index + 1).cloned());
-        set(service, "spec.clusterIPs", ips);
-        if index == 0 {
-            set(service, "spec.clusterIP", ip);
-        }
+    let mut requested = list(service, "spec.clusterIPs").to_vec();
+    // Like upstream, errors quote the list with an empty string for each missing address.
+    requested.resize(requested.len().max(families.len()), "".into());
+    let ranges = cluster_ips::ranges(api);
+    let mut ips = requested.clone();
+    for (family, ip) in families.into_iter().zip(&mut ips).skip(first_to_allocate) {
+        let wanted = ip.as_str().unwrap_or_default();
+        *ip = cluster_ip(api, &ranges, family, wanted, &requested)?.into();
     }
+    if first_to_allocate == 0
+        && let Some(first) = ips.first()
+    {
+        set(service, "spec.clusterIP", first.clone());
+    }
+    set(service, "spec.clusterIPs", ips);
     Ok(())
 }
 
-/// Returns the requested address if it can be allocated, or a free one if none is requested.
+/// Returns the requested address if it can be allocated, or a free one if none is requested. An error quotes `all`
+/// requested addresses.
 ///
 /// Upstream: `allocIPs`.
 fn cluster_ip(
     api: &Api,
-    service: &Value,
+    ranges: &[Range],
     family: IpFamily,
     requested: &str,
+    all: &[Value],
 ) -> Result<String, AllocationError> {
     let has_service = |ip| is_taken(api, &address_value(ip));
     if requested.is_empty() {
-        let free = cluster_ips::free(api, family, |ip| !has_service(ip));
+        let free = cluster_ips::free(api, ranges, family, |ip| !has_service(ip));
         return free.map(|ip| ip.to_string()).ok_or(AllocationError::Full);
     }
     // Validation refuses what is no address.
     let Ok(address) = requested.parse() else { return Ok(requested.to_owned()) };
-    match cluster_ips::refusal(api, address, has_service) {
+    match cluster_ips::refusal(api, ranges, address, has_service) {
         None => Ok(requested.to_owned()),
         Some(why) => {
-            let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
             let why = format!("failed to allocate IP {requested}: {why}");
             Err(AllocationError::Invalid(Box::new(FieldError::invalid(
                 "spec.clusterIPs",
-                ips,
+                Value::from(all),
                 why,
             ))))
         }

@@ -23,12 +23,22 @@ impl Precondition<'_> {
         let root = if self.dry_run { "" } else { "/registry" };
         let (prefix, key) =
             (etcd_prefix(self.resource), key(self.resource, self.namespace, self.name));
+        let mismatch = mismatch(field, expected, found);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {root}/{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+             {mismatch}"
         );
         StatusError::conflict(self.requested, self.name, why)
     }
+}
+
+/// Returns the text of the error about a field, `UID` or `ResourceVersion`, that is not the expected one.
+///
+/// Upstream: `Preconditions.Check` in `storage/interfaces.go`.
+pub(super) fn mismatch(field: &str, expected: &str, found: &str) -> String {
+    format!(
+        "Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+    )
 }
 
 /// Returns the prefix under which upstream stores the objects of a resource in etcd, for error messages.

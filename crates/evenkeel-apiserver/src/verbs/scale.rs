@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::meta;
+use super::precondition::mismatch;
 use crate::request::RequestContext;
 use crate::resource::{GroupResource, GroupVersionKind};
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -38,7 +39,7 @@ pub(super) fn check_uid(
         group: resource.name.group.clone(),
         resource: format!("{}/{}", resource.plural(), target.subresource).into(),
     };
-    let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+    let why = mismatch("UID", uid, own);
     Err(StatusError::conflict(&part, target.name, why))
 }
 

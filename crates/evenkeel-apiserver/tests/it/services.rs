@@ -6,6 +6,8 @@ use crate::Client;
 use crate::settings::admin;
 use evenkeel_apiserver::Server;
 
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
 fn service(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
@@ -13,14 +15,13 @@ fn service(name: &str, spec: &Value) -> Value {
 #[tokio::test]
 async fn updates_keep_the_ports_that_they_do_not_name() {
     let client = Client::start().await;
-    let services = "/api/v1/namespaces/default/services";
     let update = async |name: &str, spec: Value| {
-        let path = format!("{services}/{name}");
+        let path = format!("{SERVICES}/{name}");
         client.ask("PUT", &path, service(name, &spec)).await
     };
     let local = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "externalTrafficPolicy": "Local",
         "ports": [{"port": 80}]});
-    let made = client.make(services, service("local", &local)).await;
+    let made = client.make(SERVICES, service("local", &local)).await;
     let port = made["spec"]["healthCheckNodePort"].as_i64().expect("a port");
     for _ in 0..2 {
         let (code, updated) = update("local", local.clone()).await;
@@ -31,7 +32,7 @@ async fn updates_keep_the_ports_that_they_do_not_name() {
     }
 
     let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 81, "nodePort": 30081}]);
-    client.make(services, service("lb", &json!({"type": "LoadBalancer", "ports": ports}))).await;
+    client.make(SERVICES, service("lb", &json!({"type": "LoadBalancer", "ports": ports}))).await;
     let ports = json!([{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 81}]);
     let spec =
         json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports});
@@ -41,7 +42,7 @@ async fn updates_keep_the_ports_that_they_do_not_name() {
     assert_eq!(node_ports(&updated), [Some(30080), None]);
 
     let taken = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]});
-    let (code, status) = client.ask("POST", services, service("other", &taken)).await;
+    let (code, status) = client.ask("POST", SERVICES, service("other", &taken)).await;
     assert_eq!(
         (code.as_u16(), &status["message"]),
         (
@@ -53,7 +54,7 @@ async fn updates_keep_the_ports_that_they_do_not_name() {
         )
     );
     let freed = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80, "nodePort": 30081}, {"name": "b", "port": 81}]});
-    let made = client.make(services, service("np", &freed)).await;
+    let made = client.make(SERVICES, service("np", &freed)).await;
     let [_, other] = node_ports(&made);
     let swapped = json!({"type": "NodePort", "ports": [{"name": "a", "port": 85}, {"name": "b", "port": 80, "nodePort": 30081}]});
     let (code, updated) = update("np", swapped).await;
@@ -71,8 +72,6 @@ async fn updates_keep_the_ports_that_they_do_not_name() {
     let (code, updated) = update("np", no_ports).await;
     assert_eq!((code.as_u16(), node_ports(&updated)), (200, [None, None]));
 }
-
-const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 /// Returns the cluster IPs of a Service, and how many IPAddresses belong to the Service.
 async fn addresses(client: &Client, service: &Value) -> (Vec<String>, usize) {
@@ -111,6 +110,14 @@ async fn a_service_gains_and_releases_the_second_address_of_a_dual_stack_cluster
         "Service \"other\" is invalid: spec.clusterIPs: Invalid value: [\"{0}\"]: failed to allocate IP {0}: provided \
          IP is already allocated",
         upgraded_ips[1]
+    );
+    assert_eq!((code.as_u16(), &status["message"]), (422, &json!(why)));
+    let half = spec(json!({"ipFamilyPolicy": "RequireDualStack", "clusterIP": ips[0]}));
+    let (code, status) = client.ask("POST", SERVICES, service("other", &half)).await;
+    let why = format!(
+        "Service \"other\" is invalid: spec.clusterIPs: Invalid value: [\"{0}\",\"\"]: failed to allocate IP {0}: \
+         provided IP is already allocated",
+        ips[0]
     );
     assert_eq!((code.as_u16(), &status["message"]), (422, &json!(why)));
 

@@ -104,29 +104,23 @@ pub(super) async fn serve(
     let none = Query::parse(None);
     let query = if is_connection(part) { &none } else { request.query };
     let options = WriteOptions::parse(query, request.user_agent(), "CreateOptions", false)?;
-    let mut body = if is_connection(part) {
-        options::of(request)
-    } else if posted {
-        stages::decode(request, raw, &options)?
-    } else {
-        Value::Null
-    };
     let write = Write::new(request, options);
-    if token {
-        token::log(request, &body);
-    } else if posted && !is_connection(part) {
-        request.audit.request_object(&body);
-    }
-    if posted && !is_connection(part) {
+    let mut body = Value::Null;
+    if is_connection(part) {
+        body = options::of(request);
+        admit(&write, request.target.name, Operation::Connect, &mut body).await?;
+    } else if posted {
+        body = stages::decode(request, raw, &write.options)?;
+        if token {
+            token::log(request, &body);
+        } else {
+            request.audit.request_object(&body);
+        }
         // The identity in a binding and in a token request is a precondition.
         if !matches!(part, "binding" | "token") {
             meta::wipe_system_fields(&mut body);
         }
         create::place(request, &mut body)?;
-    }
-    if is_connection(part) {
-        admit(&write, request.target.name, Operation::Connect, &mut body).await?;
-    } else if posted {
         let own_name = meta::text(&body, "name").to_owned();
         let name = if binding { &own_name } else { request.target.name };
         if !review {
