@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Connects the server to the plane's nodes, which return logs, execute commands, and connect to ports.
-pub fn connect(server: &Server, plane: &Plane) {
+pub(super) fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }
 

@@ -1,9 +1,10 @@
 //! Controllers, scheduler and nodes as clients of one API server.
 
-pub mod kubelet_api;
-pub mod metrics_api;
+mod kubelet_api;
+mod metrics_api;
 
 use evenkeel_api::Kind;
+use evenkeel_apiserver::{BuildError, Server};
 use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     certificates::signing::Pair,
@@ -59,6 +60,16 @@ impl PlaneOptions {
             },
             cloud: None,
         }
+    }
+
+    /// Also publishes the server's CA to pods, signs certificates with it, and populates token Secrets with the
+    /// server's key.
+    #[must_use]
+    pub fn of_server(self, server: &Server) -> Self {
+        let ca = server.ca_pem();
+        self.with_ca(ca)
+            .with_authority(ca, server.ca_key_pem())
+            .with_service_account_key(server.service_account_key_pem())
     }
 
     /// Also publishes this CA (PEM) to pods.
@@ -185,6 +196,26 @@ impl Plane {
         Ok(Self { caches, introspection, registry, usage, kubelets, supervisor, tasks })
     }
 
+    /// Connects an API server in this process with the components: it serves `metrics.k8s.io` for the nodes, returns
+    /// logs from them, executes commands and connects to ports there, and lists the scheduler and the controllers in
+    /// `componentstatuses`.
+    ///
+    /// # Errors
+    /// When the server cannot register `metrics.k8s.io`.
+    pub async fn connect(&self, server: &Server) -> Result<(), BuildError> {
+        metrics_api::serve(server, self).await?;
+        kubelet_api::connect(server, self);
+        let [_, _, scheduler, controllers] = &self.tasks;
+        for (name, tasks) in [("scheduler", scheduler), ("controller-manager", controllers)] {
+            let tasks = tasks.clone();
+            server.component(name, move || match tasks.running().is_empty() {
+                false => Ok(()),
+                true => Err("it does not run in this process".to_owned()),
+            });
+        }
+        Ok(())
+    }
+
     /// Returns the shared caches of the components.
     pub fn caches(&self) -> &Caches {
         &self.caches
@@ -208,12 +239,6 @@ impl Plane {
     /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Returns the components that `componentstatuses` lists: their names and their tasks.
-    pub fn components(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
-        let [_, _, scheduler, controllers] = &self.tasks;
-        [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
     }
 
     /// Waits until a task fails that cannot be restarted. The control plane must then stop.

@@ -25,7 +25,7 @@ const RESOURCES: &[ComputedResource] = &[
 ///
 /// # Errors
 /// When the server cannot register the API.
-pub async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildError> {
+pub(super) async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildError> {
     let Some(usage) = plane.usage() else { return Ok(()) };
     let api = ComputedApi {
         group: "metrics.k8s.io",

@@ -3,7 +3,7 @@
 use crate::{StartError, TestServer, TestServerBuilder};
 use evenkeel_apiserver::BuildError;
 use evenkeel_controllers::wiring::descriptor::{self, Descriptor, descriptors};
-use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
+use evenkeel_plane::{Plane, PlaneOptions};
 use std::ops::Deref;
 
 /// Controllers that a Deployment needs until its pods are ready, by upstream's names.
@@ -111,7 +111,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Runs all controllers, as `evenkeel up` does.
+    /// Runs all controllers, but no cloud provider: Services of type `LoadBalancer` get no address.
     pub fn all_controllers(mut self) -> Self {
         self.controllers = None;
         self
@@ -137,18 +137,14 @@ impl TestClusterBuilder {
         let chosen = chosen(self.controllers.as_deref())?;
         let server = self.server.start().await?;
         let api = server.server();
-        let mut options = PlaneOptions::all(self.nodes)
-            .with_ca(api.ca_pem())
-            .with_authority(api.ca_pem(), api.ca_key_pem())
-            .with_service_account_key(api.service_account_key_pem());
+        let mut options = PlaneOptions::all(self.nodes).of_server(api);
         options.controllers = chosen;
         if !self.scheduler {
             options.scheduler = None;
         }
         let plane = Plane::start(&server.client(), server.clock(), options)?;
         plane.synced().await;
-        metrics_api::serve(api, &plane).await.map_err(ClusterError::Metrics)?;
-        kubelet_api::connect(api, &plane);
+        plane.connect(api).await.map_err(ClusterError::Metrics)?;
         Ok(TestCluster { server, plane })
     }
 }

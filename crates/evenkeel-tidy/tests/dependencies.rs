@@ -81,20 +81,6 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     (
-        "evenkeel-sim",
-        &[
-            "evenkeel-api",
-            "evenkeel-runtime",
-            "evenkeel-controllers",
-            "evenkeel-cloud",
-            "evenkeel-scheduler",
-            "evenkeel-apiserver",
-            "evenkeel-nodes",
-            "evenkeel-testkit",
-            "evenkeel",
-        ],
-    ),
-    (
         "evenkeel-plane",
         &[
             "evenkeel-api",
@@ -109,6 +95,19 @@ const ARROWS: [(&str, &[&str]); 25] = [
     (
         "evenkeel-testkit",
         &["evenkeel-runtime", "evenkeel-controllers", "evenkeel-apiserver", "evenkeel-plane"],
+    ),
+    (
+        "evenkeel-sim",
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-cloud",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+            "evenkeel-testkit",
+        ],
     ),
     (
         "evenkeel",

@@ -64,7 +64,7 @@ impl Report {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
-    /// Names the reason for which a difference stays. It counts as different all the same.
+    /// Names the reason for which a difference stays. It still counts among "but for texts" or "different".
     pub(crate) fn explain(&mut self, case: &Case<'_>, reason: &'static str) {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }

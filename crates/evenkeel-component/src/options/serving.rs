@@ -122,7 +122,10 @@ impl ServingOptions {
 }
 
 impl RequestHeader {
-    fn from_flags(read: &Reader, gates: &FeatureGates) -> Self {
+    /// Reads and validates the flags.
+    ///
+    /// Upstream: `RequestHeaderAuthenticationOptions.Validate`.
+    pub fn from_flags(read: &Reader, gates: &FeatureGates) -> Self {
         let list = |flag: &str| {
             let list = read.list(flag);
             if list.iter().any(|item| item.trim().is_empty()) {
@@ -152,7 +155,7 @@ impl RequestHeader {
     }
 
     /// Returns warnings about missing headers that API aggregation needs.
-    fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let lists = [
             ("requestheader-username-headers", &self.username, "X-Remote-User header"),
             ("requestheader-group-headers", &self.group, "X-Remote-Group header"),

@@ -43,7 +43,13 @@ impl World {
     /// An empty cluster with the namespace `ns`, and these controllers running.
     pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
-        let server = TestServer::builder().clock(clock.clone()).seed(7).start().await.unwrap();
+        let server = TestServer::builder()
+            .enable_admission_plugin("ServiceAccount")
+            .clock(clock.clone())
+            .seed(7)
+            .start()
+            .await
+            .unwrap();
         let client = Client::new(server.client(), clock.clone());
         let world = Self { client, server, tasks: Tasks::new(), clock };
         world

@@ -3,80 +3,28 @@
 use crate::server;
 use anyhow::Result;
 use evenkeel_apiserver::{AggregationOptions, RequestHeaderOptions};
-use evenkeel_component::flags::Reader;
-use std::path::PathBuf;
-
-/// Flags with names of headers, and the name without which aggregation does not work.
-const STANDARD: [(&str, &str, &str); 3] = [
-    ("requestheader-username-headers", "X-Remote-User", "header"),
-    ("requestheader-group-headers", "X-Remote-Group", "header"),
-    ("requestheader-extra-headers-prefix", "X-Remote-Extra-", "header prefix"),
-];
+use evenkeel_component::{features::FeatureGates, flags::Reader, options::RequestHeader};
+use std::path::{Path, PathBuf};
 
 /// Validated options. The files are read when the server starts.
 #[derive(Debug)]
 pub(super) struct AggregationFlags {
     /// Files of the certificate chain and of its key that identify the server to extension API servers.
     pub(super) proxy_client: Option<[PathBuf; 2]>,
-    pub(super) rejects_redirects: bool,
+    /// Whether redirects of extension API servers reach clients.
+    pub(super) forward_redirects: bool,
     /// File of the authorities of front proxies, and the names of headers.
-    pub(super) request_header: Option<(PathBuf, RequestHeaderOptions)>,
+    pub(super) request_header: RequestHeader,
 }
 
 /// Reads the flags.
-///
-/// Upstream: `RequestHeaderAuthenticationOptions.Validate`.
-pub(super) fn flags(read: &Reader) -> AggregationFlags {
-    let path = |flag| read.non_empty_text(flag).map(PathBuf::from);
-    let proxy_client = match ["proxy-client-cert-file", "proxy-client-key-file"].map(path) {
-        [Some(chain), Some(key)] => Some([chain, key]),
-        [None, None] => None,
-        _ => {
-            let why = "--proxy-client-cert-file and --proxy-client-key-file must be set together";
-            read.record_invalid("proxy-client-cert-file", why);
-            None
-        }
-    };
-    let names = |flag| {
-        let names = read.list(flag);
-        if names.iter().any(|name: &String| name.trim().is_empty()) {
-            read.record_invalid(flag, format!("empty value in {flag:?}"));
-        }
-        names
-    };
-    let options = RequestHeaderOptions {
-        client_ca: String::new(),
-        allowed_names: names("requestheader-allowed-names"),
-        username_headers: names("requestheader-username-headers"),
-        uid_headers: names("requestheader-uid-headers"),
-        group_headers: names("requestheader-group-headers"),
-        extra_headers_prefix: names("requestheader-extra-headers-prefix"),
-    };
-    if lacks(&options.uid_headers, "X-Remote-Uid") {
-        let flag = "requestheader-uid-headers";
-        read.record_invalid(flag, without(flag, "X-Remote-Uid", "header"));
-    }
+pub(super) fn flags(read: &Reader, gates: &FeatureGates) -> AggregationFlags {
     AggregationFlags {
-        proxy_client,
-        rejects_redirects: read.bool("aggregator-reject-forwarding-redirect"),
-        request_header: path("requestheader-client-ca-file").map(|path| (path, options)),
+        // Evenkeel refuses one of these flags alone. Upstream then presents no certificate to extension API servers.
+        proxy_client: server::pair(read, "proxy-client-cert-file", "proxy-client-key-file"),
+        forward_redirects: !read.bool("aggregator-reject-forwarding-redirect"),
+        request_header: RequestHeader::from_flags(read, gates),
     }
-}
-
-/// Returns a warning for each flag that lacks a standard header.
-pub(super) fn warnings(read: &Reader) -> Vec<String> {
-    let missing = STANDARD.iter().filter(|(flag, name, _)| lacks(&read.list(flag), name));
-    missing.map(|(flag, name, what)| without(flag, name, what)).collect()
-}
-
-fn lacks(names: &[String], standard: &str) -> bool {
-    !names.is_empty() && !names.iter().any(|name| name.eq_ignore_ascii_case(standard))
-}
-
-fn without(flag: &str, name: &str, what: &str) -> String {
-    format!(
-        "--{flag} is set without specifying the standard {name} {what} - API aggregation will not work"
-    )
 }
 
 impl AggregationFlags {
@@ -87,13 +35,20 @@ impl AggregationFlags {
             Ok::<_, anyhow::Error>((chain, server::read("proxy-client-key-file", key)?))
         });
         let proxy_client = proxy_client.transpose()?;
-        Ok(AggregationOptions { proxy_client, forward_redirects: !self.rejects_redirects })
+        Ok(AggregationOptions { proxy_client, forward_redirects: self.forward_redirects })
     }
 
-    /// Reads the file of the front proxies' authorities.
+    /// Reads the file of the front proxies' authorities. Without this file, no front proxy is trusted.
     pub(super) fn request_header(&self) -> Result<Option<RequestHeaderOptions>> {
-        let Some((path, options)) = &self.request_header else { return Ok(None) };
-        let client_ca = server::read("requestheader-client-ca-file", path)?;
-        Ok(Some(RequestHeaderOptions { client_ca, ..options.clone() }))
+        let header = self.request_header.clone();
+        let Some(path) = header.client_ca else { return Ok(None) };
+        Ok(Some(RequestHeaderOptions {
+            client_ca: server::read("requestheader-client-ca-file", Path::new(&path))?,
+            allowed_names: header.allowed_names,
+            username_headers: header.username,
+            uid_headers: header.uid,
+            group_headers: header.group,
+            extra_headers_prefix: header.extra_prefix,
+        }))
     }
 }

@@ -99,10 +99,8 @@ async fn run(options: &Options) -> Result<()> {
 async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
     let reached = SocketAddr::new(options.advertise.unwrap_or(address.ip()), address.port());
     let [reads, writes] = options.in_flight;
-    let mut authentication = server::authentication(&options.server)?;
-    authentication.request_header = options.aggregation.request_header()?;
-    let mut builder = server::configure(&options.server, reached)?
-        .authentication(authentication)
+    let request_header = options.aggregation.request_header()?;
+    let mut builder = server::configure(&options.server, reached, request_header)?
         .data_dir(options.data_dir.clone())
         .max_requests_in_flight(reads, writes)
         .priority_and_fairness(options.priority_and_fairness)

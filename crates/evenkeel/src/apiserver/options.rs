@@ -2,7 +2,7 @@
 
 use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
-use crate::server::ServerArgs;
+use crate::server::{ServerArgs, pair};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
@@ -119,14 +119,14 @@ impl Options {
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
             audit: audit::flags(&read),
-            aggregation: aggregation::flags(&read),
+            aggregation: aggregation::flags(&read, &gates),
             logging: LoggingOptions::from_flags(&read, &gates),
             parsed_flags: read.parsed().clone(),
             warnings: Vec::new(),
         };
         let unimplemented: Vec<&str> =
             read.unimplemented_flags().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
-        warnings.extend(aggregation::warnings(&read));
+        warnings.extend(options.aggregation.request_header.warnings());
         read.done()?;
         warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         Ok(Self { warnings, ..options })
@@ -152,21 +152,11 @@ fn limit(read: &Reader, flag: &str) -> usize {
 
 /// Returns the files of the serving certificate: the ones that flags name, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
-    let [chain, key] = ["tls-cert-file", "tls-private-key-file"]
-        .map(|flag| read.non_empty_text(flag).map(PathBuf::from));
     let folder = PathBuf::from(read.text("cert-dir"));
-    match (chain, key) {
-        (Some(chain), Some(key)) => Some([chain, key]),
-        (None, None) => {
-            let files = ["apiserver.crt", "apiserver.key"].map(|name| folder.join(name));
-            files.iter().all(|file| exists(file)).then_some(files)
-        }
-        _ => {
-            let why = "--tls-cert-file and --tls-private-key-file must be set together";
-            read.record_invalid("tls-cert-file", why);
-            None
-        }
-    }
+    pair(read, "tls-cert-file", "tls-private-key-file").or_else(|| {
+        let files = ["apiserver.crt", "apiserver.key"].map(|name| folder.join(name));
+        files.iter().all(|file| exists(file)).then_some(files)
+    })
 }
 
 /// Reads the flags that `evenkeel up` also has.
@@ -305,15 +295,14 @@ mod tests {
         ])
         .expect("they are allowed");
         assert_eq!(options.warnings, Vec::<String>::new());
-        let AggregationFlags { proxy_client, rejects_redirects, request_header } =
+        let AggregationFlags { proxy_client, forward_redirects, request_header } =
             options.aggregation;
         let files = ["front-proxy-client.crt", "front-proxy-client.key"];
         assert_eq!(proxy_client, Some(files.map(|name| Path::new("/there").join(name))));
-        assert!(rejects_redirects);
-        let (ca, names) = request_header.expect("front proxies");
-        assert_eq!(ca, Path::new("/there/front-proxy-ca.crt"));
-        assert_eq!(names.allowed_names, ["front-proxy-client"]);
-        assert_eq!(names.username_headers, ["X-Remote-User"]);
+        assert!(!forward_redirects);
+        assert_eq!(request_header.client_ca.as_deref(), Some("/there/front-proxy-ca.crt"));
+        assert_eq!(request_header.allowed_names, ["front-proxy-client"]);
+        assert_eq!(request_header.username, ["X-Remote-User"]);
         let options = check(&["--requestheader-username-headers=X-User"]).expect("allowed");
         let warning = "--requestheader-username-headers is set without specifying the standard X-Remote-User header - API aggregation will not work";
         assert_eq!(options.warnings, [warning]);

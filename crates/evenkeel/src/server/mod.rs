@@ -3,7 +3,8 @@
 mod options;
 
 use anyhow::{Context, Result, anyhow};
-use evenkeel_apiserver::{AuthenticationOptions, Builder, Server};
+use evenkeel_apiserver::{AuthenticationOptions, Builder, RequestHeaderOptions, Server};
+use evenkeel_component::flags::Reader;
 pub(crate) use options::ServerArgs;
 use std::{
     io::ErrorKind,
@@ -32,8 +33,13 @@ pub(crate) fn url(address: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(host, address.port()))
 }
 
-/// Returns the builder of a server with these flags, which clients reach at `address`.
-pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builder> {
+/// Returns the builder of a server with these flags, which clients reach at `address`. `request_header` has the
+/// trusted front proxies, if any.
+pub(crate) fn configure(
+    args: &ServerArgs,
+    address: SocketAddr,
+    request_header: Option<RequestHeaderOptions>,
+) -> Result<Builder> {
     let mut builder = Server::builder().advertise(address);
     if !address.ip().is_loopback() && !address.ip().is_unspecified() {
         builder = builder.name(address.ip().to_string());
@@ -59,11 +65,14 @@ pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builde
     for name in &args.disable_admission_plugins {
         builder = builder.disable_admission_plugin(name);
     }
-    Ok(builder.authentication(authentication(args)?))
+    Ok(builder.authentication(authentication(args, request_header)?))
 }
 
 /// Reads the files of the authentication flags.
-pub(crate) fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
+fn authentication(
+    args: &ServerArgs,
+    request_header: Option<RequestHeaderOptions>,
+) -> Result<AuthenticationOptions> {
     let text =
         |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
     let signing_key = &args.service_account_signing_key_file;
@@ -79,8 +88,20 @@ pub(crate) fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions>
         service_account_issuers: args.service_account_issuer.clone(),
         api_audiences: args.api_audiences.clone(),
         service_account_jwks_uri: args.service_account_jwks_uri.clone(),
-        request_header: None,
+        request_header,
     })
+}
+
+/// Returns the files of a certificate chain and of its key, which two flags name. One flag alone is invalid.
+pub(crate) fn pair(read: &Reader, chain: &str, key: &str) -> Option<[PathBuf; 2]> {
+    match [chain, key].map(|flag| read.non_empty_text(flag).map(PathBuf::from)) {
+        [Some(chain), Some(key)] => Some([chain, key]),
+        [None, None] => None,
+        _ => {
+            read.record_invalid(chain, format!("--{chain} and --{key} must be set together"));
+            None
+        }
+    }
 }
 
 /// Reads the file that a flag names.

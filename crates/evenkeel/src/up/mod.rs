@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use evenkeel::explain;
 use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
-use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
+use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
 use messages::Messages;
 pub(crate) use options::Args;
@@ -87,15 +87,8 @@ async fn embedded(
     });
 
     let kube = kube::Client::new(server.service(), "default");
-    let ca = server.ca_pem();
-    let options = plane_options(args)?
-        .with_ca(ca)
-        .with_authority(ca, server.ca_key_pem())
-        .with_service_account_key(server.service_account_key_pem());
-    let plane = Plane::start(&kube, &clock, options)?;
-    metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
-    kubelet_api::connect(&server, &plane);
-    server::list_components(&server, &plane);
+    let plane = Plane::start(&kube, &clock, plane_options(args)?.of_server(&server))?;
+    plane.connect(&server).await.context("the metrics API cannot be served")?;
     let served = Served {
         url: url.clone(),
         introspection: Some(plane.introspection().clone()),

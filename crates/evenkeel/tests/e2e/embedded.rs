@@ -5,7 +5,7 @@ use crate::{
     cluster::{Cluster, Inside, Intervals},
     nodes,
 };
-use evenkeel_plane::{Plane, PlaneOptions, kubelet_api, metrics_api};
+use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::{client::Client, clock::Clock};
 use evenkeel_testkit::TestServer;
 use futures::future::LocalBoxFuture;
@@ -34,8 +34,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     options.controller_options.nodeipam = nodes::ranges();
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
-    metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");
-    kubelet_api::connect(&server, &plane);
+    plane.connect(&server).await.expect("nodes tell what they use");
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
     let inside =
         Inside { introspection: plane.introspection().clone(), registry: plane.registry().clone() };
