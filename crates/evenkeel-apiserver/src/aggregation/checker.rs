@@ -15,8 +15,7 @@ use super::client::Server;
 use super::controller::{API_VERSION, RESOURCE, write_condition};
 use super::probe;
 use super::remotes::{self, Remote, ServiceReference};
-use super::schedule::{Intervals, Schedule};
-use super::sleep_until;
+use super::schedule::{Intervals, Schedule, sleep_until};
 use crate::api::Api;
 use crate::loopback;
 

@@ -19,8 +19,7 @@ use serde_json::Value;
 use super::client::{DocumentRequest, Server, aggregator};
 use super::discovery::{self, Version};
 use super::remotes::{Basis, Documents, Remote};
-use super::schedule::{Intervals, Schedule};
-use super::sleep_until;
+use super::schedule::{Intervals, Schedule, sleep_until};
 use crate::api::Api;
 use evenkeel_apimachinery::headers::text;
 

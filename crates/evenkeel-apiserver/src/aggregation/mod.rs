@@ -26,13 +26,3 @@ pub(crate) mod registration;
 pub(crate) mod remotes;
 mod schedule;
 mod user;
-
-use tokio::time::Instant;
-
-/// Sleeps until this time, or forever if there is none.
-async fn sleep_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}

@@ -90,6 +90,14 @@ fn backoff(intervals: &Intervals, failures: u32) -> Duration {
     intervals.first_backoff.saturating_mul(factor).min(intervals.max_backoff)
 }
 
+/// Sleeps until this time, or forever if there is none.
+pub(super) async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
