@@ -4,9 +4,7 @@
 
 use std::fmt;
 
-use serde::Deserializer;
-
-use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
+use crate::decode::{Field, FromScalar, Reader, Scalar, Shape, Slot, Wire, WireError};
 use crate::text::Text;
 
 /// An integer, or a string with a percentage or a name.
@@ -100,6 +98,20 @@ pub(crate) struct Parts {
     text: Text,
 }
 
+impl FromScalar for IntOrString {
+    fn set_scalar(&mut self, scalar: Scalar<'_>) -> Result<(), String> {
+        *self = match scalar {
+            Scalar::Text(text) => Self::String(text.into()),
+            Scalar::Whole(number) => {
+                let int = i32::try_from(number);
+                Self::Int(int.map_err(|_| format!("{number} is out of range"))?)
+            }
+            Scalar::Number(number) => return Err(format!("{number} is no whole number")),
+        };
+        Ok(())
+    }
+}
+
 impl Field for IntOrString {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.util.intstr.IntOrString");
     type Partial = Parts;
@@ -108,14 +120,8 @@ impl Field for IntOrString {
         Self::Int(0)
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StringOrNumber(|scalar| match scalar {
-            Scalar::Text(text) => Ok(Self::String(text.into())),
-            Scalar::Whole(number) => i32::try_from(number)
-                .map(Self::Int)
-                .map_err(|_| format!("{number} is out of range")),
-            Scalar::Number(number) => Err(format!("{number} is no whole number")),
-        }))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::StringOrNumber(self)
     }
 
     fn open(self) -> Parts {

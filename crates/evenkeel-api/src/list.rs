@@ -104,7 +104,7 @@ impl<'a> Visitor<'a> for JsonList<'_, 'a> {
         let mut meta = ListMeta::default();
         while let Some(key) = map.next_key::<Cow<'a, str>>()? {
             match &*key {
-                "metadata" => meta = map.next_value_seed(Seed::NEW)?,
+                "metadata" => map.next_value_seed(Seed(&mut meta))?,
                 "items" => map.next_value_seed(JsonItems { each: &mut *self.each })?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }

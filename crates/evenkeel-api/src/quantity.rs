@@ -10,9 +10,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{AddAssign, SubAssign};
 
-use serde::Deserializer;
-
-use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
+use crate::decode::{Field, FromScalar, Reader, Scalar, Shape, Slot, Wire, WireError};
 
 /// Number of billionths in one unit.
 const NANO: i128 = 1_000_000_000;
@@ -241,6 +239,18 @@ impl SubAssign for Quantity {
     }
 }
 
+impl FromScalar for Quantity {
+    fn set_scalar(&mut self, scalar: Scalar<'_>) -> Result<(), String> {
+        let parsed = match scalar {
+            Scalar::Text(text) => Self::parse(text.trim()),
+            Scalar::Whole(number) => Ok(Self::from_units(number)),
+            Scalar::Number(number) => Self::parse(&number.to_string()),
+        };
+        *self = parsed.map_err(|error| error.to_string())?;
+        Ok(())
+    }
+}
+
 impl Field for Quantity {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.api.resource.Quantity");
     type Partial = Self;
@@ -249,14 +259,8 @@ impl Field for Quantity {
         Self::ZERO
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StringOrNumber(|scalar| match scalar {
-            Scalar::Text(text) => Self::parse(text.trim()).map_err(|error| error.to_string()),
-            Scalar::Whole(number) => Ok(Self::from_units(number)),
-            Scalar::Number(number) => {
-                Self::parse(&number.to_string()).map_err(|error| error.to_string())
-            }
-        }))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::StringOrNumber(self)
     }
 
     fn open(self) -> Self {

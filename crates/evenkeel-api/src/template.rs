@@ -7,11 +7,10 @@ mod revision;
 pub use claim::{ClaimTemplate, EphemeralClaimTemplate};
 pub use revision::RevisionTemplate;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::canonical::canonical;
-use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::decode::{Field, FromJson, Reader, Shape, Slot, Wire, WireError};
 use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
@@ -281,6 +280,12 @@ macro_rules! kept_as_json {
         kept_as_json!($type, $message, <$type>::from_json_value);
     };
     ($type:ty, $message:expr, $from_wire:expr) => {
+        impl FromJson for $type {
+            fn set_json(&mut self, value: &Value) {
+                *self = Self::from_json_value(value);
+            }
+        }
+
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($message);
             /// Concatenated parts of a message are one message.
@@ -290,8 +295,8 @@ macro_rules! kept_as_json {
                 Self::default()
             }
 
-            fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Value::deserialize(deserializer).map(|template| Self::from_json_value(&template))
+            fn slot(&mut self) -> Slot<'_> {
+                Slot::Any(self)
             }
 
             fn open(self) -> Self::Partial {

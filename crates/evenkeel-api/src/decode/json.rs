@@ -1,156 +1,330 @@
 //! JSON decoding: nulls count as absent, and unknown fields are skipped.
+//!
+//! A field says with a [`Slot`] how it is read. Everything that is generic over `serde`'s deserializers works on slots,
+//! so it is compiled once and not for each of some thousand types.
 
 use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::Value;
 
-use super::{Field, Message};
-use crate::text::Text;
+use super::Field;
+use crate::text::{self, Text};
 
-/// Deserializer of a `T`; a null yields its absent value.
-pub(crate) struct Seed<T>(PhantomData<T>);
-
-impl<T> Seed<T> {
-    /// The only value of this type.
-    pub(crate) const NEW: Self = Self(PhantomData);
+/// Destination of a JSON value that is not null.
+pub(crate) enum Slot<'a> {
+    /// A string.
+    Text(&'a mut Text),
+    /// A boolean.
+    Bool(&'a mut bool),
+    /// A 32-bit integer.
+    I32(&'a mut i32),
+    /// A 64-bit integer.
+    I64(&'a mut i64),
+    /// An object with known fields.
+    Object(&'a mut dyn Object),
+    /// An array.
+    Array(&'a mut dyn Array),
+    /// An object whose keys are data.
+    Entries(&'a mut dyn Entries),
+    /// A string that is parsed without being stored.
+    Parsed(&'a mut dyn FromText),
+    /// A string or a number.
+    StringOrNumber(&'a mut dyn FromScalar),
+    /// A value that is decoded as another type, and then converted.
+    Converted(&'a mut dyn Converted),
+    /// Any value.
+    Any(&'a mut dyn FromJson),
+    /// A value that is skipped.
+    Ignored,
 }
 
-impl<'de, T: Field> DeserializeSeed<'de> for Seed<T> {
-    type Value = T;
+/// Field that a JSON value is decoded into. Implemented by every [`Field`].
+pub(crate) trait JsonField {
+    /// Sets the value of an absent field.
+    fn clear(&mut self);
+    /// Returns the destination of a value that is not null. What is decoded replaces the field's earlier value.
+    fn slot(&mut self) -> Slot<'_>;
+    /// Completes the field after its slot was filled.
+    fn settle(&mut self);
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+impl<T: Field> JsonField for T {
+    fn clear(&mut self) {
+        *self = T::absent();
+    }
+
+    fn slot(&mut self) -> Slot<'_> {
+        Field::slot(self)
+    }
+
+    fn settle(&mut self) {
+        Field::settle(self);
+    }
+}
+
+/// Message with named fields.
+pub(crate) trait Object {
+    /// Returns the field with this JSON name; `None` if the definition lacks it.
+    fn field(&mut self, name: &str) -> Option<&mut dyn JsonField>;
+}
+
+/// List that is decoded item by item.
+pub(crate) trait Array {
+    /// Replaces the items. `next` decodes the next one; it returns false at the end and after an error.
+    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool);
+}
+
+/// Map that is decoded entry by entry.
+pub(crate) trait Entries {
+    /// Replaces the entries. `next` decodes the next one; it returns false at the end and after an error.
+    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool);
+}
+
+/// Value that is parsed from a string.
+pub(crate) trait FromText {
+    /// Parses the string, or returns why it cannot be parsed.
+    fn set_text(&mut self, text: &str) -> Result<(), String>;
+}
+
+/// Value that JSON represents as a string or a number.
+pub(crate) trait FromScalar {
+    /// Converts the scalar, or returns why it cannot be converted.
+    fn set_scalar(&mut self, scalar: Scalar<'_>) -> Result<(), String>;
+}
+
+/// The decoded string or number.
+pub(crate) enum Scalar<'a> {
+    /// A string; in JSON, without its quotes and escapes.
+    Text(&'a str),
+    /// An integer that fits `i64`.
+    Whole(i64),
+    /// Any other number.
+    Number(f64),
+}
+
+/// Value that is converted from a value of another type.
+pub(crate) trait Converted {
+    /// Replaces the value. `read` decodes a value of the other type; it returns false after an error.
+    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool);
+}
+
+/// Value that is converted from any JSON.
+pub(crate) trait FromJson {
+    /// Replaces the value.
+    fn set_json(&mut self, value: &Value);
+}
+
+/// Seed that decodes a JSON value into a field; a null clears it.
+pub(crate) struct Seed<'a>(pub(crate) &'a mut dyn JsonField);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_option(self)
     }
 }
 
-impl<'de, T: Field> Visitor<'de> for Seed<T> {
-    type Value = T;
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value or null")
     }
 
-    fn visit_none<E>(self) -> Result<T, E> {
-        Ok(T::absent())
+    fn visit_none<E>(self) -> Result<(), E> {
+        self.0.clear();
+        Ok(())
     }
 
-    fn visit_unit<E>(self) -> Result<T, E> {
-        Ok(T::absent())
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.0.clear();
+        Ok(())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        T::from_json(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        fill(self.0.slot(), deserializer)?;
+        self.0.settle();
+        Ok(())
     }
 }
 
-/// Visitor that decodes an object into a message.
-pub(crate) struct Object<T>(pub(crate) PhantomData<T>);
+/// Decodes a value that is not null.
+fn fill<'de, D: Deserializer<'de>>(slot: Slot<'_>, deserializer: D) -> Result<(), D::Error> {
+    match slot {
+        Slot::Text(text) => *text = deserializer.deserialize_str(text::Visitor)?,
+        Slot::Bool(value) => *value = bool::deserialize(deserializer)?,
+        Slot::I32(value) => *value = i32::deserialize(deserializer)?,
+        Slot::I64(value) => *value = i64::deserialize(deserializer)?,
+        Slot::Object(object) => deserializer.deserialize_map(ObjectVisitor(object))?,
+        Slot::Array(array) => deserializer.deserialize_seq(ArrayVisitor(array))?,
+        Slot::Entries(entries) => deserializer.deserialize_map(EntriesVisitor(entries))?,
+        Slot::Parsed(value) => deserializer.deserialize_str(ParsedVisitor(value))?,
+        Slot::StringOrNumber(value) => deserializer.deserialize_any(ScalarVisitor(value))?,
+        Slot::Converted(value) => fill_converted(value, deserializer)?,
+        Slot::Any(value) => value.set_json(&Value::deserialize(deserializer)?),
+        Slot::Ignored => drop(deserializer.deserialize_ignored_any(IgnoredAny)?),
+    }
+    Ok(())
+}
 
-impl<'de, T: Message> Visitor<'de> for Object<T> {
-    type Value = T;
+fn fill_converted<'de, D: Deserializer<'de>>(
+    value: &mut dyn Converted,
+    deserializer: D,
+) -> Result<(), D::Error> {
+    let (mut unread, mut result) = (Some(deserializer), Ok(()));
+    value.convert(&mut |slot| {
+        let Some(deserializer) = unread.take() else { return false };
+        result = fill(slot, deserializer);
+        result.is_ok()
+    });
+    result
+}
+
+/// Visitor that decodes the known fields of an object.
+struct ObjectVisitor<'a>(&'a mut dyn Object);
+
+impl<'de> Visitor<'de> for ObjectVisitor<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    // Not inlined: otherwise a kind's decoder would be one huge function, which takes minutes to optimize.
-    #[inline(never)]
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
-        let mut value = T::default();
-        while let Some(key) = map.next_key_seed(Key::<T>(PhantomData))? {
-            if key == 0 {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                value.json_field(key, &mut map)?;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(field) = map.next_key_seed(FieldName(&mut *self.0))? {
+            match field {
+                Some(field) => map.next_value_seed(Seed(field))?,
+                None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(value)
+        Ok(())
     }
 }
 
-/// Deserializer that identifies a field's name without storing it.
-struct Key<T>(PhantomData<T>);
+/// Seed that finds a field by its name, without storing the name.
+struct FieldName<'a>(&'a mut dyn Object);
 
-impl<'de, T: Message> DeserializeSeed<'de> for Key<T> {
-    type Value = u64;
+impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {
+    type Value = Option<&'a mut dyn JsonField>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_identifier(self)
     }
 }
 
-impl<T: Message> Visitor<'_> for Key<T> {
-    type Value = u64;
+impl<'a> Visitor<'_> for FieldName<'a> {
+    type Value = Option<&'a mut dyn JsonField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<u64, E> {
-        Ok(T::key(name))
-    }
-}
-
-/// Visitor that parses a value from a string without storing the string.
-pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
-
-impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed<T, F> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<X: serde::de::Error>(self, text: &str) -> Result<T, X> {
-        (self.0)(text).map_err(X::custom)
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.field(name))
     }
 }
 
 /// Visitor that decodes an array.
-pub(crate) struct Array<T>(pub(crate) PhantomData<T>);
+struct ArrayVisitor<'a>(&'a mut dyn Array);
 
-impl<'de, T: Field> Visitor<'de> for Array<T> {
-    type Value = Vec<T>;
+impl<'de> Visitor<'de> for ArrayVisitor<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = seq.next_element_seed(Seed::<T>::NEW)? {
-            values.push(value);
-        }
-        Ok(values)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut result = Ok(());
+        self.0.read_items(&mut |item| match seq.next_element_seed(Seed(item)) {
+            Ok(item) => item.is_some(),
+            Err(error) => {
+                result = Err(error);
+                false
+            }
+        });
+        result
     }
 }
 
 /// Visitor that decodes the entries of an object whose keys are data.
-pub(crate) struct Entries<T>(pub(crate) PhantomData<T>);
+struct EntriesVisitor<'a>(&'a mut dyn Entries);
 
-impl<'de, T: Field> Visitor<'de> for Entries<T> {
-    type Value = Vec<(Text, T)>;
+impl<'de> Visitor<'de> for EntriesVisitor<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(key) = map.next_key_seed(MapKey)? {
-            entries.push((key, map.next_value_seed(Seed::<T>::NEW)?));
-        }
-        Ok(entries)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut result = Ok(());
+        self.0.read_entries(&mut |key, value| match next_entry(&mut map, key, value) {
+            Ok(is_some) => is_some,
+            Err(error) => {
+                result = Err(error);
+                false
+            }
+        });
+        result
     }
 }
 
-struct MapKey;
+/// Decodes the next entry of a map; returns false if there is none.
+fn next_entry<'de, A: MapAccess<'de>>(
+    map: &mut A,
+    key: &mut Text,
+    value: &mut dyn JsonField,
+) -> Result<bool, A::Error> {
+    let Some(next) = map.next_key::<Text>()? else { return Ok(false) };
+    *key = next;
+    map.next_value_seed(Seed(value))?;
+    Ok(true)
+}
 
-impl<'de> DeserializeSeed<'de> for MapKey {
-    type Value = Text;
+/// Visitor that parses a value from a string.
+struct ParsedVisitor<'a>(&'a mut dyn FromText);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text, D::Error> {
-        deserializer.deserialize_str(crate::text::Visitor)
+impl Visitor<'_> for ParsedVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.0.set_text(text).map_err(E::custom)
+    }
+}
+
+/// Visitor that converts a string or a number.
+struct ScalarVisitor<'a>(&'a mut dyn FromScalar);
+
+impl Visitor<'_> for ScalarVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a number")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.0.set_scalar(Scalar::Text(text)).map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<(), E> {
+        self.0.set_scalar(Scalar::Whole(number)).map_err(E::custom)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
+        let scalar = i64::try_from(number).map_or(Scalar::Number(number as f64), Scalar::Whole);
+        self.0.set_scalar(scalar).map_err(E::custom)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
+        self.0.set_scalar(Scalar::Number(number)).map_err(E::custom)
     }
 }

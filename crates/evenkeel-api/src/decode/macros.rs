@@ -38,6 +38,15 @@ macro_rules! message {
             }
         }
 
+        impl $crate::decode::Object for $name {
+            fn field(&mut self, name: &str) -> Option<&mut dyn $crate::decode::JsonField> {
+                match name {
+                    $($json => Some(&mut self.$field),)*
+                    _ => None$(.or_else(|| $crate::decode::Object::field(&mut self.$inline_field, name)))?,
+                }
+            }
+        }
+
         impl $crate::decode::Message for $name {
             const FACTS: $crate::decode::Facts = $crate::decode::Facts {
                 name: $upstream,
@@ -46,30 +55,6 @@ macro_rules! message {
                     $(($inline_number, "", &<$inline_type as $crate::decode::Field>::SHAPE),)?
                 ],
             };
-
-            #[inline]
-            fn key(name: &str) -> u64 {
-                match name {
-                    $($json => $number,)*
-                    // Keys of an inlined message's fields use the upper 32 bits.
-                    $(_ if <$inline_type as $crate::decode::Message>::key(name) != 0 => {
-                        <$inline_type as $crate::decode::Message>::key(name) << 32
-                    })?
-                    _ => 0,
-                }
-            }
-
-            #[inline]
-            fn json_field<'de, A: serde::de::MapAccess<'de>>(&mut self, key: u64, map: &mut A) -> Result<(), A::Error> {
-                match key {
-                    $($number => self.$field = map.next_value_seed($crate::decode::Seed::<$type>::NEW)?,)*
-                    $(_ if key >> 32 != 0 => {
-                        $crate::decode::Message::json_field(&mut self.$inline_field, key >> 32, map)?;
-                    })?
-                    _ => drop(map.next_value::<serde::de::IgnoredAny>()?),
-                }
-                Ok(())
-            }
 
             fn merge_fields(&mut self, reader: &mut $crate::decode::Reader<'_>) -> Result<(), $crate::decode::WireError> {
                 use $crate::decode::Field;
@@ -100,8 +85,9 @@ macro_rules! message {
                 Self::default()
             }
 
-            fn from_json<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_map($crate::decode::Object(std::marker::PhantomData))
+            fn slot(&mut self) -> $crate::decode::Slot<'_> {
+                *self = Self::default();
+                $crate::decode::Slot::Object(self)
             }
 
             fn open(self) -> Self {

@@ -14,12 +14,14 @@ pub(crate) mod proto;
 mod tests;
 mod types;
 
-pub(crate) use json::{Object, Seed};
+pub(crate) use json::{
+    Array, Converted, Entries, FromJson, FromScalar, FromText, JsonField, Object, Scalar, Seed,
+    Slot,
+};
 pub(crate) use macros::{message, view};
 pub(crate) use proto::{Reader, Wire, WireError};
-pub(crate) use types::{Scalar, StringOrNumber};
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess};
+use serde::de::DeserializeSeed;
 
 use crate::{DecodeError, Encoding};
 
@@ -64,8 +66,10 @@ pub(crate) trait Field: Sized {
     fn is_absent(&self) -> bool {
         false
     }
-    /// Decodes a JSON value that is not null.
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+    /// Returns the destination of a JSON value that is not null. What is decoded replaces the value.
+    fn slot(&mut self) -> Slot<'_>;
+    /// Completes the value after its slot was filled.
+    fn settle(&mut self) {}
     /// Returns the state to continue decoding after an earlier part of the message.
     fn open(self) -> Self::Partial;
     /// Merges one occurrence of the field: appends to lists and maps, merges messages, replaces scalars.
@@ -79,7 +83,7 @@ pub(crate) trait Field: Sized {
 }
 
 /// A struct defined by `message!`.
-pub(crate) trait Message: Sized + Default {
+pub(crate) trait Message: Object + Default {
     /// Names, numbers and shapes of the message's fields.
     #[cfg_attr(
         not(test),
@@ -87,11 +91,6 @@ pub(crate) trait Message: Sized + Default {
     )]
     const FACTS: Facts;
 
-    /// Returns the key of a field by its JSON name; 0 if there is no such field.
-    fn key(name: &str) -> u64;
-    /// Decodes the JSON value of the field with this key.
-    fn json_field<'de, A: MapAccess<'de>>(&mut self, key: u64, map: &mut A)
-    -> Result<(), A::Error>;
     /// Decodes and merges the message's fields up to the reader's end.
     fn merge_fields(&mut self, reader: &mut Reader<'_>) -> Result<(), WireError>;
 }
@@ -103,7 +102,11 @@ pub(crate) fn decode_message<T: Field>(
     encoding: Encoding,
 ) -> Result<T, DecodeError> {
     match encoding {
-        Encoding::Json => from_json(kind, bytes),
+        Encoding::Json => {
+            let mut value = T::absent();
+            read_json(&mut value, kind, bytes)?;
+            Ok(value)
+        }
         Encoding::Protobuf => {
             let mut partial = T::absent().open();
             let mut reader = Reader::new(bytes);
@@ -116,12 +119,14 @@ pub(crate) fn decode_message<T: Field>(
 
 /// Decodes JSON. If that fails, decodes again without `serde_json`'s own bound on nesting, and determines the path of
 /// the error. Valid input does not incur that cost.
-fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
+fn read_json(field: &mut dyn JsonField, kind: &str, bytes: &[u8]) -> Result<(), DecodeError> {
     // Text within `serde_json`'s own bound on nesting need not be measured first.
-    if let Ok(value) = read_all(serde_json::Deserializer::from_slice(bytes)) {
-        return Ok(value);
+    if read_all(field, serde_json::Deserializer::from_slice(bytes)).is_ok() {
+        return Ok(());
     }
-    crate::json::deserializer(bytes).and_then(read_all).map_err(|error| DecodeError {
+    let read =
+        crate::json::deserializer(bytes).and_then(|deserializer| read_all(field, deserializer));
+    read.map_err(|error| DecodeError {
         kind: kind.into(),
         field: path::field_at(bytes, error.line(), error.column()).into(),
         reason: error.to_string().into(),
@@ -129,10 +134,10 @@ fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
 }
 
 /// Decodes one value, and rejects any text after it.
-fn read_all<'de, T: Field>(
-    mut deserializer: serde_json::Deserializer<serde_json::de::SliceRead<'de>>,
-) -> Result<T, serde_json::Error> {
-    let value = Seed::<T>::NEW.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
+fn read_all(
+    field: &mut dyn JsonField,
+    mut deserializer: serde_json::Deserializer<serde_json::de::SliceRead<'_>>,
+) -> Result<(), serde_json::Error> {
+    Seed(field).deserialize(&mut deserializer)?;
+    deserializer.end()
 }

@@ -1,15 +1,12 @@
 //! Decoders of the types that definitions use.
 
-use std::marker::PhantomData;
-
-use serde::de::{Deserializer, IgnoredAny, Visitor};
-
-use super::json::{Array, Entries, Parsed};
-use super::{Field, Reader, Shape, Wire, WireError};
+use super::{
+    Array, Entries, Field, FromJson, FromText, JsonField, Reader, Shape, Slot, Wire, WireError,
+};
 use crate::map::{Map, RawJson, Unread, sort_and_dedup};
 use crate::meta::StrMap;
 use crate::shared::{Recalled, Shared, recall};
-use crate::text::{self, Text};
+use crate::text::Text;
 use crate::time::{self, Timestamp};
 
 impl Field for Text {
@@ -20,8 +17,8 @@ impl Field for Text {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(text::Visitor)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Text(self)
     }
 
     fn open(self) -> Self {
@@ -44,7 +41,7 @@ impl Field for Text {
 }
 
 macro_rules! scalar {
-    ($type:ty, $shape:literal, $absent:expr, |$number:ident| $convert:expr) => {
+    ($type:ty, $slot:ident, $shape:literal, $absent:expr, |$number:ident| $convert:expr) => {
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($shape);
             type Partial = Self;
@@ -53,8 +50,8 @@ macro_rules! scalar {
                 $absent
             }
 
-            fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                serde::Deserialize::deserialize(deserializer)
+            fn slot(&mut self) -> Slot<'_> {
+                Slot::$slot(self)
             }
 
             fn open(self) -> Self {
@@ -78,9 +75,9 @@ macro_rules! scalar {
     };
 }
 
-scalar!(bool, "bool", false, |number| number != 0);
-scalar!(i32, "int32", 0, |number| number as i32);
-scalar!(i64, "int64", 0, |number| number as i64);
+scalar!(bool, Bool, "bool", false, |number| number != 0);
+scalar!(i32, I32, "int32", 0, |number| number as i32);
+scalar!(i64, I64, "int64", 0, |number| number as i64);
 
 impl<T: Field> Field for Option<T> {
     const SHAPE: Shape = T::SHAPE;
@@ -90,8 +87,17 @@ impl<T: Field> Field for Option<T> {
         None
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::from_json(deserializer).map(|value| Some(value).filter(|value| !value.is_absent()))
+    fn slot(&mut self) -> Slot<'_> {
+        Field::slot(self.insert(T::absent()))
+    }
+
+    fn settle(&mut self) {
+        if let Some(value) = self {
+            Field::settle(value);
+            if value.is_absent() {
+                *self = None;
+            }
+        }
     }
 
     fn open(self) -> Self::Partial {
@@ -119,8 +125,12 @@ impl<T: Field> Field for Box<T> {
         Self::new(T::absent())
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::from_json(deserializer).map(Self::new)
+    fn slot(&mut self) -> Slot<'_> {
+        Field::slot(&mut **self)
+    }
+
+    fn settle(&mut self) {
+        Field::settle(&mut **self);
     }
 
     fn open(self) -> Self::Partial {
@@ -140,6 +150,38 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
+/// Decodes the items of an array.
+fn items<T: Field>(next: &mut dyn FnMut(&mut dyn JsonField) -> bool) -> Vec<T> {
+    let mut items = Vec::new();
+    loop {
+        let mut item = T::absent();
+        if !next(&mut item) {
+            return items;
+        }
+        items.push(item);
+    }
+}
+
+/// Decodes the entries of an object whose keys are data.
+fn entries<T: Field>(
+    next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool,
+) -> Vec<(Text, T)> {
+    let mut entries = Vec::new();
+    loop {
+        let (mut key, mut value) = (Text::new(), T::absent());
+        if !next(&mut key, &mut value) {
+            return entries;
+        }
+        entries.push((key, value));
+    }
+}
+
+impl<T: Field> Array for Box<[T]> {
+    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool) {
+        *self = items(next).into_boxed_slice();
+    }
+}
+
 impl<T: Field> Field for Box<[T]> {
     const SHAPE: Shape = Shape::Repeated(&T::SHAPE);
     type Partial = Vec<T>;
@@ -148,8 +190,8 @@ impl<T: Field> Field for Box<[T]> {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Array::<T>(PhantomData)).map(Vec::into_boxed_slice)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Array(self)
     }
 
     fn open(self) -> Vec<T> {
@@ -168,6 +210,12 @@ impl<T: Field> Field for Box<[T]> {
     }
 }
 
+impl<T: Field + Recalled> Array for Shared<T> {
+    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool) {
+        *self = recall(items(next));
+    }
+}
+
 impl<T: Field + Recalled + Clone> Field for Shared<T> {
     const SHAPE: Shape = <Box<[T]>>::SHAPE;
     type Partial = Vec<T>;
@@ -176,8 +224,8 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Array::<T>(PhantomData)).map(recall)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Array(self)
     }
 
     fn open(self) -> Vec<T> {
@@ -193,6 +241,12 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
     }
 }
 
+impl<T: Field> Entries for Map<T> {
+    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool) {
+        *self = Self::from_entries(entries(next));
+    }
+}
+
 impl<T: Field> Field for Map<T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
     type Partial = Vec<(Text, T)>;
@@ -201,8 +255,8 @@ impl<T: Field> Field for Map<T> {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries::<T>(PhantomData)).map(Self::from_entries)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Entries(self)
     }
 
     fn open(self) -> Self::Partial {
@@ -232,6 +286,12 @@ impl<T: Field> Field for Map<T> {
     }
 }
 
+impl Entries for StrMap {
+    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool) {
+        *self = Self(recall(sort_and_dedup(entries(next))));
+    }
+}
+
 impl Field for StrMap {
     const SHAPE: Shape = Shape::Map(&Shape::Named("string"));
     type Partial = Vec<(Text, Text)>;
@@ -240,10 +300,8 @@ impl Field for StrMap {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_map(Entries::<Text>(PhantomData))
-            .map(|entries| Self(recall(sort_and_dedup(entries))))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Entries(self)
     }
 
     fn open(self) -> Self::Partial {
@@ -271,8 +329,8 @@ impl Field for Unread {
         Self
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Self)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Ignored
     }
 
     fn open(self) {}
@@ -286,6 +344,12 @@ impl Field for Unread {
     }
 }
 
+impl FromJson for RawJson {
+    fn set_json(&mut self, value: &serde_json::Value) {
+        *self = Self(value.to_string().into());
+    }
+}
+
 impl Field for RawJson {
     // `runtime.RawExtension`: in protobuf, its first field contains the JSON.
     const SHAPE: Shape = Shape::Named("any");
@@ -295,9 +359,8 @@ impl Field for RawJson {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = <serde_json::Value as serde::Deserialize>::deserialize(deserializer)?;
-        Ok(Self(value.to_string().into()))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Any(self)
     }
 
     fn open(self) -> Self {
@@ -334,6 +397,13 @@ pub(crate) struct Instant {
     nanos: i32,
 }
 
+impl FromText for Timestamp {
+    fn set_text(&mut self, text: &str) -> Result<(), String> {
+        *self = time::parse(text).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+}
+
 impl Field for Timestamp {
     // `metav1.Time` and `metav1.MicroTime` have the same layout.
     const SHAPE: Shape = Shape::Named("time");
@@ -348,8 +418,8 @@ impl Field for Timestamp {
         *self == time::ZERO
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Parsed(time::parse, PhantomData))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Parsed(self)
     }
 
     fn open(self) -> Instant {
@@ -378,43 +448,5 @@ impl Field for Timestamp {
         }
         Timestamp::new(partial.seconds, partial.nanos)
             .map_err(|_| WireError::new(format!("{} seconds is no time", partial.seconds)))
-    }
-}
-
-/// Visitor for a value that JSON represents as a string or a number.
-pub(crate) struct StringOrNumber<T>(pub(crate) fn(Scalar<'_>) -> Result<T, String>);
-
-/// The decoded string or number.
-pub(crate) enum Scalar<'a> {
-    /// A string; in JSON, without its quotes and escapes.
-    Text(&'a str),
-    /// An integer that fits `i64`.
-    Whole(i64),
-    /// Any other number.
-    Number(f64),
-}
-
-impl<T> Visitor<'_> for StringOrNumber<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a string or a number")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        (self.0)(Scalar::Text(text)).map_err(E::custom)
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
-        (self.0)(Scalar::Whole(number)).map_err(E::custom)
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
-        let scalar = i64::try_from(number).map_or(Scalar::Number(number as f64), Scalar::Whole);
-        (self.0)(scalar).map_err(E::custom)
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
-        (self.0)(Scalar::Number(number)).map_err(E::custom)
     }
 }

@@ -4,11 +4,9 @@ use std::ops::Deref;
 
 use serde_json::map::Entry;
 
-use serde::Deserializer;
-
 use super::{Operator, Requirement, Selector, SelectorError, State};
 use crate::StrMap;
-use crate::decode::{Field, Message, Reader, Shape, Wire, WireError, message};
+use crate::decode::{Converted, Field, Message, Reader, Shape, Slot, Wire, WireError, message};
 use crate::text::Text;
 
 message! {
@@ -118,6 +116,15 @@ impl serde::Serialize for MapSelector {
     }
 }
 
+impl Converted for Selector {
+    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+        let mut object = LabelSelector::absent();
+        if read(Field::slot(&mut object)) {
+            *self = object.into();
+        }
+    }
+}
+
 /// Collects a selector from protobuf. The parsed form cannot be extended, so if a message comes in several parts, the
 /// last part with a selector wins. No Kubernetes encoder sends such messages.
 impl Field for Selector {
@@ -128,8 +135,8 @@ impl Field for Selector {
         Self::nothing()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        LabelSelector::from_json(deserializer).map(Self::from)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Converted(self)
     }
 
     fn open(self) -> Self::Partial {
@@ -167,6 +174,15 @@ impl From<StrMap> for MapSelector {
     }
 }
 
+impl Converted for MapSelector {
+    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+        let mut labels = StrMap::absent();
+        if read(Field::slot(&mut labels)) {
+            *self = labels.into();
+        }
+    }
+}
+
 impl Field for MapSelector {
     const SHAPE: Shape = StrMap::SHAPE;
     type Partial = (Self, Vec<(Text, Text)>);
@@ -175,8 +191,8 @@ impl Field for MapSelector {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        StrMap::from_json(deserializer).map(Self::from)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Converted(self)
     }
 
     fn open(self) -> Self::Partial {

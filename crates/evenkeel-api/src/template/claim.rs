@@ -1,10 +1,9 @@
 //! Claim templates of StatefulSets and of pods' ephemeral volumes, kept as text.
 
-use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::kept_as_json;
-use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::decode::{Field, FromJson, Reader, Shape, Slot, Wire, WireError};
 use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 

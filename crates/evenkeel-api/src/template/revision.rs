@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::Template;
-use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::decode::{Field, FromJson, Reader, Shape, Slot, Wire, WireError};
 use crate::quote::escape_html;
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
@@ -46,6 +45,12 @@ impl RevisionTemplate {
     }
 }
 
+impl FromJson for RevisionTemplate {
+    fn set_json(&mut self, value: &Value) {
+        *self = Self::of(value);
+    }
+}
+
 impl Field for RevisionTemplate {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.runtime.RawExtension");
     /// State of decoding a `RawExtension`, whose only field is JSON text.
@@ -55,8 +60,8 @@ impl Field for RevisionTemplate {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|patch| Self::of(&patch))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Any(self)
     }
 
     fn open(self) -> Self::Partial {

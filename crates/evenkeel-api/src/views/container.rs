@@ -1,8 +1,6 @@
 //! Containers and their states.
 
-use serde::de::Deserializer;
-
-use crate::decode::{Field, Reader, Shape, Wire, WireError, message};
+use crate::decode::{Converted, Field, Reader, Shape, Slot, Wire, WireError, message};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::text::Text;
@@ -82,6 +80,15 @@ impl BindMountOptions {
     }
 }
 
+impl Converted for BindMountOptions {
+    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+        let mut mounts = <Box<[VolumeMountOptions]>>::absent();
+        if read(Field::slot(&mut mounts)) {
+            *self = Self::of(&mounts);
+        }
+    }
+}
+
 impl Field for BindMountOptions {
     const SHAPE: Shape = <Box<[VolumeMountOptions]> as Field>::SHAPE;
     type Partial = Self;
@@ -90,8 +97,8 @@ impl Field for BindMountOptions {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <Box<[VolumeMountOptions]>>::from_json(deserializer).map(|mounts| Self::of(&mounts))
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Converted(self)
     }
 
     fn open(self) -> Self {

@@ -10,13 +10,12 @@ use super::container::ResourceRequirements;
 use super::volume::{Volume, VolumeSource};
 use crate::Meta;
 use crate::StrMap;
-use crate::decode::{Field, Reader, Shape, Wire, WireError, message, view};
+use crate::decode::{Converted, Field, Reader, Shape, Slot, Wire, WireError, message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::shared::{Recent, fingerprint};
 use crate::text::Text;
 use crate::time::Timestamp;
-use serde::Deserializer;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
@@ -98,6 +97,15 @@ fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     })
 }
 
+impl Converted for PodSpec {
+    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+        let mut spec = CommonPodSpec::absent();
+        if read(Field::slot(&mut spec)) {
+            *self = spec.into();
+        }
+    }
+}
+
 impl Field for PodSpec {
     const SHAPE: Shape = CommonPodSpec::SHAPE;
     type Partial = CommonPodSpec;
@@ -106,8 +114,8 @@ impl Field for PodSpec {
         Self::default()
     }
 
-    fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        CommonPodSpec::from_json(deserializer).map(Self::from)
+    fn slot(&mut self) -> Slot<'_> {
+        Slot::Converted(self)
     }
 
     fn open(self) -> CommonPodSpec {
