@@ -129,22 +129,24 @@ impl Allocator {
         Ok(())
     }
 
-    /// Records the CIDRs that a node has. Stops at the first one outside the cluster CIDR; earlier ones stay occupied.
+    /// Records the CIDRs that a node has. Stops at the first one that is invalid or outside the cluster CIDRs; those
+    /// before it are the node's until it is deleted. Upstream: `occupyCIDRs`.
     fn occupy_cidrs(&mut self, name: &str, cidrs: &[Text]) {
-        let Some(ranges) = parse_cidrs(cidrs) else { return };
+        let ranges: Vec<Cidr> = cidrs.iter().map_while(|text| Cidr::parse(text)).collect();
         if self.allocated.get(name) == Some(&ranges) {
             return;
         }
         self.release(name);
-        if ranges.len() > self.sets.len() {
-            return;
-        }
-        for (range, set) in ranges.iter().zip(&mut self.sets) {
-            if set.occupy(range).is_err() {
-                return;
+        let mut occupied = Vec::new();
+        for (range, set) in ranges.into_iter().zip(&mut self.sets) {
+            if set.occupy(&range).is_err() {
+                break;
             }
+            occupied.push(range);
         }
-        self.allocated.insert(name.into(), ranges);
+        if !occupied.is_empty() {
+            self.allocated.insert(name.into(), occupied);
+        }
     }
 
     fn release_ranges(&mut self, ranges: &[Cidr]) {
@@ -274,13 +276,32 @@ mod tests {
     #[test]
     fn foreign_pod_cidrs_allocate_nothing() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
-        for ranges in [&["x"][..], &["11.0.0.0/24"], &["10.0.0.0/24", "fd00::/64"]] {
-            let verdict = allocator.decide_and_record("a", &node(ranges));
+        for ranges in [["x"], ["11.0.0.0/24"]] {
+            let verdict = allocator.decide_and_record("a", &node(&ranges));
             assert!(matches!(verdict, Verdict::Invalid(_)), "{ranges:?}: {verdict:?}");
         }
         assert_eq!(allocated(&allocator.decide_and_record("b", &node(&[]))), "10.0.0.0/24");
         let mut terminating = node(&[]);
         terminating.meta.deletion = Some(crate::fixtures::T0);
         assert_eq!(allocator.decide_and_record("c", &terminating), Verdict::Settled);
+    }
+
+    #[test]
+    fn cidrs_before_a_foreign_one_are_occupied_until_the_node_is_deleted() {
+        for (cluster, foreign) in [
+            ("10.0.0.0/24", "fd00::/64"),
+            ("10.0.0.0/24,fd00::/64", "fd01::/64"),
+            ("10.0.0.0/24,fd00::/64", "x"),
+        ] {
+            let mut allocator = allocator(cluster, "", 24);
+            let foreign = node(&["10.0.0.0/24", foreign]);
+            for _ in 0..2 {
+                let verdict = allocator.decide_and_record("a", &foreign);
+                assert!(matches!(verdict, Verdict::Invalid(_)), "{verdict:?}");
+                assert!(matches!(allocator.verdict("b", &node(&[])), Verdict::Exhausted(_)));
+            }
+            allocator.release("a");
+            assert!(matches!(allocator.verdict("b", &node(&[])), Verdict::Allocate { .. }));
+        }
     }
 }
