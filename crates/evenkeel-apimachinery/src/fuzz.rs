@@ -8,6 +8,6 @@ use crate::managedfields;
 ///
 /// # Errors
 /// The reason why it cannot be decoded.
-pub fn fields_v1(fields: &Value) -> Result<Value, String> {
+pub fn reencode_fields_v1(fields: &Value) -> Result<Value, String> {
     managedfields::FieldSet::parse(fields).map(|set| set.to_value())
 }

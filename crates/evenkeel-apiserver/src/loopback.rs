@@ -39,7 +39,7 @@ pub(crate) fn entries_of_slices(api: &Api, namespace: &str, service: &str) -> Ve
 }
 
 /// Returns a stored object by its name.
-pub(crate) fn one(
+pub(crate) fn get(
     api: &Api,
     api_version: &str,
     resource: &str,

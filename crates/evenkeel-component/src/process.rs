@@ -154,7 +154,7 @@ impl Process {
         };
         let name = migration.lease.clone();
         let config = leaderelection::Config { name, coordinated: false, ..election.clone() };
-        let election = self.manager.elector(config, "leaderMigration")?;
+        let election = self.manager.new_elector(config, "leaderMigration")?;
         Ok(Some(MigrationLease { migration: migration.clone(), election }))
     }
 

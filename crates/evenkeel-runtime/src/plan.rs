@@ -32,7 +32,7 @@ pub struct Planned<'a, M> {
 #[derive(Debug)]
 pub struct Pass<'a, M = ()> {
     /// Time of the planning.
-    pub planned: Timestamp,
+    pub planned_at: Timestamp,
     /// Memory that the planner returned with the plan, before [`Planner::remember`].
     pub memory: &'a M,
     /// Results of the plan's actions.

@@ -110,13 +110,20 @@ macro_rules! message {
     };
 }
 
-/// Implements `View` for a message: `view!(Pod, "", "v1", "Pod", "pods", true)`. The arguments are group, version,
-/// kind, plural, and whether the kind is namespaced.
+/// Implements `View` for a message: `view!(Pod, "", "v1", "Pod", "pods", namespaced)`. The arguments are group, version,
+/// kind, plural, and the scope: `namespaced` or `cluster_scoped`.
 macro_rules! view {
-    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal) => {
+    (@is_namespaced namespaced) => {
+        true
+    };
+    (@is_namespaced cluster_scoped) => {
+        false
+    };
+    ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident $(,)?) => {
         impl $crate::View for $name {
             fn kind() -> $crate::Kind {
-                $crate::Kind::new($group, $version, $kind, $plural, $namespaced)
+                let is_namespaced = view!(@is_namespaced $scope);
+                $crate::Kind::new($group, $version, $kind, $plural, is_namespaced)
             }
 
             const PROTOBUF: bool = true;

@@ -17,7 +17,14 @@ message! {
     }
 }
 
-view!(ClusterRole, "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false);
+view!(
+    ClusterRole,
+    "rbac.authorization.k8s.io",
+    "v1",
+    "ClusterRole",
+    "clusterroles",
+    cluster_scoped
+);
 
 message! {
     /// Permissions on resources, or on non-resource URLs.

@@ -22,7 +22,7 @@ message! {
     }
 }
 
-view!(ServiceAccount, "", "v1", "ServiceAccount", "serviceaccounts", true);
+view!(ServiceAccount, "", "v1", "ServiceAccount", "serviceaccounts", namespaced);
 
 message! {
     /// Reference to an object by kind, namespace, name and uid.
@@ -65,7 +65,7 @@ message! {
     }
 }
 
-view!(ConfigMap, "", "v1", "ConfigMap", "configmaps", true);
+view!(ConfigMap, "", "v1", "ConfigMap", "configmaps", namespaced);
 
 message! {
     /// Metadata and type of a Secret; its data is never decoded.
@@ -79,4 +79,4 @@ message! {
     }
 }
 
-view!(Secret, "", "v1", "Secret", "secrets", true);
+view!(Secret, "", "v1", "Secret", "secrets", namespaced);

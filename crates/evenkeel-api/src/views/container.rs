@@ -72,9 +72,14 @@ message! {
 
 /// Whether one of a container's mounts has bind mount options. The mounts themselves are not decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BindMountOptions(pub bool);
+pub struct BindMountOptions(bool);
 
 impl BindMountOptions {
+    /// Returns whether one of the mounts has bind mount options.
+    pub fn are_set(self) -> bool {
+        self.0
+    }
+
     fn of(mounts: &[VolumeMountOptions]) -> Self {
         Self(mounts.iter().any(|mount| !mount.bind_mount_options.is_empty()))
     }

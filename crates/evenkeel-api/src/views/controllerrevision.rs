@@ -16,4 +16,4 @@ message! {
     }
 }
 
-view!(ControllerRevision, "apps", "v1", "ControllerRevision", "controllerrevisions", true);
+view!(ControllerRevision, "apps", "v1", "ControllerRevision", "controllerrevisions", namespaced);

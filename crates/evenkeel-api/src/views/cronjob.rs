@@ -19,7 +19,7 @@ message! {
     }
 }
 
-view!(CronJob, "batch", "v1", "CronJob", "cronjobs", true);
+view!(CronJob, "batch", "v1", "CronJob", "cronjobs", namespaced);
 
 message! {
     /// Desired state of a CronJob.

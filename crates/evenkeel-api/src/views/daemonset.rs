@@ -20,7 +20,7 @@ message! {
     }
 }
 
-view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", true);
+view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", namespaced);
 
 message! {
     /// Desired state of a DaemonSet.

@@ -20,7 +20,7 @@ message! {
     }
 }
 
-view!(Deployment, "apps", "v1", "Deployment", "deployments", true);
+view!(Deployment, "apps", "v1", "Deployment", "deployments", namespaced);
 
 message! {
     /// Desired state of a Deployment.

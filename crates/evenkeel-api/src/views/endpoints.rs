@@ -16,7 +16,7 @@ message! {
     }
 }
 
-view!(Endpoints, "", "v1", "Endpoints", "endpoints", true);
+view!(Endpoints, "", "v1", "Endpoints", "endpoints", namespaced);
 
 message! {
     /// Addresses with the same ports.

@@ -20,7 +20,7 @@ message! {
     }
 }
 
-view!(EndpointSlice, "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
+view!(EndpointSlice, "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", namespaced);
 
 message! {
     /// Backend of a Service, such as a pod, with its addresses.

@@ -26,7 +26,7 @@ view!(
     "v2",
     "HorizontalPodAutoscaler",
     "horizontalpodautoscalers",
-    true
+    namespaced
 );
 
 message! {
@@ -38,7 +38,7 @@ message! {
         min_replicas: Option<i32> = 2 "minReplicas",
         /// Maximum number of replicas.
         max_replicas: i32 = 3 "maxReplicas",
-        /// Metrics; the metric with the most recommended replicas wins.
+        /// Metrics; the highest number of replicas that a metric recommends applies.
         metrics: Box<[MetricSpec]> = 4 "metrics",
         /// Scaling policies and stabilization.
         behavior: Option<Box<HorizontalPodAutoscalerBehavior>> = 5 "behavior",
@@ -58,7 +58,7 @@ message! {
 }
 
 message! {
-    /// A metric to scale by. Only the source in `type` is set.
+    /// A metric to scale by. `type` names its source, and only the field of this source is set.
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
         /// Source of the metric: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
         type_: Text = 1 "type",
@@ -130,11 +130,11 @@ message! {
 }
 
 message! {
-    /// Name of a metric, and selector of its series.
+    /// Name of a metric, and selector of its time series.
     pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
         /// Name of the metric in the metrics API.
         name: Text = 1 "name",
-        /// Label selector of the metric's series; empty for all.
+        /// Label selector of the metric's time series; empty for all.
         selector: Selector = 2 "selector",
     }
 }
@@ -142,7 +142,7 @@ message! {
 message! {
     /// Target value of a metric: absolute, average, or utilization in percent.
     pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
-        /// `Utilization`, `Value` or `AverageValue`, for the field that is set.
+        /// `Value`, `AverageValue` or `Utilization`: selects which of the other fields applies.
         type_: Text = 1 "type",
         /// Target of the metric's value.
         value: Option<Quantity> = 2 "value",
@@ -208,7 +208,7 @@ message! {
 }
 
 message! {
-    /// Last value of a metric. Only the source in `type` is set.
+    /// Last value of a metric. `type` names its source, and only the field of this source is set.
     pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
         /// Source type of the metric; empty if it could not be read.
         type_: Text = 1 "type",

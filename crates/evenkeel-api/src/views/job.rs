@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Job, which runs pods to completion (`batch/v1`).
     pub struct Job("k8s.io.api.batch.v1.Job") {
-        /// Metadata; names of the pods begin with its name.
+        /// Metadata. The Job's name is the prefix of its pods' names.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: JobSpec = 2 "spec",
@@ -19,7 +19,7 @@ message! {
     }
 }
 
-view!(Job, "batch", "v1", "Job", "jobs", true);
+view!(Job, "batch", "v1", "Job", "jobs", namespaced);
 
 message! {
     /// Desired state of a Job.
@@ -50,7 +50,8 @@ message! {
         completion_mode: Text = 9 "completionMode",
         /// Whether the Job is suspended: the controller deletes its active pods and creates none.
         suspend: bool = 10 "suspend",
-        /// Time at which a pod is replaced: `TerminatingOrFailed` (also when empty), or `Failed`.
+        /// When to replace a pod: once it is terminating or has failed (`TerminatingOrFailed`, also when empty), or only
+        /// once it has failed (`Failed`).
         pod_replacement_policy: Text = 14 "podReplacementPolicy",
         /// Controller that manages the Job; empty for the Job controller.
         managed_by: Text = 15 "managedBy",
@@ -108,11 +109,11 @@ message! {
 }
 
 message! {
-    /// Rule about the indexes that must succeed, and the number of them that suffices.
+    /// Rule that is met when enough of the given indexes have succeeded.
     pub struct SuccessPolicyRule("k8s.io.api.batch.v1.SuccessPolicyRule") {
-        /// Indexes that must succeed, such as `0,2-5`; absent for all.
+        /// Indexes that count, such as `0,2-5`; absent for all.
         succeeded_indexes: Option<Text> = 1 "succeededIndexes",
-        /// Number of those indexes that suffices; all of them if absent.
+        /// Number of these indexes that must succeed; all of them if absent.
         succeeded_count: Option<i32> = 2 "succeededCount",
     }
 }

@@ -15,7 +15,7 @@ message! {
     }
 }
 
-view!(Lease, "coordination.k8s.io", "v1", "Lease", "leases", true);
+view!(Lease, "coordination.k8s.io", "v1", "Lease", "leases", namespaced);
 
 message! {
     /// Holder and duration of the lease.

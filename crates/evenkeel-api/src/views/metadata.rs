@@ -13,7 +13,7 @@ message! {
     }
 }
 
-view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", true);
+view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", namespaced);
 
 message! {
     /// Identity and version of an object whose content is already known.

@@ -17,7 +17,7 @@ message! {
     }
 }
 
-view!(Namespace, "", "v1", "Namespace", "namespaces", false);
+view!(Namespace, "", "v1", "Namespace", "namespaces", cluster_scoped);
 
 message! {
     /// Desired state of a Namespace.

@@ -20,7 +20,7 @@ message! {
     }
 }
 
-view!(Node, "", "v1", "Node", "nodes", false);
+view!(Node, "", "v1", "Node", "nodes", cluster_scoped);
 
 message! {
     /// Desired state of a node: pod CIDRs, provider ID, taints, and whether it is cordoned.

@@ -25,7 +25,7 @@ message! {
     }
 }
 
-view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", false);
+view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", cluster_scoped);
 
 message! {
     /// Specification of a volume.

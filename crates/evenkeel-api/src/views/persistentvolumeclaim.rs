@@ -20,7 +20,14 @@ message! {
     }
 }
 
-view!(PersistentVolumeClaim, "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
+view!(
+    PersistentVolumeClaim,
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    namespaced
+);
 
 message! {
     /// Desired state of a claim: class, size, access modes, volume.

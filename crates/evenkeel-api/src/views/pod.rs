@@ -32,7 +32,7 @@ message! {
     }
 }
 
-view!(Pod, "", "v1", "Pod", "pods", true);
+view!(Pod, "", "v1", "Pod", "pods", namespaced);
 
 /// Desired state of a pod. Equal pods share one [`Arc`] with the fields that do not differ between pods. The type
 /// dereferences to these shared fields.

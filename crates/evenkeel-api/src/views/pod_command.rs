@@ -16,7 +16,7 @@ message! {
     }
 }
 
-view!(PodCommand, "", "v1", "Pod", "pods", true);
+view!(PodCommand, "", "v1", "Pod", "pods", namespaced);
 
 message! {
     /// Desired state of a [`PodCommand`].

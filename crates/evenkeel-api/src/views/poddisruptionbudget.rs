@@ -20,7 +20,14 @@ message! {
     }
 }
 
-view!(PodDisruptionBudget, "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
+view!(
+    PodDisruptionBudget,
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    namespaced
+);
 
 message! {
     /// Desired state of a PodDisruptionBudget.

@@ -19,7 +19,7 @@ message! {
     }
 }
 
-view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", true);
+view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", namespaced);
 
 message! {
     /// Desired state of a ReplicaSet.

@@ -19,7 +19,14 @@ message! {
     }
 }
 
-view!(ReplicationController, "", "v1", "ReplicationController", "replicationcontrollers", true);
+view!(
+    ReplicationController,
+    "",
+    "v1",
+    "ReplicationController",
+    "replicationcontrollers",
+    namespaced
+);
 
 message! {
     /// Desired state of a ReplicationController.

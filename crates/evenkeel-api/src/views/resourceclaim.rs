@@ -21,7 +21,7 @@ message! {
     }
 }
 
-view!(ResourceClaim, "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true);
+view!(ResourceClaim, "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced);
 
 message! {
     /// Desired state of a ResourceClaim.
@@ -282,7 +282,7 @@ message! {
     }
 }
 
-view!(DeviceClass, "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false);
+view!(DeviceClass, "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", cluster_scoped);
 
 message! {
     /// Desired state of a DeviceClass.

@@ -18,7 +18,7 @@ message! {
     }
 }
 
-view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", true);
+view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", namespaced);
 
 message! {
     /// Hard limits of a quota, and the scopes of counted objects.
@@ -72,7 +72,7 @@ message! {
     }
 }
 
-view!(LimitRange, "", "v1", "LimitRange", "limitranges", true);
+view!(LimitRange, "", "v1", "LimitRange", "limitranges", namespaced);
 
 message! {
     /// Limits of a LimitRange, one item per type.

@@ -17,7 +17,7 @@ message! {
     }
 }
 
-view!(ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false);
+view!(ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", cluster_scoped);
 
 message! {
     /// Devices of a slice, and the nodes that can use them.
@@ -183,7 +183,14 @@ message! {
     }
 }
 
-view!(DeviceTaintRule, "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", false);
+view!(
+    DeviceTaintRule,
+    "resource.k8s.io",
+    "v1",
+    "DeviceTaintRule",
+    "devicetaintrules",
+    cluster_scoped
+);
 
 message! {
     /// Taint of a DeviceTaintRule, and selector of its devices.

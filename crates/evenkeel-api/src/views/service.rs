@@ -18,7 +18,7 @@ message! {
     }
 }
 
-view!(Service, "", "v1", "Service", "services", true);
+view!(Service, "", "v1", "Service", "services", namespaced);
 
 message! {
     /// Desired state of a Service.

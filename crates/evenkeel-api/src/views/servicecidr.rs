@@ -17,7 +17,7 @@ message! {
     }
 }
 
-view!(ServiceCidr, "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false);
+view!(ServiceCidr, "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", cluster_scoped);
 
 message! {
     /// Ranges of a ServiceCIDR.

@@ -20,7 +20,7 @@ message! {
     }
 }
 
-view!(StatefulSet, "apps", "v1", "StatefulSet", "statefulsets", true);
+view!(StatefulSet, "apps", "v1", "StatefulSet", "statefulsets", namespaced);
 
 message! {
     /// Desired state of a StatefulSet.

@@ -26,7 +26,7 @@ message! {
     }
 }
 
-view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
+view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", cluster_scoped);
 
 message! {
     /// Requirements on the labels of a node, all of which must match.
@@ -56,7 +56,7 @@ message! {
     }
 }
 
-view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
+view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", cluster_scoped);
 
 message! {
     /// Properties of a CSI driver: attachment, storage capacity tracking, and whether nodes need the driver.
@@ -81,7 +81,7 @@ message! {
     }
 }
 
-view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", false);
+view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", cluster_scoped);
 
 message! {
     /// CSI drivers of one node.
@@ -131,7 +131,7 @@ view!(
     "v1",
     "CSIStorageCapacity",
     "csistoragecapacities",
-    true
+    namespaced
 );
 
 message! {
@@ -146,7 +146,14 @@ message! {
     }
 }
 
-view!(VolumeAttachment, "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
+view!(
+    VolumeAttachment,
+    "storage.k8s.io",
+    "v1",
+    "VolumeAttachment",
+    "volumeattachments",
+    cluster_scoped
+);
 
 message! {
     /// Driver, volume and node of an attachment.
@@ -206,5 +213,5 @@ view!(
     "v1",
     "VolumeAttributesClass",
     "volumeattributesclasses",
-    false
+    cluster_scoped
 );

@@ -21,7 +21,7 @@ pub(super) fn check(cx: &Context<'_>, pod: &Value, old: &Value) -> Result<(), St
         return Ok(());
     }
     let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
-    let Some(node) = loopback::one(cx.api, "v1", "nodes", "", node)? else {
+    let Some(node) = loopback::get(cx.api, "v1", "nodes", "", node)? else {
         return Err(forbidden(format!("node {} not found", quote(node))));
     };
     let spec: Pod = decoded(&json!({"spec": pod["spec"]}))?;

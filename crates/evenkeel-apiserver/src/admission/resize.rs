@@ -28,7 +28,7 @@ pub(super) fn check(
     let class = text(claim, "spec.storageClassName");
     let class = match class {
         "" => None,
-        name => loopback::one(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
+        name => loopback::get(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
     };
     let allows_expansion = class.is_some_and(|class| {
         get(&class, "allowVolumeExpansion").and_then(Value::as_bool).unwrap_or(false)

@@ -27,7 +27,7 @@ fn class_of(cx: &Context<'_>, pod: &Value) -> Result<Value, StatusError> {
     let Some(name) = get(pod, "spec.runtimeClassName").and_then(Value::as_str) else {
         return Ok(Value::Null);
     };
-    loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?.ok_or_else(|| {
+    loopback::get(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?.ok_or_else(|| {
         let why = format!("pod rejected: RuntimeClass {} not found", quote(name));
         StatusError::forbidden(&cx.resource.name, cx.name, why)
     })

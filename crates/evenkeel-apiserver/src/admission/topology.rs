@@ -19,7 +19,7 @@ pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) -> Result<(), Status
     if node.is_empty() {
         return Ok(());
     }
-    if let Ok(Some(node)) = loopback::one(api, "v1", "nodes", "", node) {
+    if let Ok(Some(node)) = loopback::get(api, "v1", "nodes", "", node) {
         copy(&node, pod);
     }
     Ok(())

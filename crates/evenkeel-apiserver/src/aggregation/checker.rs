@@ -79,7 +79,7 @@ async fn begin(
     schedule.observe(all, now);
     for name in schedule.begin(now, WORKERS) {
         // The newest spec, as that is the one whose condition is written.
-        let object = loopback::one(api, API_VERSION, RESOURCE, "", &name).ok().flatten();
+        let object = loopback::get(api, API_VERSION, RESOURCE, "", &name).ok().flatten();
         let found = object.and_then(|object| Some((api.aggregation.remote(&object)?, object)));
         let Some((remote, object)) = found else {
             schedule.end(&name, true, now);

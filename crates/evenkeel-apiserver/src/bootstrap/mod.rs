@@ -11,7 +11,7 @@ use crate::aggregation::controller::restore_spec;
 use crate::aggregation::registration::is_restored_on_start;
 use crate::api::Api;
 use crate::auth::RequestHeaderOptions;
-use crate::loopback::{change, one, put};
+use crate::loopback::{self, change, put};
 use crate::registry;
 use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
@@ -58,7 +58,7 @@ async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) else { return Ok(()) };
     for recorded in objects(&services)? {
         let name = text(&recorded, "metadata.name");
-        let current = one(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
+        let current = loopback::get(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
         if !is_restored_on_start(&current, &recorded) {
             continue;
         }
@@ -73,7 +73,8 @@ async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
 async fn add_second_range(api: &Arc<Api>, network: &ServiceNetwork) -> Result<(), StatusError> {
     let (version, resource) = ("networking.k8s.io/v1", "servicecidrs");
     let Some(cidrs) = api.table.get(version, resource) else { return Ok(()) };
-    let stored = one(api, version, resource, "", DEFAULT_SERVICE_CIDR)?.unwrap_or_default();
+    let stored =
+        loopback::get(api, version, resource, "", DEFAULT_SERVICE_CIDR)?.unwrap_or_default();
     let configured = network.cidrs();
     if list(&stored, "spec.cidrs") == configured {
         return Ok(());
@@ -96,7 +97,7 @@ async fn add_second_range(api: &Arc<Api>, network: &ServiceNetwork) -> Result<()
 /// Upstream: `clusterauthenticationtrust.Controller`.
 async fn keep_authentication(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
     let (namespace, name) = AUTHENTICATION;
-    let stored = one(api, "v1", "configmaps", namespace, name)?.unwrap_or_default();
+    let stored = loopback::get(api, "v1", "configmaps", namespace, name)?.unwrap_or_default();
     let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(()) };
     let desired = authentication_data(api, ca);
     if desired.iter().all(|(key, value)| stored["data"][key].as_str() == Some(value)) {

@@ -37,7 +37,7 @@ use transport::Transport;
 pub(crate) use handshake::{Handshake, Protocol, accept};
 pub(crate) use limits::StreamLimits;
 pub(crate) use outcome::Outcome;
-pub(crate) use port_forward::Forwarded;
+pub(crate) use port_forward::ForwardedPod;
 pub(crate) use protocol::{Channels, Purpose};
 pub(crate) use spdy::{Decoder, Encoder, Frame};
 
@@ -67,7 +67,7 @@ pub(crate) async fn remote_command<F>(
 }
 
 /// Forwards ports of a pod until the client is gone, once its connection is upgraded.
-pub(crate) async fn port_forward<D>(protocol: Protocol, upgrade: OnUpgrade, pod: Forwarded<D>)
+pub(crate) async fn port_forward<D>(protocol: Protocol, upgrade: OnUpgrade, pod: ForwardedPod<D>)
 where
     D: Fn(u16) -> Result<PodConnection, String> + Send + Sync,
 {

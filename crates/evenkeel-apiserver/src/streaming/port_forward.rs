@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Sub-protocol `portforward.k8s.io`, over SPDY/3.1 or tunnelled through WebSocket | `handshake::accept` |
 //! | Headers `port`, `streamtype` and `requestid` | `accepts`, `request_id` |
-//! | A pair is complete within a minute (upstream: 30 seconds) | `Pairs` |
+//! | A stream without its pair is reset after 30 to 60 seconds (upstream: 30) | `UnpairedStreams` |
 //!
 //! Upstream: `httpStreamHandler` of the kubelet's `portforward`.
 
@@ -20,16 +20,16 @@ use super::spdy::{self, Headers, Received, Stream};
 use super::transport::Transport;
 use crate::kubelet::PodConnection;
 
-/// How often it is looked for requests whose second stream is missing.
+/// Interval of the checks for unpaired streams. A stream that is unpaired in two checks is reset.
 ///
 /// Upstream: `streamCreationTimeout`.
-const STREAM_CREATION_TIMEOUT: Duration = Duration::from_secs(30);
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Bytes that are read at once.
-const READ: usize = 16 * 1024;
+/// Maximum number of bytes of one read from the port.
+const BUFFER_SIZE: usize = 16 * 1024;
 
 /// A pod whose ports are forwarded.
-pub(crate) struct Forwarded<D> {
+pub(crate) struct ForwardedPod<D> {
     pub(crate) name: String,
     pub(crate) uid: String,
     /// Connects to a port, or says why it cannot.
@@ -37,25 +37,25 @@ pub(crate) struct Forwarded<D> {
 }
 
 /// Forwards ports until the client is gone.
-pub(super) async fn run<D>(transport: Transport, pod: Forwarded<D>)
+pub(super) async fn run<D>(transport: Transport, pod: ForwardedPod<D>)
 where
     D: Fn(u16) -> Result<PodConnection, String> + Send + Sync,
 {
     let pod = &pod;
     spdy::serve(transport, accepts, async |mut streams| {
-        let mut pairs = Pairs::default();
+        let mut unpaired = UnpairedStreams::default();
         let mut forwarding = FuturesUnordered::new();
-        let mut looks = tokio::time::interval(STREAM_CREATION_TIMEOUT);
+        let mut expiry_checks = tokio::time::interval(EXPIRY_CHECK_INTERVAL);
         loop {
             tokio::select! {
                 stream = streams.recv() => match stream {
-                    Some(stream) => if let Some(pair) = pairs.add(stream).await {
+                    Some(stream) => if let Some(pair) = unpaired.add(stream).await {
                         forwarding.push(forward(pod, pair));
                     },
                     None => return,
                 },
                 Some(()) = forwarding.next() => {}
-                _ = looks.tick() => pairs.expire().await,
+                _ = expiry_checks.tick() => unpaired.expire().await,
             }
         }
     })
@@ -87,7 +87,10 @@ fn accepts(headers: &Headers) -> Result<(), String> {
     }
 }
 
-/// The request that a stream belongs to. Clients that send no header for it open the error stream first, then the data stream.
+/// Returns the id of the request that a stream belongs to.
+///
+/// Without the header `requestid`, the id is that of the error stream. Such clients open the error stream and then the
+/// data stream; a client's stream ids are odd, so the data stream's id is larger by 2.
 ///
 /// Upstream: `requestID`.
 fn request_id(stream: &Stream) -> String {
@@ -106,23 +109,23 @@ struct Pair {
     error: Stream,
 }
 
-/// A stream whose other one is not there yet.
-struct Waiting {
+/// The first stream of a request that lacks its second stream.
+struct Unpaired {
     stream: Stream,
-    /// Whether it has waited since before the last look.
-    is_old: bool,
+    /// Whether an expiry check has seen the stream.
+    was_checked: bool,
 }
 
-/// Streams whose other one is not there yet, by request.
+/// Unpaired streams by request id.
 #[derive(Default)]
-struct Pairs(HashMap<String, Waiting>);
+struct UnpairedStreams(HashMap<String, Unpaired>);
 
-impl Pairs {
-    /// Takes a stream; returns the pair that it completes.
+impl UnpairedStreams {
+    /// Adds a stream, or returns the pair that it completes.
     async fn add(&mut self, stream: Stream) -> Option<Pair> {
         let id = request_id(&stream);
-        let Some(Waiting { stream: first, is_old }) = self.0.remove(&id) else {
-            self.0.insert(id, Waiting { stream, is_old: false });
+        let Some(Unpaired { stream: first, was_checked }) = self.0.remove(&id) else {
+            self.0.insert(id, Unpaired { stream, was_checked: false });
             return None;
         };
         match (stream_type(&first.headers), stream_type(&stream.headers)) {
@@ -135,34 +138,38 @@ impl Pairs {
                 );
                 report(&first, why).await;
                 stream.sender.reset().await;
-                self.0.insert(id, Waiting { stream: first, is_old });
+                self.0.insert(id, Unpaired { stream: first, was_checked });
                 None
             }
         }
     }
 
-    /// Ends the requests that waited for their second stream at the last look, too.
+    /// Resets the streams that the last check has seen, and marks the others as checked.
     async fn expire(&mut self) {
-        let is_old =
-            |_: &String, waiting: &mut Waiting| std::mem::replace(&mut waiting.is_old, true);
-        for (id, Waiting { stream, .. }) in self.0.extract_if(is_old).collect::<Vec<_>>() {
+        let expired: Vec<(String, Unpaired)> =
+            self.0.extract_if(|_, unpaired| unpaired.was_checked).collect();
+        for unpaired in self.0.values_mut() {
+            unpaired.was_checked = true;
+        }
+        for (id, Unpaired { stream, .. }) in expired {
             report(&stream, format!("(request={id}) timed out waiting for streams")).await;
             stream.sender.reset().await;
         }
     }
 }
 
-/// Tells the client what went wrong, if the stream is that for errors.
+/// Sends an error to the client, if this is an error stream.
 async fn report(stream: &Stream, why: String) {
     if stream_type(&stream.headers) == Some("error") {
         stream.sender.send(why.into()).await;
     }
 }
 
-/// Moves bytes between a port and a pair of streams until one of them ends.
+/// Copies bytes between a port and a pair of streams. Ends when the port sends no more, or when the client resets the
+/// data stream.
 ///
 /// Upstream: `httpStreamHandler.portForward`.
-async fn forward<D>(pod: &Forwarded<D>, pair: Pair)
+async fn forward<D>(pod: &ForwardedPod<D>, pair: Pair)
 where
     D: Fn(u16) -> Result<PodConnection, String>,
 {
@@ -173,7 +180,7 @@ where
     let PodConnection { stream, server } = match (pod.dial)(port) {
         Ok(connection) => connection,
         Err(why) => {
-            let Forwarded { name, uid, .. } = pod;
+            let ForwardedPod { name, uid, .. } = pod;
             let why = format!("error forwarding port {port} to pod {name}, uid {uid}: {why}");
             error.sender.send(why.into()).await;
             error.sender.finish().await;
@@ -183,7 +190,7 @@ where
     let (mut reader, mut writer) = tokio::io::split(stream);
     let up = async {
         loop {
-            // After an error, what the port sent before it was closed is still read.
+            // A failed write to the port is ignored, so that `down` can forward the bytes that the port sent before.
             let _ = match data.receiver.receive().await {
                 Received::Data(piece) => writer.write_all(&piece.bytes).await,
                 Received::Finished => writer.shutdown().await,
@@ -192,12 +199,13 @@ where
         }
     };
     let down = async {
-        let mut buffer = vec![0; READ];
+        let mut buffer = vec![0; BUFFER_SIZE];
         while let Ok(size @ 1..) = reader.read(&mut buffer).await {
             let bytes = Bytes::copy_from_slice(buffer.get(..size).unwrap_or_default());
             data.sender.send(bytes).await;
         }
     };
+    // Drives the pod's side of the connection. Its end does not end the forwarding: `down` forwards the rest.
     let serving = async {
         server.await;
         std::future::pending::<()>().await;
@@ -216,13 +224,16 @@ mod tests {
     use super::spdy::client::{Client, data, reset};
     use super::*;
 
+    /// Status of RST_STREAM frames in SPDY/3.1.
+    const CANCEL: u32 = 5;
+
     fn stream<'a>(kind: &'a str, port: &'a str, id: &'a str) -> Vec<(&'a str, &'a str)> {
         let headers = [("streamtype", kind), ("port", port), ("requestid", id)];
         headers.into_iter().filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// A pod that sends back what comes to port 80, and then its end.
-    fn pod() -> Forwarded<impl Fn(u16) -> Result<PodConnection, String> + Send + Sync> {
+    /// Returns a pod whose port 80 sends each byte back, and a dot at the end of the stream. Other ports refuse.
+    fn pod() -> ForwardedPod<impl Fn(u16) -> Result<PodConnection, String> + Send + Sync> {
         let dial = |port| {
             let (stream, server) = tokio::io::duplex(64);
             let server = async {
@@ -237,7 +248,7 @@ mod tests {
                 Err("refused".to_owned())
             }
         };
-        Forwarded { name: "p".to_owned(), uid: "u".to_owned(), dial }
+        ForwardedPod { name: "p".to_owned(), uid: "u".to_owned(), dial }
     }
 
     #[tokio::test]
@@ -246,9 +257,9 @@ mod tests {
         let client = async {
             for (first, id) in [(1, "0"), (5, "")] {
                 // Older clients name no request.
-                client.opened(first, &stream("error", "80", id)).await;
+                client.open_accepted(first, &stream("error", "80", id)).await;
                 client.data(first, b"", true).await;
-                client.opened(first + 2, &stream("data", "80", id)).await;
+                client.open_accepted(first + 2, &stream("data", "80", id)).await;
                 client.data(first + 2, b"hello", false).await;
                 assert_eq!(client.receive().await, data(first + 2, b"hello", false));
                 client.data(first + 2, b"", true).await;
@@ -265,19 +276,19 @@ mod tests {
     async fn a_port_that_nobody_listens_on_is_reported() {
         let (mut client, transport) = Client::new();
         let client = async {
-            client.opened(1, &stream("data", "81", "x")).await;
-            client.opened(3, &stream("error", "81", "x")).await;
+            client.open_accepted(1, &stream("data", "81", "x")).await;
+            client.open_accepted(3, &stream("error", "81", "x")).await;
             let why = b"error forwarding port 81 to pod p, uid u: refused";
             assert_eq!(client.receive().await, data(3, why, false));
             assert_eq!(client.receive().await, data(3, b"", true));
-            assert_eq!(client.receive().await, reset(1, 5));
+            assert_eq!(client.receive().await, reset(1, CANCEL));
             // A second stream of the same kind, and requests that stay incomplete.
-            client.opened(5, &stream("error", "80", "y")).await;
+            client.open_accepted(5, &stream("error", "80", "y")).await;
             client.open(7, &stream("error", "80", "y")).await;
             client.receive().await;
             let why = b"error processing stream for request y: error stream already assigned";
             assert_eq!(client.receive().await, data(5, why, false));
-            assert_eq!(client.receive().await, reset(7, 5));
+            assert_eq!(client.receive().await, reset(7, CANCEL));
             drop(client);
         };
         futures::join!(client, run(transport, pod()));
@@ -287,10 +298,10 @@ mod tests {
     async fn a_request_needs_both_streams() {
         let (mut client, transport) = Client::new();
         let client = async {
-            client.opened(1, &stream("error", "80", "y")).await;
+            client.open_accepted(1, &stream("error", "80", "y")).await;
             let why = b"(request=y) timed out waiting for streams";
             assert_eq!(client.receive().await, data(1, why, false));
-            assert_eq!(client.receive().await, reset(1, 5));
+            assert_eq!(client.receive().await, reset(1, CANCEL));
             drop(client);
         };
         futures::join!(client, run(transport, pod()));

@@ -164,11 +164,11 @@ mod tests {
     async fn a_command_has_its_streams_and_a_status() {
         let (mut client, transport) = Client::new();
         let client = async {
-            client.opened(1, &stream("error")).await;
-            client.opened(3, &stream("other")).await;
-            client.opened(5, &stream("stdin")).await;
-            client.opened(7, &stream("stdout")).await;
-            client.opened(9, &stream("stderr")).await;
+            client.open_accepted(1, &stream("error")).await;
+            client.open_accepted(3, &stream("other")).await;
+            client.open_accepted(5, &stream("stdin")).await;
+            client.open_accepted(7, &stream("stdout")).await;
+            client.open_accepted(9, &stream("stderr")).await;
             client.data(5, b"a", false).await;
             assert_eq!(client.receive().await, data(7, b"a", false));
             assert_eq!(client.receive().await, data(9, b"a", false));
@@ -197,7 +197,7 @@ mod tests {
             let channels = Channels { stdout: true, ..Channels::default() };
             let client = async {
                 for (stream_id, kind) in (1..).step_by(2).zip(kinds) {
-                    client.opened(stream_id, &stream(kind)).await;
+                    client.open_accepted(stream_id, &stream(kind)).await;
                 }
                 assert_eq!(client.receive().await, data(1, b"", true));
                 let text = on_error_channel(&Outcome::Exited(1), version).expect("a text");
@@ -215,8 +215,8 @@ mod tests {
     async fn a_client_has_to_open_its_streams() {
         let (mut client, transport) = Client::new();
         let client = async {
-            client.opened(1, &stream("error")).await;
-            client.opened(3, &stream("stdout")).await;
+            client.open_accepted(1, &stream("error")).await;
+            client.open_accepted(3, &stream("stdout")).await;
             assert_eq!(client.receive().await, go_away());
             drop(client);
         };

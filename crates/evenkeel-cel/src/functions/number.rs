@@ -11,7 +11,7 @@ fn failure(function: &str, text: &str, why: &str) -> String {
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
-/// Parses an unsigned number without a sign; the error names this function of Go's `strconv`.
+/// Parses a number of decimal digits only. The error is that of Go's `strconv.ParseUint`.
 pub(super) fn parse_u64(text: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(failure("ParseUint", text, SYNTAX));
@@ -19,7 +19,7 @@ pub(super) fn parse_u64(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| failure("ParseUint", text, RANGE))
 }
 
-/// Parses an integer that may have a sign; the error is that of Go's `strconv.Atoi`.
+/// Parses an integer that may have a sign. The error is that of Go's `strconv.Atoi`.
 pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -28,20 +28,21 @@ pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| failure("Atoi", text, RANGE))
 }
 
-/// Parses a floating-point number as Go's `strconv.ParseFloat` does, without hexadecimal digits and underscores;
-/// `None` also for a number beyond the range.
+/// Parses a floating-point number like Go's `strconv.ParseFloat`. Returns `None` for invalid text and for numbers beyond
+/// the range. Unlike Go, it refuses hexadecimal numbers and underscores.
 pub(super) fn parse_f64(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_word = ["inf", "infinity", "nan"].iter().any(|w| unsigned.eq_ignore_ascii_case(w));
-    if is_word {
+    if unsigned.eq_ignore_ascii_case("nan") {
+        let has_sign = unsigned.len() < text.len();
         // Go accepts no sign before `nan`.
-        let is_nan = unsigned.eq_ignore_ascii_case("nan");
-        return if is_nan && unsigned.len() < text.len() { None } else { text.parse().ok() };
+        return (!has_sign).then_some(f64::NAN);
     }
-    text.parse().ok().filter(|number: &f64| number.is_finite())
+    let number: f64 = text.parse().ok()?;
+    let is_infinity = ["inf", "infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word));
+    (is_infinity || number.is_finite()).then_some(number)
 }
 
-/// Formats a number as Go's `%g` does: the shortest text, with an exponent below -4 or above 5.
+/// Formats a number like Go's `%g`: the shortest text, in scientific notation if the exponent is below -4 or above 5.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

@@ -1,14 +1,14 @@
 //! component-base's JSON format: `{"ts":…,"caller":"folder/file.rs:42","msg":"Message","v":0,"key":"value"}`.
 
-use super::{Line, fields::Value, short};
+use super::{Line, fields::Value, source_file_with_folder};
 use serde_json::json;
 use tracing::Level;
 
 /// Formats a line, including the line feed.
-pub(super) fn line(line: &Line<'_>) -> String {
+pub(super) fn format_line(line: &Line<'_>) -> String {
     // The time is in milliseconds, with a fraction.
     let time = line.time.as_nanosecond() as f64 / 1e6;
-    let caller = json!(format!("{}:{}", short(line.file, true), line.number));
+    let caller = json!(format!("{}:{}", source_file_with_folder(line.file), line.source_line));
     let message = json!(line.fields.message);
     let mut text = format!("{{\"ts\":{time},\"caller\":{caller},\"msg\":{message}");
     if line.level != Level::ERROR {

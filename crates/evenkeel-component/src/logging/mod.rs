@@ -98,7 +98,7 @@ struct Line<'a> {
     /// klog's verbosity of the event.
     verbosity: u32,
     file: &'a str,
-    number: u32,
+    source_line: u32,
     fields: &'a Fields,
 }
 
@@ -158,24 +158,29 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             level: *metadata.level(),
             verbosity: level::verbosity_of(metadata),
             file: metadata.file().unwrap_or("unknown"),
-            number: metadata.line().unwrap_or_default(),
+            source_line: metadata.line().unwrap_or_default(),
             fields: &fields,
         };
         let text = match self.format {
-            Format::Text => text::line(&line),
-            Format::Json => json::line(&line),
+            Format::Text => text::format_line(&line),
+            Format::Json => json::format_line(&line),
         };
         self.sink.write(line.level == Level::ERROR, &text);
     }
 }
 
-/// Returns the end of a path: the file, with its folder if `with_folder` is set or the file is a `mod.rs`.
-fn short(path: &str, with_folder: bool) -> &str {
-    let Some(slash) = path.rfind('/') else { return path };
-    let (folders, file) = (&path[..slash], &path[slash + 1..]);
-    if !with_folder && file != "mod.rs" {
-        return file;
+/// Returns the file name of a path, and for a `mod.rs` its folder.
+fn source_file(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some((_, "mod.rs")) => source_file_with_folder(path),
+        Some((_, file)) => file,
+        None => path,
     }
+}
+
+/// Returns the file name of a path with its folder.
+fn source_file_with_folder(path: &str) -> &str {
+    let Some((folders, _)) = path.rsplit_once('/') else { return path };
     folders.rfind('/').map_or(path, |slash| &path[slash + 1..])
 }
 

@@ -40,7 +40,7 @@ pub fn supervised_tasks(manager: &Manager, to: &Health) {
 
 /// Adds the check of the program's lease, if it uses leader election.
 pub fn leader_election(manager: &Manager, to: &Health) {
-    if let Some(election) = manager.election().cloned() {
-        to.add("leaderElection", move || election.check(LEADER_TOLERANCE));
+    if let Some(elector) = manager.elector().cloned() {
+        to.add("leaderElection", move || elector.check(LEADER_TOLERANCE));
     }
 }

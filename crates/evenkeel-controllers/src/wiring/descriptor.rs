@@ -22,7 +22,7 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// Static description of a controller; [`Descriptor::ORDINARY`] has the defaults. Upstream: `ControllerDescriptor`.
+/// Static description of a controller; [`Descriptor::DEFAULTS`] has the defaults. Upstream: `ControllerDescriptor`.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// Name in `--controllers`.
@@ -47,8 +47,8 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// Defaults of the fields: on by default, without requirements, and with a start function that does nothing. A
-    /// controller's descriptor ends with `..Descriptor::ORDINARY`.
-    pub const ORDINARY: Self = Self {
+    /// controller's descriptor ends with `..Descriptor::DEFAULTS`.
+    pub const DEFAULTS: Self = Self {
         name: "",
         aliases: &[],
         queue: "",
@@ -251,7 +251,7 @@ mod tests {
                 version: "v1",
                 plural: "servicecidrs",
             }],
-            ..Descriptor::ORDINARY
+            ..Descriptor::DEFAULTS
         };
         let no_resources = Resources::discovered(&ServerResources::default());
         let all_resources = Resources::default();

@@ -3,19 +3,40 @@
 mod pod;
 mod service;
 
-pub use crate::validation::dns_label;
+use crate::validation::dns_label;
 use evenkeel_apimachinery::amount::Amount;
-use evenkeel_apimachinery::value::{get, int, list, object, text};
+use evenkeel_apimachinery::value::{self, get, int, list, text};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 
-/// Deprecated labels: the label, the version that deprecated it, and the label that replaces it.
-const DEPRECATED_LABELS: &[(&str, &str, &str)] = &[
-    ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
-    ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
-    ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
-    ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
+/// A deprecated label.
+struct DeprecatedLabel {
+    key: &'static str,
+    /// Kubernetes version that deprecated the label.
+    since: &'static str,
+    /// Label that replaces it.
+    replacement: &'static str,
+}
+
+const fn deprecated(
+    key: &'static str,
+    since: &'static str,
+    replacement: &'static str,
+) -> DeprecatedLabel {
+    DeprecatedLabel { key, since, replacement }
+}
+
+/// All deprecated labels.
+const DEPRECATED_LABELS: &[DeprecatedLabel] = &[
+    deprecated("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
+    deprecated("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
+    deprecated(
+        "failure-domain.beta.kubernetes.io/region",
+        "v1.17",
+        "topology.kubernetes.io/region",
+    ),
+    deprecated("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
+    deprecated("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
 ];
 /// Deprecated types of volumes, each with the text of the warning.
 const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
@@ -56,15 +77,15 @@ pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
 /// Upstream: `GetWarningsForPod`, `WarningsOnCreate`.
 pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
-    let names_pods =
+    let has_pods_named_after_it =
         matches!(kind, "ReplicationController" | "Deployment" | "ReplicaSet" | "Job" | "CronJob");
-    if old.is_none() && names_pods {
-        let messages = dns_label(text(object, "metadata.name"));
-        if !messages.is_empty() {
+    if old.is_none() && has_pods_named_after_it {
+        let violations = dns_label(text(object, "metadata.name"));
+        if !violations.is_empty() {
             warnings.push(format!(
                 "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
                  label is recommended: [{}]",
-                messages.join(" ")
+                violations.join(" ")
             ));
         }
     }
@@ -77,18 +98,20 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         // A Job's generation grows with changes of its spec.
         ("batch", "Job") if old.is_some_and(|old| get(old, "spec") == get(object, "spec")) => {}
         ("batch", "Job") => {
-            indexed_job(object, "spec", &mut warnings);
+            warn_about_indexed_job(object, "spec", &mut warnings);
             pod::template(object, "spec.template", old, &mut warnings);
         }
         ("batch", "CronJob") => {
-            indexed_job(object, "spec.jobTemplate.spec", &mut warnings);
+            warn_about_indexed_job(object, "spec.jobTemplate.spec", &mut warnings);
             pod::template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
         }
         ("storage.k8s.io", "CSIDriver") => {
-            let requests = |driver: &Value| list(driver, "spec.tokenRequests").to_vec();
-            let has_new = !requests(object).is_empty()
-                && old.is_none_or(|old| requests(old) != requests(object));
-            if has_new && get(object, "spec.serviceAccountTokenInSecrets").is_none() {
+            let requests = list(object, "spec.tokenRequests");
+            let are_changed = old.is_none_or(|old| list(old, "spec.tokenRequests") != requests);
+            if !requests.is_empty()
+                && are_changed
+                && get(object, "spec.serviceAccountTokenInSecrets").is_none()
+            {
                 warnings.push(TOKENS_IN_SECRETS.to_owned());
             }
         }
@@ -104,6 +127,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
                 );
         }
         ("discovery.k8s.io", "EndpointSlice") if text(object, "addressType") == "FQDN" => {
+            // The field is `addressType`; the warning has upstream's path.
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
         ("resource.k8s.io", "ResourceSlice") => {
@@ -122,7 +146,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
 /// Warns about an Indexed Job whose failed indexes may become too many to track.
 ///
 /// Upstream: `WarningsForJobSpec`.
-fn indexed_job(object: &Value, path: &str, warnings: &mut Vec<String>) {
+fn warn_about_indexed_job(object: &Value, path: &str, warnings: &mut Vec<String>) {
     const MANY_COMPLETIONS: i64 = 100_000;
     const MANY_PODS: i64 = 10_000;
     let number = |field: &str| int(object, &format!("{path}.{field}")).unwrap_or_default();
@@ -156,12 +180,8 @@ fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
     let terms = "spec.nodeAffinity.required.nodeSelectorTerms";
     for (term_index, term) in list(volume, terms).iter().enumerate() {
         for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
-            let key = text(expression, "key");
-            for (_, since, new) in DEPRECATED_LABELS.iter().filter(|(old, ..)| *old == key) {
-                warnings.push(format!(
-                    "{terms}[{term_index}].matchExpressions[{index}].key: {key} is deprecated since {since}; use \"{new}\" instead"
-                ));
-            }
+            let path = format!("{terms}[{term_index}].matchExpressions[{index}].key");
+            warn_about_deprecated_label(&path, text(expression, "key"), warnings);
         }
     }
     for (source, path) in [
@@ -176,8 +196,9 @@ fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
         if get(volume, &format!("spec.{source}")).is_none() {
             continue;
         }
-        for (_, words) in DEPRECATED_VOLUMES.iter().filter(|(kind, _)| *kind == source) {
-            warnings.push(format!("spec.{path}: {words}"));
+        let deprecation = DEPRECATED_VOLUMES.iter().find(|(volume_type, _)| *volume_type == source);
+        if let Some((_, warning)) = deprecation {
+            warnings.push(format!("spec.{path}: {warning}"));
         }
     }
 }
@@ -191,19 +212,29 @@ fn persistent_volume_claim(claim: &Value, warnings: &mut Vec<String>) {
     }
     for field in ["requests", "limits"] {
         let amount = get(claim, &format!("spec.resources.{field}.storage"));
-        whole_bytes(&format!("spec.resources.{field}[storage]"), amount, warnings);
+        warn_about_fractional_bytes(&format!("spec.resources.{field}[storage]"), amount, warnings);
     }
 }
 
 /// Returns the value of the object's annotation `key`.
-fn annotation<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
-    object(target, "metadata.annotations")?.get(key)
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    value::object(object, "metadata.annotations")?.get(key)
+}
+
+/// Warns if the label `key` is deprecated.
+fn warn_about_deprecated_label(path: &str, key: &str, warnings: &mut Vec<String>) {
+    if let Some(label) = DEPRECATED_LABELS.iter().find(|label| label.key == key) {
+        let DeprecatedLabel { since, replacement, .. } = label;
+        warnings.push(format!(
+            "{path}: {key} is deprecated since {since}; use \"{replacement}\" instead"
+        ));
+    }
 }
 
 /// Warns about an IPv6 address that is not in canonical form.
 ///
 /// Upstream: `GetWarningsForIP`.
-fn address(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
+fn warn_about_ip(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
     let value = value.unwrap_or_default();
     let Ok(ip) = value.parse::<Ipv6Addr>() else { return };
     let canonical = ip.to_string();
@@ -215,7 +246,7 @@ fn address(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
 }
 
 /// Warns about a number of bytes that is not an integer.
-fn whole_bytes(path: &str, amount: Option<&Value>, warnings: &mut Vec<String>) {
+fn warn_about_fractional_bytes(path: &str, amount: Option<&Value>, warnings: &mut Vec<String>) {
     if let Some(value) = amount
         && Amount::of(value).is_some_and(|amount| !amount.is_whole())
     {
@@ -263,8 +294,11 @@ mod tests {
         ];
         for (kind, object, expected) in table {
             let found = warnings("", kind, &object, None);
-            let paths: Vec<&str> =
-                found.iter().filter_map(|text| Some(text.split_once(": ")?.0)).collect();
+            let path_of = |warning: &String| {
+                let (path, _) = warning.split_once(": ").expect("a path and a message");
+                path.to_owned()
+            };
+            let paths: Vec<String> = found.iter().map(path_of).collect();
             assert_eq!(paths, expected, "{object}");
         }
     }

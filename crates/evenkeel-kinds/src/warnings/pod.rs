@@ -1,6 +1,10 @@
 //! Warnings about pods and pod templates.
 
-use super::{DEPRECATED_LABELS, DEPRECATED_VOLUMES, address, annotation, dns_label, whole_bytes};
+use super::{
+    DEPRECATED_LABELS, DEPRECATED_VOLUMES, DeprecatedLabel, annotation,
+    warn_about_deprecated_label, warn_about_fractional_bytes, warn_about_ip,
+};
+use crate::validation::dns_label;
 use evenkeel_api::forms;
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
@@ -60,17 +64,21 @@ pub(super) fn template(
 
 /// Upstream: `warningsForPodSpecAndMeta`.
 fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
-    for (old, since, new) in DEPRECATED_LABELS {
-        if object(spec, "nodeSelector").is_some_and(|labels| labels.contains_key(*old)) {
+    for DeprecatedLabel { key, since, replacement } in DEPRECATED_LABELS {
+        if object(spec, "nodeSelector").is_some_and(|labels| labels.contains_key(*key)) {
             warnings.push(format!(
-                "{path}.nodeSelector[{old}]: deprecated since {since}; use \"{new}\" instead"
+                "{path}.nodeSelector[{key}]: deprecated since {since}; use \"{replacement}\" instead"
             ));
         }
     }
     node_affinity(spec, path, warnings);
     for (index, spread) in list(spec, "topologySpreadConstraints").iter().enumerate() {
         let path = format!("{path}.topologySpreadConstraints[{index}]");
-        deprecated_label(&format!("{path}.topologyKey"), text(spread, "topologyKey"), warnings);
+        warn_about_deprecated_label(
+            &format!("{path}.topologyKey"),
+            text(spread, "topologyKey"),
+            warnings,
+        );
         null_selector(spread, &format!("{path}.labelSelector"), warnings);
     }
     for (key, message) in DEPRECATED_ANNOTATIONS {
@@ -91,7 +99,7 @@ fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
         for field in ["requests", "limits"] {
             let field = format!("ephemeral.volumeClaimTemplate.spec.resources.{field}");
             let amount = get(volume, &format!("{field}.storage"));
-            whole_bytes(&format!("{path}.{field}[storage]"), amount, warnings);
+            warn_about_fractional_bytes(&format!("{path}.{field}[storage]"), amount, warnings);
         }
     }
     let ips = list(spec, "hostAliases").iter().map(|alias| text(alias, "ip"));
@@ -111,11 +119,11 @@ fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
     pod_affinity(spec, path, warnings);
     for (index, ip) in list(spec, "dnsConfig.nameservers").iter().enumerate() {
-        address(&format!("{path}.dnsConfig.nameservers[{index}]"), ip.as_str(), warnings);
+        warn_about_ip(&format!("{path}.dnsConfig.nameservers[{index}]"), ip.as_str(), warnings);
     }
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
         let path = format!("{path}.hostAliases[{index}].ip");
-        address(&path, Some(text(alias, "ip")), warnings);
+        warn_about_ip(&path, Some(text(alias, "ip")), warnings);
     }
 }
 
@@ -138,14 +146,14 @@ fn node_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
         let path = format!("{path}.{required}[{index}]");
         for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
             let path = format!("{path}.matchExpressions[{index}].key");
-            deprecated_label(&path, text(expression, "key"), warnings);
+            warn_about_deprecated_label(&path, text(expression, "key"), warnings);
         }
     }
     for (index, term) in list(spec, preferred).iter().enumerate() {
         let path = format!("{path}.{preferred}[{index}].preference");
         for (index, expression) in list(term, "preference.matchExpressions").iter().enumerate() {
             let path = format!("{path}.matchExpressions[{index}]");
-            deprecated_label(&format!("{path}.key"), text(expression, "key"), warnings);
+            warn_about_deprecated_label(&format!("{path}.key"), text(expression, "key"), warnings);
             let values = list(expression, "values").iter().filter_map(Value::as_str);
             for (index, value) in values.enumerate() {
                 for message in forms::label_value(value) {
@@ -169,13 +177,6 @@ fn pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
             let term = term.get("podAffinityTerm").unwrap_or(&Value::Null);
             null_selector(term, &path, warnings);
         }
-    }
-}
-
-/// Warns if the label `key` is deprecated.
-fn deprecated_label(path: &str, key: &str, warnings: &mut Vec<String>) {
-    for (_, since, new) in DEPRECATED_LABELS.iter().filter(|(old, ..)| *old == key) {
-        warnings.push(format!("{path}: {key} is deprecated since {since}; use \"{new}\" instead"));
     }
 }
 
@@ -205,7 +206,7 @@ fn duplicates<'a>(
 fn bytes_of_resources(owner: &Value, field: &str, path: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         let amount = object(owner, field).and_then(|amounts| amounts.get(resource));
-        whole_bytes(&format!("{path}.{field}[{resource}]"), amount, warnings);
+        warn_about_fractional_bytes(&format!("{path}.{field}[{resource}]"), amount, warnings);
     }
 }
 
@@ -214,7 +215,7 @@ fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         for field in ["resources.limits", "resources.requests"] {
             let amount = object(container, field).and_then(|amounts| amounts.get(resource));
-            whole_bytes(&format!("{path}.{field}[{resource}]"), amount, warnings);
+            warn_about_fractional_bytes(&format!("{path}.{field}[{resource}]"), amount, warnings);
         }
     }
     let mut seen = BTreeSet::new();

@@ -1,6 +1,6 @@
 //! Warnings about Services.
 
-use super::{address, annotation};
+use super::{annotation, warn_about_ip};
 use evenkeel_apimachinery::value::{list, text};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(super) fn service(service: &Value, warnings: &mut Vec<String>) {
     let load_balancer_ip = text(service, "spec.loadBalancerIP");
     if !is_external_name && !["", "None"].contains(&cluster_ip) {
         for (index, ip) in list(service, "spec.clusterIPs").iter().enumerate() {
-            address(&format!("spec.clusterIPs[{index}]"), ip.as_str(), warnings);
+            warn_about_ip(&format!("spec.clusterIPs[{index}]"), ip.as_str(), warnings);
         }
     }
     if is_headless {
@@ -36,7 +36,7 @@ pub(super) fn service(service: &Value, warnings: &mut Vec<String>) {
         }
     }
     for (index, ip) in external_ips.iter().enumerate() {
-        address(&format!("spec.externalIPs[{index}]"), ip.as_str(), warnings);
+        warn_about_ip(&format!("spec.externalIPs[{index}]"), ip.as_str(), warnings);
     }
     if !external_ips.is_empty() && !is_headless && !is_external_name {
         warnings.push(
@@ -44,7 +44,7 @@ pub(super) fn service(service: &Value, warnings: &mut Vec<String>) {
                 .to_owned(),
         );
     }
-    address("spec.loadBalancerIP", Some(load_balancer_ip), warnings);
+    warn_about_ip("spec.loadBalancerIP", Some(load_balancer_ip), warnings);
     if is_external_name && !external_ips.is_empty() {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }

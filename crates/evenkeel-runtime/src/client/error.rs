@@ -25,7 +25,7 @@ pub enum ApiError {
     },
     /// The leader fence is closed: the write was not sent, or its response was not awaited. See
     /// [`super::LeaderFence`].
-    #[error("{method} {path}: not sent, since this process does not lead (any more)")]
+    #[error("{method} {path}: abandoned, since this process does not lead (any more)")]
     Fenced {
         /// HTTP method of the request.
         method: http::Method,
@@ -133,7 +133,7 @@ impl ApiError {
     }
 
     /// Returns whether the object of the request no longer exists, or another one has its name.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_not_found_or_replaced(&self) -> bool {
         self.is_not_found() || self.is_other_uid()
     }
 
@@ -181,7 +181,7 @@ impl ApiError {
     }
 
     /// Returns whether the same request may succeed later.
-    pub fn retry(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.code, 400 | 405 | 406 | 415 | 422),
             Self::Transport { .. } | Self::Fenced { .. } => true,
@@ -238,8 +238,8 @@ mod tests {
         assert!(!status(409, "AlreadyExists").is_conflict());
         assert!(status(409, "AlreadyExists").is_already_exists());
         assert!(status(410, "Expired").is_expired());
-        assert!(!status(422, "Invalid").retry());
-        assert!(status(500, "").retry());
+        assert!(!status(422, "Invalid").is_retryable());
+        assert!(status(500, "").is_retryable());
     }
 
     #[test]
@@ -249,10 +249,10 @@ mod tests {
             ApiError::Status(Box::new(Status { code: 409, reason, message, ..Status::default() }))
         };
         // The message of a v1.37 server.
-        let on = "Operation cannot be fulfilled on ConfigMap \"p\":";
-        assert!(conflict(&format!("{on} the UID in the precondition (other) does not match the UID in record (142db527). The object might have been deleted and then recreated")).is_other_uid());
-        assert!(conflict(&format!("{on} StorageError: invalid object, Code: 4, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b")).is_other_uid());
-        assert!(!conflict(&format!("{on} the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (217). The object might have been modified")).is_other_uid());
+        let prefix = "Operation cannot be fulfilled on ConfigMap \"p\":";
+        assert!(conflict(&format!("{prefix} the UID in the precondition (other) does not match the UID in record (142db527). The object might have been deleted and then recreated")).is_other_uid());
+        assert!(conflict(&format!("{prefix} StorageError: invalid object, Code: 4, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b")).is_other_uid());
+        assert!(!conflict(&format!("{prefix} the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (217). The object might have been modified")).is_other_uid());
         assert!(!status(409, "AlreadyExists").is_other_uid());
     }
 

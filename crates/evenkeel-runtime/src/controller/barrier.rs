@@ -1,13 +1,13 @@
-//! Barrier that delays the next pass over a key until the caches show the key's own writes: the rule of KEP-5647, here
-//! for all controllers.
+//! Barrier that reconciles a key only after the caches show the key's own writes. KEP-5647 introduced this rule for some
+//! controllers; here it applies to all.
 //!
 //! A key whose writes the caches do not show yet waits in the barrier. The awaited cache event returns the key to the
-//! queue. A sweep every second returns keys without an event: a bookmark advanced the version, or the time limit
-//! passed.
+//! queue. Some keys get no event: a bookmark advances the cache's version, or the key has waited for
+//! [`LIMIT`](super::track::LIMIT). A sweep every second returns these keys.
 //!
 //! Upstream: `ConsistencyStore`.
 
-use super::track::{Awaited, Behind, Object, View};
+use super::track::{Awaited, MissingWrite, Object, View};
 use crate::{
     cache::Informer,
     clock::Clock,
@@ -28,33 +28,37 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Looks up an object by namespace and name. Returns its uid, and whether it is being deleted.
 type Find = dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync;
 
-/// Access of the barrier to one cache.
-struct Window {
+/// Functions of the barrier that read one cache.
+struct WatchedCache {
     /// Returns the cache's resource version, or 0 before the first list.
     version: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Looks up an object by namespace and name.
     find: Box<Find>,
 }
 
-/// Windows of the caches that a controller declared.
+/// Caches that a controller declared, by kind.
 #[derive(Default)]
-pub(super) struct Windows(HashMap<Kind, Window>);
+pub(super) struct WatchedCaches(HashMap<Kind, WatchedCache>);
 
-impl Windows {
+impl WatchedCaches {
     pub(super) fn of(caches: &[Arc<Informer>]) -> Self {
-        // Of several caches of one kind, the barrier uses the first one, which is inserted last.
-        let windows = caches.iter().rev();
-        Self(windows.map(|cache| (cache.scope().kind.clone(), Window::of(cache))).collect())
+        let mut watched = HashMap::new();
+        for cache in caches {
+            // Of several caches of one kind, the barrier reads the first.
+            let kind = cache.scope().kind.clone();
+            watched.entry(kind).or_insert_with(|| WatchedCache::of(cache));
+        }
+        Self(watched)
     }
 }
 
-impl Window {
+impl WatchedCache {
     fn of(cache: &Arc<Informer>) -> Self {
-        let (versions, objects) = (Arc::clone(cache), Arc::clone(cache));
+        let (version_cache, object_cache) = (Arc::clone(cache), Arc::clone(cache));
         Self {
-            version: Box::new(move || versions.version()),
+            version: Box::new(move || version_cache.version()),
             find: Box::new(move |namespace, name| {
-                let object = objects.get(namespace, name)?;
+                let object = object_cache.get(namespace, name)?;
                 let meta = object.meta();
                 Some((Arc::from(&*meta.uid), meta.deleting()))
             }),
@@ -62,14 +66,14 @@ impl Window {
     }
 }
 
-impl View for Windows {
+impl View for WatchedCaches {
     fn version(&self, kind: &Kind) -> Option<u64> {
-        self.0.get(kind).map(|window| (window.version)()).filter(|version| *version != 0)
+        self.0.get(kind).map(|cache| (cache.version)()).filter(|version| *version != 0)
     }
 
     fn alive(&self, object: &Object) -> bool {
-        let Some(window) = self.0.get(&object.kind) else { return false };
-        let found = (window.find)(&object.namespace, &object.name);
+        let Some(cache) = self.0.get(&object.kind) else { return false };
+        let found = (cache.find)(&object.namespace, &object.name);
         found.is_some_and(|(uid, deleting)| {
             !deleting && (object.uid.is_empty() || uid == object.uid)
         })
@@ -80,7 +84,7 @@ impl View for Windows {
 #[doc(alias = "ConsistencyStore")]
 pub(super) struct Barrier {
     clock: Clock,
-    windows: OnceLock<Windows>,
+    caches: OnceLock<WatchedCaches>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the sweep when a key starts to wait.
@@ -92,7 +96,7 @@ struct State {
     /// Writes and deletions of each key that caches may not show yet.
     awaited: HashMap<Key, Awaited>,
     /// Keys that wait, with the write or deletion that they wait for.
-    waiting: HashMap<Key, Behind>,
+    waiting: HashMap<Key, MissingWrite>,
     /// Keys that wait for a resource version of a kind.
     by_version: HashMap<Kind, BTreeMap<u64, Vec<Key>>>,
     /// Keys that wait for the deletion of an object.
@@ -101,14 +105,14 @@ struct State {
 
 impl Barrier {
     pub(super) fn new(queue: Queue<Key>, clock: Clock) -> Self {
-        let (windows, wake_sweep) = (OnceLock::new(), Notify::new());
-        Self { clock, windows, queue, state: Mutex::default(), wake_sweep }
+        let (caches, wake_sweep) = (OnceLock::new(), Notify::new());
+        Self { clock, caches, queue, state: Mutex::default(), wake_sweep }
     }
 
-    /// Sets the windows of the controller's caches. Called once, before the first key is planned.
-    pub(super) fn set_windows(&self, windows: Windows) {
-        // The builder calls this once, so setting the windows cannot fail.
-        let _ = self.windows.set(windows);
+    /// Sets the controller's caches. Called once, before the first key is planned.
+    pub(super) fn set_caches(&self, caches: WatchedCaches) {
+        // Only a second call can fail.
+        let _ = self.caches.set(caches);
     }
 
     /// Records the resource version that the server returned for a write of this key.
@@ -149,12 +153,12 @@ impl Barrier {
     /// The kind whose cache the key must wait for. The barrier keeps the key until then.
     pub(super) fn admit(&self, key: &Key) -> Result<(), Kind> {
         let mut state = self.lock();
-        let Some(behind) = self.behind(&mut state, key) else {
+        let Some(missing) = self.update_awaited(&mut state, key) else {
             state.remove_waiting(key);
             return Ok(());
         };
-        let kind = behind.kind().clone();
-        state.add_waiting(key, behind);
+        let kind = missing.kind().clone();
+        state.add_waiting(key, missing);
         drop(state);
         self.wake_sweep.notify_one();
         Err(kind)
@@ -162,10 +166,10 @@ impl Barrier {
 
     /// Returns the write or deletion that a key waits for, and the cache's resource version (0 before its first
     /// list).
-    pub(super) fn waits(&self, key: &Key) -> Option<(Behind, u64)> {
-        let behind = self.lock().waiting.get(key).cloned()?;
-        let seen = self.windows.get().and_then(|windows| windows.version(behind.kind()));
-        Some((behind, seen.unwrap_or(0)))
+    pub(super) fn missing_write(&self, key: &Key) -> Option<(MissingWrite, u64)> {
+        let missing = self.lock().waiting.get(key).cloned()?;
+        let version = self.caches.get().and_then(|caches| caches.version(missing.kind()));
+        Some((missing, version.unwrap_or(0)))
     }
 
     /// Counts the waiting keys.
@@ -173,19 +177,19 @@ impl Barrier {
         self.lock().waiting.len()
     }
 
-    /// Returns whether a key waits, so that adding it to the queue would have no effect.
+    /// Returns whether a key waits. Such a key need not be added to the queue: it would not be admitted.
     pub(super) fn holds(&self, key: &Key) -> bool {
         self.lock().waiting.contains_key(key)
     }
 
     /// Handles an event of the cache of `kind` about an object: returns the keys that waited for it to the queue.
-    pub(super) fn moved(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
+    pub(super) fn on_cache_event(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
         let released = {
             let mut state = self.lock();
             if state.waiting.is_empty() {
                 return;
             }
-            let version = self.windows.get().and_then(|windows| windows.version(kind));
+            let version = self.caches.get().and_then(|caches| caches.version(kind));
             let candidates = state.candidates(kind, version, namespace, name, uid);
             self.release(&mut state, candidates)
         };
@@ -209,26 +213,27 @@ impl Barrier {
     }
 
     fn watches(&self, kind: &Kind) -> bool {
-        self.windows.get().is_some_and(|windows| windows.0.contains_key(kind))
+        self.caches.get().is_some_and(|caches| caches.0.contains_key(kind))
     }
 
-    fn behind(&self, state: &mut State, key: &Key) -> Option<Behind> {
-        let windows = self.windows.get()?;
-        let behind = state.awaited.get_mut(key)?.behind(windows, self.clock.instant());
-        if behind.is_none() {
+    /// Forgets the key's writes that the caches show by now. Returns the first of the others.
+    fn update_awaited(&self, state: &mut State, key: &Key) -> Option<MissingWrite> {
+        let caches = self.caches.get()?;
+        let missing = state.awaited.get_mut(key)?.first_missing(caches, self.clock.instant());
+        if missing.is_none() {
             state.awaited.remove(key);
         }
-        behind
+        missing
     }
 
     /// Removes the candidates that no longer need to wait, and returns them. The others wait for the next write that is
     /// missing.
     fn release(&self, state: &mut State, mut candidates: Vec<Key>) -> Vec<Key> {
         candidates.retain(|key| {
-            let behind = self.behind(state, key);
+            let missing = self.update_awaited(state, key);
             state.remove_waiting(key);
-            if let Some(behind) = behind {
-                state.add_waiting(key, behind);
+            if let Some(missing) = missing {
+                state.add_waiting(key, missing);
                 return false;
             }
             true
@@ -249,26 +254,26 @@ impl Barrier {
 }
 
 impl State {
-    fn add_waiting(&mut self, key: &Key, behind: Behind) {
-        if self.waiting.get(key) == Some(&behind) {
+    fn add_waiting(&mut self, key: &Key, missing: MissingWrite) {
+        if self.waiting.get(key) == Some(&missing) {
             return;
         }
         self.remove_waiting(key);
-        match &behind {
-            Behind::Version(kind, version) => {
+        match &missing {
+            MissingWrite::Version(kind, version) => {
                 let versions = self.by_version.entry(kind.clone()).or_default();
                 versions.entry(*version).or_default().push(key.clone());
             }
-            Behind::Deletion(object) => {
+            MissingWrite::Deletion(object) => {
                 self.by_object.entry(object.clone()).or_default().push(key.clone());
             }
         }
-        self.waiting.insert(key.clone(), behind);
+        self.waiting.insert(key.clone(), missing);
     }
 
     fn remove_waiting(&mut self, key: &Key) {
         match self.waiting.remove(key) {
-            Some(Behind::Version(kind, version)) => {
+            Some(MissingWrite::Version(kind, version)) => {
                 let Some(versions) = self.by_version.get_mut(&kind) else { return };
                 if let Some(keys) = versions.get_mut(&version) {
                     keys.retain(|present| present != key);
@@ -277,7 +282,7 @@ impl State {
                     }
                 }
             }
-            Some(Behind::Deletion(object)) => {
+            Some(MissingWrite::Deletion(object)) => {
                 let Some(keys) = self.by_object.get_mut(&object) else { return };
                 keys.retain(|present| present != key);
                 if keys.is_empty() {
@@ -337,12 +342,12 @@ mod tests {
             Arc::new(Mutex::new(true)),
         );
         let barrier = Barrier::new(queue.clone(), Clock::system());
-        let (seen, shown) = (Arc::clone(&version), Arc::clone(&alive));
-        let window = Window {
-            version: Box::new(move || seen.load(Ordering::SeqCst)),
-            find: Box::new(move |_, _| shown.lock().unwrap().then(|| (Arc::from("u"), false))),
+        let (cache_version, is_alive) = (Arc::clone(&version), Arc::clone(&alive));
+        let cache = WatchedCache {
+            version: Box::new(move || cache_version.load(Ordering::SeqCst)),
+            find: Box::new(move |_, _| is_alive.lock().unwrap().then(|| (Arc::from("u"), false))),
         };
-        barrier.set_windows(Windows(HashMap::from([(PODS, window)])));
+        barrier.set_caches(WatchedCaches(HashMap::from([(PODS, cache)])));
         Fixture { barrier, queue, version, alive }
     }
 
@@ -355,10 +360,10 @@ mod tests {
         assert_eq!(f.barrier.admit(&other), Ok(()));
         assert!(f.barrier.holds(&key));
         f.version.store(11, Ordering::SeqCst);
-        f.barrier.moved(&PODS, "ns", "x", "");
+        f.barrier.on_cache_event(&PODS, "ns", "x", "");
         assert!(f.queue.is_empty());
         f.version.store(12, Ordering::SeqCst);
-        f.barrier.moved(&PODS, "ns", "x", "");
+        f.barrier.on_cache_event(&PODS, "ns", "x", "");
         assert_eq!(f.queue.next().await, Some(key.clone()));
         assert_eq!(f.barrier.admit(&key), Ok(()));
     }
@@ -372,9 +377,9 @@ mod tests {
             assert_eq!(f.barrier.admit(key), Err(PODS));
         }
         *f.alive.lock().unwrap() = false;
-        f.barrier.moved(&PODS, "ns", "another", "u");
+        f.barrier.on_cache_event(&PODS, "ns", "another", "u");
         assert!(f.queue.is_empty());
-        f.barrier.moved(&PODS, "ns", "pod", "u");
+        f.barrier.on_cache_event(&PODS, "ns", "pod", "u");
         for key in keys {
             assert!(!f.barrier.holds(&key), "{key}");
             assert_eq!(f.queue.next().await, Some(key));

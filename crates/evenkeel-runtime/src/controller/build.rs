@@ -2,7 +2,7 @@
 
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
-    barrier::{Barrier, Windows},
+    barrier::{Barrier, WatchedCaches},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::Planned,
@@ -327,7 +327,7 @@ impl Builder {
             Executor { client, shared, events: events.clone(), barrier: barrier.clone(), local };
         let caches: Vec<_> =
             subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
-        let windows = Windows::of(&caches);
+        let watched_caches = WatchedCaches::of(&caches);
         let subscribe = subscriptions
             .into_iter()
             .map(|(informer, handle)| subscription(informer, handle, &queue, &barrier, batch))
@@ -350,7 +350,7 @@ impl Builder {
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
         env.introspection.add(&inspect);
-        Controller { name, workers, shared, subscribe, windows }
+        Controller { name, workers, shared, subscribe, watched_caches }
     }
 }
 
@@ -369,7 +369,7 @@ fn subscription(
         informer.subscribe(Box::new(move |event| {
             let meta = event.object().meta();
             // Call the barrier first, so that it does not hold back a key that waited for this event.
-            barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
+            barrier.on_cache_event(&kind, &meta.namespace, &meta.name, &meta.uid);
             let enqueue = if has_low_priority(event) { &low_priority } else { &normal_priority };
             handle(event, enqueue, &barrier);
         }));

@@ -221,7 +221,7 @@ impl Executor {
                 Outcome::success()
             }
             // The object is gone, or another object has its name, and the cache does not show that yet.
-            Err(error) if error.is_gone() => {
+            Err(error) if error.is_not_found_or_replaced() => {
                 if !uid.is_empty() {
                     self.barrier.deleted(key, &delete.target);
                 }

@@ -1,6 +1,6 @@
 //! Reports of a controller: its queue, the reasons why a key waits, and the next actions for it.
 
-use super::{reconcile::Explanation, run::Shared, track::Behind};
+use super::{reconcile::Explanation, run::Shared, track::MissingWrite};
 use crate::{
     introspect::{
         ControllerReport, Description, Inspect, KeyState, LISTED, ObjectReport, QueueState,
@@ -108,12 +108,12 @@ impl Shared {
             let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
             waits.push(format!("the cache of {} is not filled yet{why}", cache.resource));
         }
-        match self.barrier.waits(key) {
-            Some((Behind::Version(kind, version), seen)) => waits.push(format!(
+        match self.barrier.missing_write(key) {
+            Some((MissingWrite::Version(kind, version), seen)) => waits.push(format!(
                 "waits for the cache of {} to reach version {version}, its own write's (it is at {seen})",
                 kind.kind
             )),
-            Some((Behind::Deletion(object), _)) => waits.push(format!(
+            Some((MissingWrite::Deletion(object), _)) => waits.push(format!(
                 "waits for the cache to show that {} {} is gone, which it deleted",
                 object.kind.kind,
                 Key { namespace: object.namespace, name: object.name }

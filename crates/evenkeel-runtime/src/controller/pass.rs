@@ -70,7 +70,7 @@ impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
         let Planned { planner, handler, memories, .. } = self.planned;
         let &Ended { outcomes, took, succeeded, is_incomplete } = ended;
         let memory = &*self.memory;
-        let pass = Pass { planned: self.at, memory, outcomes, took, succeeded, is_incomplete };
+        let pass = Pass { planned_at: self.at, memory, outcomes, took, succeeded, is_incomplete };
         handler.on_passed(&self.observed, &pass);
         if !is_incomplete
             && let Some(memory) = planner.remember(&self.observed, memory, outcomes, self.at)

@@ -1,7 +1,7 @@
 //! Workers, which take keys from the queue, reconcile them, and requeue them if necessary.
 
 use super::{
-    barrier::{Barrier, Windows},
+    barrier::{Barrier, WatchedCaches},
     metrics::Handles,
     reconcile::{Passed, Reconcile, Request},
 };
@@ -36,7 +36,7 @@ pub struct Controller {
     pub(super) workers: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) subscribe: Vec<Subscribe>,
-    pub(super) windows: Windows,
+    pub(super) watched_caches: WatchedCaches,
 }
 
 pub(super) struct Shared {
@@ -70,8 +70,8 @@ impl Controller {
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
     /// writes their events.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { name, workers, shared, subscribe, windows } = self;
-        shared.barrier.set_windows(windows);
+        let Self { name, workers, shared, subscribe, watched_caches } = self;
+        shared.barrier.set_caches(watched_caches);
         subscribe.into_iter().for_each(|subscribe| subscribe());
         for cache in &shared.caches {
             if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {

@@ -25,16 +25,16 @@ pub(super) struct Object {
     pub(super) uid: Arc<str>,
 }
 
-/// Reason why a key cannot be planned yet.
+/// Write or deletion that a cache does not show yet, so that its key cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum MissingWrite {
     /// The cache of this kind has not reached this version.
     Version(Kind, u64),
     /// The cache still shows this object as alive.
     Deletion(Object),
 }
 
-impl Behind {
+impl MissingWrite {
     pub(super) fn kind(&self) -> &Kind {
         match self {
             Self::Version(kind, _) => kind,
@@ -67,19 +67,19 @@ impl Awaited {
 
     /// Drops the writes that the caches show, and those older than [`LIMIT`]. Returns the first remaining write or
     /// deletion, if any.
-    pub(super) fn behind(&mut self, view: &impl View, now: Instant) -> Option<Behind> {
+    pub(super) fn first_missing(&mut self, view: &impl View, now: Instant) -> Option<MissingWrite> {
         let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
         self.versions.retain(|(kind, version, since)| {
             let observed = view.version(kind).is_none_or(|observed| observed >= *version);
             !observed && !given_up(since)
         });
         if let Some((kind, version, _)) = self.versions.first() {
-            return Some(Behind::Version(kind.clone(), *version));
+            return Some(MissingWrite::Version(kind.clone(), *version));
         }
         // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {
             if !given_up(since) && view.alive(object) {
-                return Some(Behind::Deletion(object.clone()));
+                return Some(MissingWrite::Deletion(object.clone()));
             }
             self.deletions.pop();
         }
@@ -125,9 +125,9 @@ mod tests {
         awaited.wrote(&PODS, 9, now);
         awaited.wrote(&PODS, 8, now);
         awaited.wrote(&NODES, 100, now);
-        assert_eq!(awaited.behind(&caches, now), Some(Behind::Version(PODS, 9)));
+        assert_eq!(awaited.first_missing(&caches, now), Some(MissingWrite::Version(PODS, 9)));
         caches.versions.insert(PODS, 9);
-        assert_eq!(awaited.behind(&caches, now), None, "nobody watches nodes");
+        assert_eq!(awaited.first_missing(&caches, now), None, "nobody watches nodes");
     }
 
     #[tokio::test(start_paused = true)]
@@ -138,11 +138,11 @@ mod tests {
         for name in ["a", "b", "gone"] {
             awaited.deleted(pod(name), now);
         }
-        assert_eq!(awaited.behind(&caches, now), Some(Behind::Deletion(pod("b"))));
+        assert_eq!(awaited.first_missing(&caches, now), Some(MissingWrite::Deletion(pod("b"))));
         caches.alive.remove("b");
-        assert_eq!(awaited.behind(&caches, now), Some(Behind::Deletion(pod("a"))));
+        assert_eq!(awaited.first_missing(&caches, now), Some(MissingWrite::Deletion(pod("a"))));
         caches.alive.clear();
-        assert_eq!(awaited.behind(&caches, now), None);
+        assert_eq!(awaited.first_missing(&caches, now), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -153,7 +153,7 @@ mod tests {
         caches.alive.insert("a".into());
         awaited.wrote(&PODS, 2, now);
         awaited.deleted(pod("a"), now);
-        assert!(awaited.behind(&caches, now + LIMIT - Duration::from_secs(1)).is_some());
-        assert_eq!(awaited.behind(&caches, now + LIMIT), None);
+        assert!(awaited.first_missing(&caches, now + LIMIT - Duration::from_secs(1)).is_some());
+        assert_eq!(awaited.first_missing(&caches, now + LIMIT), None);
     }
 }

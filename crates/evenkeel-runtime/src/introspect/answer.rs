@@ -12,21 +12,22 @@ impl Introspection {
     /// empty for the listing of all controllers. With `object`, the response is `{"reports": […]}`, with the reports of
     /// all controllers, or of the named one, on that object.
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
-        let object = match subject(query) {
-            Ok(object) => object,
+        let subject = match parse_subject(query) {
+            Ok(subject) => subject,
             Err(text) => return response::plain(StatusCode::BAD_REQUEST, &text),
         };
-        if !name.is_empty() && !self.all().iter().any(|inspect| inspect.name() == name) {
+        let runs = |name| self.all().iter().any(|controller| controller.name() == name);
+        if !name.is_empty() && !runs(name) {
             return response::plain(
                 StatusCode::NOT_FOUND,
                 &format!("no controller {name} runs here"),
             );
         }
-        match object {
+        match subject {
             None if name.is_empty() => json(&self.listing()),
             None => json(&self.controller(name)),
             Some(subject) => {
-                let mut reports = self.object(&subject);
+                let mut reports = self.object_reports(&subject);
                 reports.retain(|report| name.is_empty() || report.controller == name);
                 json(&serde_json::json!({ "reports": reports }))
             }
@@ -41,19 +42,19 @@ fn json(value: &impl Serialize) -> Response<Bytes> {
     }
 }
 
-/// Returns the object in a query, if it has one.
-fn subject(query: &str) -> Result<Option<Subject>, String> {
-    let value = |name: &str| {
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let mut found = pairs.filter(|(present, _)| *present == name);
-        found.next().map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned())
+/// Returns the object that the query parameters `object` and `kind` name, or `None` without `object`.
+fn parse_subject(query: &str) -> Result<Option<Subject>, String> {
+    let parameter = |wanted: &str| {
+        let mut parameters = query.split('&').filter_map(|pair| pair.split_once('='));
+        let (_, value) = parameters.find(|(name, _)| *name == wanted)?;
+        Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
     };
-    let Some(object) = value("object") else { return Ok(None) };
+    let Some(object) = parameter("object") else { return Ok(None) };
     let (namespace, name) = object.split_once('/').unwrap_or(("", &object));
     if name.is_empty() || name.contains('/') {
         return Err(format!("object={object}: want namespace/name, or name alone"));
     }
-    let kind = value("kind").unwrap_or_default();
+    let kind = parameter("kind").unwrap_or_default();
     let (kind, group) = kind.split_once('.').unwrap_or((&kind, ""));
     Ok(Some(Subject::new(group, kind, namespace, name)))
 }
@@ -77,7 +78,7 @@ mod tests {
             ("object=a/", Err(())),
         ];
         for (query, wanted) in table {
-            assert_eq!(subject(query).map_err(|_| ()), wanted, "?{query}");
+            assert_eq!(parse_subject(query).map_err(|_| ()), wanted, "?{query}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub trait Inspect: Send + Sync {
 /// # use evenkeel_runtime::introspect::Subject;
 /// # async fn look(client: Client, caches: Caches) {
 /// let introspection = Introspection::new(caches, Clock::system());
-/// for report in introspection.object(&Subject::new("apps", "Deployment", "default", "web")) {
+/// for report in introspection.object_reports(&Subject::new("apps", "Deployment", "default", "web")) {
 ///     println!("{} would: {:?}", report.controller, report.would);
 /// }
 /// # }
@@ -101,18 +101,22 @@ impl Introspection {
 
     /// Returns summaries of all controllers, and the state of all caches.
     pub fn listing(&self) -> Listing {
-        let controllers = self.all().iter().map(|inspect| inspect.report().summary()).collect();
+        let controllers =
+            self.all().iter().map(|controller| controller.report().summary()).collect();
         Listing { now: self.inner.clock.now(), controllers, caches: self.inner.caches.states() }
     }
 
     /// Returns the full report of one controller.
     pub fn controller(&self, name: &str) -> Option<ControllerReport> {
-        self.all().into_iter().find(|inspect| inspect.name() == name).map(|i| i.report())
+        self.all()
+            .into_iter()
+            .find(|controller| controller.name() == name)
+            .map(|found| found.report())
     }
 
     /// Returns the reports of all controllers that handle an object.
-    pub fn object(&self, subject: &Subject) -> Vec<ObjectReport> {
-        self.all().iter().filter_map(|inspect| inspect.object(subject)).collect()
+    pub fn object_reports(&self, subject: &Subject) -> Vec<ObjectReport> {
+        self.all().iter().filter_map(|controller| controller.object(subject)).collect()
     }
 }
 

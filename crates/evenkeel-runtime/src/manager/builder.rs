@@ -34,7 +34,7 @@ pub struct ManagerBuilder {
     clock: Clock,
     registry: Registry,
     component: String,
-    grace: Duration,
+    grace_period: Duration,
     election: Option<Config>,
 }
 
@@ -47,7 +47,7 @@ impl ManagerBuilder {
             clock: Clock::system(),
             registry: Registry::new(),
             component: "evenkeel".to_owned(),
-            grace: Duration::from_secs(30),
+            grace_period: Duration::from_secs(30),
             election: None,
         }
     }
@@ -84,7 +84,7 @@ impl ManagerBuilder {
 
     /// Sets the time after which a stopping manager aborts the remaining tasks. Default: 30 s.
     pub fn grace_period(mut self, period: Duration) -> Self {
-        self.grace = period;
+        self.grace_period = period;
         self
     }
 
@@ -105,7 +105,8 @@ impl ManagerBuilder {
     /// # Errors
     /// When the configuration of leader election violates a rule.
     pub fn build(self) -> Result<Manager, BuildError> {
-        let Self { transport, client, caches, clock, registry, component, grace, election } = self;
+        let Self { transport, client, caches, clock, registry, component, grace_period, election } =
+            self;
         let client = client.unwrap_or_else(|| {
             Client::builder(transport, clock.clone())
                 .user_agent(&component)
@@ -118,21 +119,21 @@ impl ManagerBuilder {
         let (health, readiness) = (Health::new(), Health::new());
         let election_metrics =
             election.as_ref().map(|_| leaderelection::Metrics::register(&registry));
-        let election = match election.zip(election_metrics.clone()) {
+        let elector = match election.zip(election_metrics.clone()) {
             None => None,
             Some((config, metrics)) => {
-                let election = LeaderElector::new(
+                let elector = LeaderElector::new(
                     &client,
                     config,
                     clock.clone(),
                     Some(events.clone()),
                     metrics,
                 )?;
-                Some(Arc::new(election))
+                Some(Arc::new(elector))
             }
         };
-        if let Some(election) = election.clone() {
-            health.add("leaderElection", move || election.check(LEADER_TOLERANCE));
+        if let Some(elector) = elector.clone() {
+            health.add("leaderElection", move || elector.check(LEADER_TOLERANCE));
         }
         let supervisor = Supervisor::default();
         let supervised = supervisor.clone();
@@ -146,19 +147,19 @@ impl ManagerBuilder {
             let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
             Err(format!("{} caches not filled yet: {}", names.len(), names.join(", ")))
         });
-        let fenced = election.as_ref().map(|election| client.fenced(&election.fence()));
+        let fenced = elector.as_ref().map(|elector| client.fenced(&elector.fence()));
         let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
         Ok(Manager {
             env,
-            client,
+            unfenced_client: client,
             election_metrics,
             registry,
             health,
             readiness,
             supervisor,
             events,
-            election,
-            grace,
+            elector,
+            grace_period,
             runnables: Mutex::default(),
         })
     }

@@ -67,15 +67,17 @@ use std::{
 pub struct Manager {
     env: Env,
     /// The client without the leader fence.
-    client: Client,
+    unfenced_client: Client,
+    /// `None` without leader election, until [`Manager::new_elector`] registers them.
     election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
     health: Health,
     readiness: Health,
     supervisor: Supervisor,
     events: EventRecorder,
-    election: Option<Arc<LeaderElector>>,
-    grace: Duration,
+    elector: Option<Arc<LeaderElector>>,
+    /// Time in which runnables must stop when the manager stops.
+    grace_period: Duration,
     runnables: Mutex<Vec<Runnable>>,
 }
 
@@ -118,19 +120,19 @@ impl Manager {
     }
 
     /// Returns the program's elector, or `None` without leader election.
-    pub fn election(&self) -> Option<&Arc<LeaderElector>> {
-        self.election.as_ref()
+    pub fn elector(&self) -> Option<&Arc<LeaderElector>> {
+        self.elector.as_ref()
     }
 
-    /// Returns the leader fence, which is always open without leader election. [Fence](Client::fenced) other clients of
-    /// the leader's work with it.
+    /// Returns the leader fence, which is always open without leader election. Pass it to [`Client::fenced`] if the
+    /// leader's work uses other clients than that of [`Manager::env`].
     pub fn fence(&self) -> LeaderFence {
-        self.election.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
+        self.elector.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
     /// Returns the client without the fence, which also writes while this process does not lead.
     pub fn unfenced(&self) -> &Client {
-        &self.client
+        &self.unfenced_client
     }
 
     /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires, renews and
@@ -138,16 +140,21 @@ impl Manager {
     ///
     /// # Errors
     /// When the configuration violates a rule of [`Config::check`].
-    pub fn elector(&self, config: Config, name: &str) -> Result<Arc<LeaderElector>, ConfigError> {
+    pub fn new_elector(
+        &self,
+        config: Config,
+        name: &str,
+    ) -> Result<Arc<LeaderElector>, ConfigError> {
         let metrics = match &self.election_metrics {
             Some(metrics) => metrics.clone(),
             None => leaderelection::Metrics::register(&self.registry),
         };
         let (clock, events) = (self.env.clock.clone(), Some(self.events.clone()));
-        let election = Arc::new(LeaderElector::new(&self.client, config, clock, events, metrics)?);
-        let checked = Arc::clone(&election);
+        let client = &self.unfenced_client;
+        let elector = Arc::new(LeaderElector::new(client, config, clock, events, metrics)?);
+        let checked = Arc::clone(&elector);
         self.health.add(name, move || checked.check(LEADER_TOLERANCE));
-        Ok(election)
+        Ok(elector)
     }
 
     /// Adds a runnable. `run` works until [`RunContext::stopped`] completes. Servers ([`RunnableGroup::HttpServers`])
@@ -166,8 +173,8 @@ impl Manager {
     /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`].
     pub fn add_controller(&self, controller: Controller) {
         let name = controller.name().to_owned();
-        self.add(RunnableGroup::LeaderElection, &name, move |running| async move {
-            controller.run(running.token()).await;
+        self.add(RunnableGroup::LeaderElection, &name, move |context| async move {
+            controller.run(context.token()).await;
             Ok(())
         });
     }

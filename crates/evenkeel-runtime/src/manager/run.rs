@@ -94,7 +94,7 @@ impl Manager {
         self.env.caches.start(&groups.caches);
         wait_for_cache_sync(&self.env.caches).await;
         self.start(RunnableGroup::Others, &groups.others, failed).await;
-        let Some(election) = &self.election else {
+        let Some(election) = &self.elector else {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             return std::future::pending().await;
         };
@@ -147,7 +147,7 @@ impl Manager {
     /// Stops all groups. Returns the names of the tasks that did not stop in time.
     async fn stop(&self, groups: &Groups, is_lease_lost: bool) -> Vec<String> {
         tracing::info!("stopping");
-        let deadline = self.env.clock.instant() + self.grace;
+        let deadline = self.env.clock.instant() + self.grace_period;
         if groups.leader.running().is_empty() {
             // This process is a standby, or a leader without runnables.
             groups.lease.token().cancel();
@@ -155,7 +155,7 @@ impl Manager {
         let mut not_stopped = Vec::new();
         not_stopped.extend(self.stop_leading(groups, is_lease_lost).await);
         not_stopped.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
-        if let Some(election) = &self.election {
+        if let Some(election) = &self.elector {
             self.step_down(election, groups, is_lease_lost).await;
         }
         for tasks in [&groups.caches, &groups.serving, &groups.events] {
@@ -175,7 +175,7 @@ impl Manager {
             tokio::select! {
                 biased;
                 () = groups.lease.join(), if renewed => {}
-                not_stopped = groups.leader.shut_down(self.grace) => return not_stopped,
+                not_stopped = groups.leader.shut_down(self.grace_period) => return not_stopped,
             }
         }
         let stopped = groups.leader.shut_down(Duration::ZERO).await;

@@ -981,7 +981,7 @@ async fn function_is_retried_with_backoff_and_requeued() {
 async fn report_has_plan_last_pass_and_waits() {
     let world = World::new();
     let web = Subject::new("", "ConfigMap", "ns", "web");
-    let explain = || world.env.introspection.object(&web).remove(0);
+    let explain = || world.env.introspection.object_reports(&web).remove(0);
     world.run();
     settle().await;
     assert!(!explain().exists);
@@ -1067,7 +1067,7 @@ async fn memory_is_per_key_and_dropped_with_the_object() {
     for pods in 1..3 {
         world.want("web", pods);
         settle().await;
-        assert_eq!(world.env.introspection.object(&subject).len(), 1);
+        assert_eq!(world.env.introspection.object_reports(&subject).len(), 1);
     }
     world.server.remove(MAPS, "ns/web");
     settle().await;

@@ -18,7 +18,7 @@ pub enum Change {
     /// or is not bound after all.
     AssignedPod(Edit<PodInfo>),
     /// The unschedulable pod itself was updated. Queueing hints receive the new version.
-    OwnUpdate {
+    TargetPodUpdate {
         /// The pod before the update.
         old: PodInfo,
         /// The pod after the update.

@@ -40,7 +40,7 @@ impl Plugin for NodeUnschedulable {
                 QueueingHint::when(!accepts(pod, old) && accepts(pod, new))
             }
             Change::Node(Edit::Added(node)) => QueueingHint::when(accepts(pod, node)),
-            Change::OwnUpdate { .. } => QueueingHint::when(tolerates_unschedulable(pod)),
+            Change::TargetPodUpdate { .. } => QueueingHint::when(tolerates_unschedulable(pod)),
             _ => QueueingHint::Queue,
         }
     }

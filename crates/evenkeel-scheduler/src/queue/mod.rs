@@ -916,7 +916,7 @@ fn target_pod_event(uid: &Arc<str>, action: ActionType, old: &PodInfo, new: &Pod
     Event::Change {
         resource: EventResource::TargetPod,
         action,
-        change: Change::OwnUpdate { old: old.clone(), new: new.clone() },
+        change: Change::TargetPodUpdate { old: old.clone(), new: new.clone() },
         target: Some(Arc::clone(uid)),
     }
 }

@@ -137,7 +137,7 @@ impl Source for Offline {
     ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
         Box::pin(async move {
             self.fill(subject).await;
-            let mut reports = self.introspection.object(subject);
+            let mut reports = self.introspection.object_reports(subject);
             reports.extend(self.collector(subject).await?);
             Ok(reports)
         })

@@ -123,6 +123,6 @@ impl Source for evenkeel_runtime::introspect::Introspection {
         &'a self,
         subject: &'a Subject,
     ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
-        Box::pin(async move { Ok(self.object(subject)) })
+        Box::pin(async move { Ok(self.object_reports(subject)) })
     }
 }

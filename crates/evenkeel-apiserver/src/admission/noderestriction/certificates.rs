@@ -55,7 +55,7 @@ pub(super) fn pod(write: &Write<'_>) -> Result<(), Refusal> {
         )));
     }
     if text(&pod, "spec.nodeName") != write.node {
-        let node = write.quoted();
+        let node = write.quoted_node();
         return Err(format!(
             "pod {shown} is not running on node {node} named in the PodCertificateRequest"
         )
@@ -84,14 +84,14 @@ fn retrieving(kind: &str, shown: &str, refusal: Refusal) -> Refusal {
 /// Checks that the request names the requesting node and its stored UID.
 fn node(write: &Write<'_>, shown: &str) -> Result<(), Refusal> {
     let spec = |field: &str| text(write.object, &format!("spec.{field}"));
-    let (named, own) = (quote(spec("nodeName")), write.quoted());
+    let (named, own) = (quote(spec("nodeName")), write.quoted_node());
     if spec("nodeName") != write.node {
         return Err(format!(
             "PodCertificateRequest.Spec.NodeName={named}, which is not the requesting node {own}"
         )
         .into());
     }
-    let found = write.stored("nodes", "node", "", write.node);
+    let found = write.stored_object("nodes", "node", "", write.node);
     let node = found.map_err(|refusal| retrieving("node", &named, refusal))?;
     let uid = text(&node, "metadata.uid");
     if spec("nodeUID") != uid {
@@ -113,7 +113,7 @@ fn account(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
     }
     let namespace = write.cx.namespace;
     let place = quote(&format!("{namespace}/{given}"));
-    let found = write.stored("serviceaccounts", "serviceaccount", namespace, given);
+    let found = write.stored_object("serviceaccounts", "serviceaccount", namespace, given);
     let account = found.map_err(|refusal| retrieving("service account", &place, refusal))?;
     let uid = text(&account, "metadata.uid");
     if spec("serviceAccountUID") != uid {

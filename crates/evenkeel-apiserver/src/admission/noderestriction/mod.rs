@@ -79,7 +79,7 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
         return Err("may only update PVC status".into());
     }
     if write.operation != Operation::Update {
-        return Err(write.unexpected().into());
+        return Err(write.unexpected_operation().into());
     }
     let others = |claim: &Value| {
         let mut claim = claim.clone();
@@ -98,7 +98,7 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
     if same_meaning(&others(write.old), &others(write.object)) {
         return Ok(());
     }
-    let node = write.quoted();
+    let node = write.quoted_node();
     Err(format!(
         "node {node} is not allowed to update fields other than status.quantity and status.conditions"
     )

@@ -13,7 +13,7 @@ use evenkeel_apimachinery::value::{get, object, same_meaning};
 ///
 /// Upstream: `admitNode`.
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
-    let (node, new) = (write.quoted(), write.object);
+    let (node, new) = (write.quoted_node(), write.object);
     if write.cx.name != write.node {
         let requested = quote(write.cx.name);
         return Err(format!("node {node} is not allowed to modify node {requested}").into());
@@ -37,7 +37,7 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
 }
 
 fn update(write: &Write<'_>) -> Result<(), Refusal> {
-    let (node, new, old) = (write.quoted(), write.object, write.old);
+    let (node, new, old) = (write.quoted_node(), write.object, write.old);
     let changes = |path: &str| {
         let field = |object| get(object, path).cloned().unwrap_or_default();
         !same_meaning(&field(new), &field(old))

@@ -25,7 +25,7 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// Upstream: `admitPod`.
 fn whole(write: &Write<'_>) -> Result<(), Refusal> {
-    let node = write.quoted();
+    let node = write.quoted_node();
     match write.operation {
         Operation::Create => create(write),
         Operation::Delete if text(write.old, "spec.nodeName") == write.node => Ok(()),
@@ -34,7 +34,7 @@ fn whole(write: &Write<'_>) -> Result<(), Refusal> {
         }
         Operation::Update | Operation::Connect => Err(format!(
             "{}, node {node} can only create and delete mirror pods",
-            write.unexpected()
+            write.unexpected_operation()
         )
         .into()),
     }
@@ -42,7 +42,7 @@ fn whole(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// Upstream: `admitPodCreate`.
 fn create(write: &Write<'_>) -> Result<(), Refusal> {
-    let (node, pod) = (write.quoted(), write.object);
+    let (node, pod) = (write.quoted_node(), write.object);
     if !is_mirror(pod) {
         return Err(format!(
             "pod does not have {MIRRORS:?} annotation, node {node} can only create mirror pods"
@@ -70,7 +70,7 @@ pub(super) fn is_mirror(pod: &Value) -> bool {
 
 /// Checks that the node is the only owner of its mirror pod, so that the pod is deleted with the node.
 fn owner(write: &Write<'_>) -> Result<(), Refusal> {
-    let node = write.quoted();
+    let node = write.quoted_node();
     let owner = match list(write.object, "metadata.ownerReferences") {
         [owner] => owner,
         [] => {
@@ -104,7 +104,7 @@ fn owner(write: &Write<'_>) -> Result<(), Refusal> {
             format!("node {node} must not set blockOwnerDeletion on an owner reference").into()
         );
     }
-    let stored = write.stored("nodes", "node", "", write.node)?;
+    let stored = write.stored_object("nodes", "node", "", write.node)?;
     let (given, uid) = (text(owner, "uid"), text(&stored, "metadata.uid"));
     if given != uid {
         let node = write.node;
@@ -212,9 +212,9 @@ fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
 
 /// Upstream: `admitPodStatus`.
 fn status(write: &Write<'_>) -> Result<(), Refusal> {
-    let (node, old, new) = (write.quoted(), write.old, write.object);
+    let (node, old, new) = (write.quoted_node(), write.old, write.object);
     if write.operation != Operation::Update {
-        return Err(write.unexpected().into());
+        return Err(write.unexpected_operation().into());
     }
     if text(old, "spec.nodeName") != write.node {
         return Err(format!(

@@ -72,7 +72,7 @@ fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
         }
         let driver = driver(api, pod, volume);
         let driver = driver.and_then(|name| {
-            loopback::one(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
+            loopback::get(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
         });
         driver.is_some_and(|driver| {
             let mut requests = list(&driver, "spec.tokenRequests").iter();
@@ -91,8 +91,8 @@ fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
         return Some(text(volume, "csi.driver").to_owned()).filter(|name| !name.is_empty());
     };
     let namespace = text(pod, "metadata.namespace");
-    let claim = loopback::one(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
+    let claim = loopback::get(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
     let volume = text(&claim, "spec.volumeName");
-    let volume = loopback::one(api, "v1", "persistentvolumes", "", volume).ok()??;
+    let volume = loopback::get(api, "v1", "persistentvolumes", "", volume).ok()??;
     Some(text(&volume, "spec.csi.driver").to_owned()).filter(|name| !name.is_empty())
 }

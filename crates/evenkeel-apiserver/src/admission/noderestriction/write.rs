@@ -1,4 +1,4 @@
-//! Writes by nodes, and reasons to refuse them.
+//! Writes by nodes, and the reasons why the admission plug-in NodeRestriction refuses them.
 
 use evenkeel_apimachinery::status::{StatusError, quote};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::api::Context;
 use crate::loopback;
 use crate::resource::GroupResource;
 
-/// Reason why the plug-in refuses a write.
+/// Reason why NodeRestriction refuses a write.
 pub(super) enum Refusal {
     /// Reason of a 403.
     Forbidden(String),
@@ -35,32 +35,35 @@ pub(super) struct Write<'a> {
 
 impl Write<'_> {
     /// Returns the node's name in quotes.
-    pub(super) fn quoted(&self) -> String {
+    pub(super) fn quoted_node(&self) -> String {
         quote(self.node)
     }
 
-    /// Returns the message `unexpected operation "UPDATE"` for this operation.
-    pub(super) fn unexpected(&self) -> String {
+    /// Returns a message about this operation, such as `unexpected operation "UPDATE"`.
+    pub(super) fn unexpected_operation(&self) -> String {
         format!("unexpected operation {}", quote(self.operation.as_str()))
     }
 
-    /// Returns a stored object of the core group. A missing object is an error in the words of upstream's listers.
-    pub(super) fn stored(
+    /// Returns a stored object of the core group.
+    ///
+    /// # Errors
+    /// A missing object is an error that names `singular` in place of the resource, like the errors of upstream's listers.
+    pub(super) fn stored_object(
         &self,
         plural: &str,
-        kind: &str,
+        singular: &str,
         namespace: &str,
         name: &str,
     ) -> Result<Value, Refusal> {
-        let found = loopback::one(self.cx.api, "v1", plural, namespace, name);
+        let found = loopback::get(self.cx.api, "v1", plural, namespace, name);
         found.map_err(Refusal::Other)?.ok_or_else(|| {
-            let kind = GroupResource { group: "".into(), resource: kind.into() };
-            Refusal::Other(StatusError::not_found(&kind, name))
+            let resource = GroupResource { group: "".into(), resource: singular.into() };
+            Refusal::Other(StatusError::not_found(&resource, name))
         })
     }
 
     /// Returns a stored pod of the request's namespace.
     pub(super) fn pod(&self, name: &str) -> Result<Value, Refusal> {
-        self.stored("pods", "pod", self.cx.namespace, name)
+        self.stored_object("pods", "pod", self.cx.namespace, name)
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn policy_matches<'s>(
     if policy.conditions.is_empty() {
         return Ok(true);
     }
-    let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(MATCH_CONDITIONS_BUDGET);
     match_all(&policy.conditions, &bindings.for_matching(object, request.old), &mut budget)
 }
 
@@ -139,7 +139,7 @@ pub(super) fn webhook_matches(
 ) -> Result<bool, String> {
     let authorizer = RequestAuthorizer::new(request.cx);
     let bindings = Bindings::new(request, Value::Null, &authorizer);
-    let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(MATCH_CONDITIONS_BUDGET);
     match_all(conditions, &bindings.for_matching(request.object, request.old), &mut budget)
 }
 

@@ -125,7 +125,7 @@ fn one(
     current: &Value,
 ) -> Result<Option<Value>, String> {
     let scope = with_variables(policy, bindings.scope(current, request.old));
-    let mut budget = request.cx.budget.expressions(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
     let made = run(&mutation.expression, &scope, &mut budget)??;
     let change = made.to_json()?;
     let resource = request.cx.resource;

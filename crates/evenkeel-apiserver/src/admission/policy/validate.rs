@@ -106,7 +106,7 @@ fn validations(
     policy: &Policy,
     bindings: &Bindings<'_>,
 ) -> Result<Vec<Denied>, OutOfBudget> {
-    let mut budget = request.cx.budget.expressions(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
     let scope = with_variables(policy, bindings.scope(request.object, request.old));
     let mut failed = Vec::new();
     for (index, validation) in policy.validations.iter().enumerate() {
@@ -174,7 +174,7 @@ fn annotations(
     if policy.audit_annotations.is_empty() {
         return Ok((annotations, errors));
     }
-    let mut budget = request.cx.budget.expressions(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
     let scope = with_variables(policy, bindings.plain(request.object, request.old));
     for AuditAnnotation { key, value } in &policy.audit_annotations {
         match run(value, &scope, &mut budget)? {

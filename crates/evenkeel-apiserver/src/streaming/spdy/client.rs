@@ -27,14 +27,14 @@ impl Client {
         self.io.write_all(&bytes).await.expect("it is written");
     }
 
-    /// Opens a stream with these headers.
+    /// Opens a stream with these headers, and leaves the server's reply unread.
     pub(crate) async fn open(&mut self, stream: u32, headers: &[(&str, &str)]) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         self.send(Frame::SynStream { stream, fin: false, headers: headers.collect() }).await;
     }
 
-    /// Opens a stream, which the server accepts.
-    pub(crate) async fn opened(&mut self, stream: u32, headers: &[(&str, &str)]) {
+    /// Opens a stream, and asserts that the server accepts it.
+    pub(crate) async fn open_accepted(&mut self, stream: u32, headers: &[(&str, &str)]) {
         self.open(stream, headers).await;
         assert_eq!(self.receive().await, reply(stream));
     }

@@ -55,7 +55,7 @@ pub(super) fn ensure_on_node(api: &Api, pod: &Value) -> Result<(), StatusError> 
 
 /// Fails unless there is the node of a pod.
 pub(super) fn find_node(api: &Api, node: &str) -> Result<(), StatusError> {
-    match loopback::one(api, "v1", "nodes", "", node)? {
+    match loopback::get(api, "v1", "nodes", "", node)? {
         Some(_) => Ok(()),
         None => Err(StatusError::not_found(&pods(), node)),
     }

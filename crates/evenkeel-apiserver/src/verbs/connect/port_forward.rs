@@ -7,7 +7,7 @@ use super::location;
 use crate::api::{Answer, Context};
 use crate::kubelet::PodRef;
 use crate::request::RequestContext;
-use crate::streaming::{self, Forwarded, Handshake, Purpose};
+use crate::streaming::{self, ForwardedPod, Handshake, Purpose};
 
 /// Serves `portforward` of a pod. The ports in the options are those that admission sees; the client names them again for each
 /// connection.
@@ -44,7 +44,7 @@ pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<An
         Ok(connection)
     };
     let forwarded =
-        Forwarded { name: cx.name.to_owned(), uid: text(&pod, "metadata.uid").to_owned(), dial };
+        ForwardedPod { name: cx.name.to_owned(), uid: text(&pod, "metadata.uid").to_owned(), dial };
     let mut stopped = upgrade.stopped;
     cx.api.tasks.spawn_stream(async move {
         let _held = (slot, gauge);

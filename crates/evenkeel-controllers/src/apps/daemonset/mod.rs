@@ -47,7 +47,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "daemonset",
     client: "daemon-set-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -104,7 +104,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .queue("daemonset-node-updates")
-        .client((context.clients)(DESCRIPTOR.client))
+        .client(context.client(&DESCRIPTOR))
         .component(DESCRIPTOR.client)
         .reads(&sets)
         .reads(&pods)

@@ -75,7 +75,7 @@ pub(crate) fn for_new_set(set: &StrMap, deployment: &StrMap, revision: i64) -> S
 }
 
 /// Sets [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`]. Upstream: `SetReplicasAnnotations`.
-pub(crate) fn with_replicas(annotations: &StrMap, limits: RolloutLimits) -> StrMap {
+pub(crate) fn with_replica_limits(annotations: &StrMap, limits: RolloutLimits) -> StrMap {
     annotations
         .with(DESIRED_REPLICAS, &limits.desired.to_string())
         .with(MAX_REPLICAS, &limits.max_replicas().to_string())

@@ -53,7 +53,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "deployment",
     client: "deployment-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -40,15 +40,16 @@ impl DeploymentSync<'_> {
         let next_revision = self.next_revision();
         let deployment = &*self.observed.deployment;
         let set = &mut self.sets[index];
-        let annotations =
+        let new_annotations =
             annotations::for_new_set(&set.annotations, &deployment.meta.annotations, next_revision);
         let min_ready_seconds = deployment.spec.min_ready_seconds;
-        set.changed |= annotations != set.annotations || min_ready_seconds != set.min_ready_seconds;
-        set.annotations = annotations;
+        set.changed |=
+            new_annotations != set.annotations || min_ready_seconds != set.min_ready_seconds;
+        set.annotations = new_annotations;
         set.min_ready_seconds = min_ready_seconds;
         let revision = set.annotations.get(annotations::REVISION).unwrap_or_default().to_owned();
         let name = set.name.clone();
-        self.set_revision(revision);
+        self.request_revision(revision);
         let has_condition = progress::find_condition(&self.conditions, PROGRESSING).is_some();
         if has_deadline(deployment) && !has_condition {
             self.set_progressing(
@@ -65,19 +66,17 @@ impl DeploymentSync<'_> {
         }
         let deployment = &*self.observed.deployment;
         let revision = self.next_revision();
-        let annotations =
+        let set_annotations =
             annotations::for_new_set(&StrMap::default(), &deployment.meta.annotations, revision);
-        let annotations = annotations::with_replicas(&annotations, self.limits);
         let mut set = PlannedSet {
             existing: None,
             name: observed::new_set_name(deployment).into(),
-            replicas: 0,
+            replicas: self.new_set_replicas(0),
             min_ready_seconds: deployment.spec.min_ready_seconds,
-            annotations,
+            annotations: annotations::with_replica_limits(&set_annotations, self.limits),
             changed: true,
             events: Vec::new(),
         };
-        set.replicas = self.new_set_replicas(0);
         let name = set.name.clone();
         if set.replicas > 0 {
             let text = format!("Scaled up replica set {name} from 0 to {}", set.replicas);
@@ -86,7 +85,7 @@ impl DeploymentSync<'_> {
         self.sets.push(set);
         let index = self.sets.len() - 1;
         self.new_index = Some(index);
-        self.set_revision(revision.to_string());
+        self.request_revision(revision.to_string());
         if has_deadline(deployment) {
             self.set_progressing(
                 "NewReplicaSetCreated",
@@ -96,8 +95,10 @@ impl DeploymentSync<'_> {
         index
     }
 
-    /// Returns the next size of the new set, which has `present` replicas: all with `Recreate`, otherwise as many as
-    /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
+    /// Returns the number of replicas to which a new set of `present` replicas is scaled. With the strategy `Recreate`,
+    /// that is the Deployment's number. Otherwise `maxSurge` limits the sum of the new and the old sets.
+    ///
+    /// Upstream: `NewRSNewReplicas`.
     pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {
         let desired = self.limits.desired;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
@@ -111,15 +112,17 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Returns one above the highest revision of old sets. Upstream: `MaxRevision`.
+    /// Returns the highest revision of the old sets plus one, at least 1. Upstream: `MaxRevision`.
     fn next_revision(&self) -> i64 {
         let old_revisions = self
             .old_indexes()
             .filter_map(|index| annotations::revision(&self.sets[index].annotations));
-        old_revisions.max().unwrap_or(0).max(0).saturating_add(1)
+        let highest = old_revisions.fold(0, i64::max);
+        highest.saturating_add(1)
     }
 
-    fn set_revision(&mut self, revision: String) {
+    /// Plans an update of the Deployment's revision, unless its annotation has this revision already.
+    fn request_revision(&mut self, revision: String) {
         let annotations = &self.observed.deployment.meta.annotations;
         if annotations.get(annotations::REVISION).unwrap_or_default() != revision {
             self.revision = Some(revision);

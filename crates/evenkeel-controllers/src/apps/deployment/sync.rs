@@ -118,7 +118,7 @@ impl<'a> DeploymentSync<'a> {
             let text = format!("Scaled {direction} replica set {name} from {from} to {replicas}");
             set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
         }
-        set.annotations = annotations::with_replicas(&set.annotations, self.limits);
+        set.annotations = annotations::with_replica_limits(&set.annotations, self.limits);
         set.replicas = replicas;
         set.changed = true;
     }

@@ -45,7 +45,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "replicaset",
     client: "replicaset-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -21,7 +21,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "replicationmanager",
     client: "replication-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

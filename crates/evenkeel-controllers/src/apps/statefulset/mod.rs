@@ -48,7 +48,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "statefulset",
     client: "statefulset-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

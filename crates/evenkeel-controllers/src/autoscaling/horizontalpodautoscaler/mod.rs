@@ -43,7 +43,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "horizontalpodautoscaler",
     client: "horizontal-pod-autoscaler",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -184,7 +184,7 @@ struct ReconciliationHandler {
 impl PassHandler<Autoscalers> for ReconciliationHandler {
     fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, StabilizationHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let (history, now) = (pass.memory, pass.planned);
+        let (history, now) = (pass.memory, pass.planned_at);
         let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
         let Ok(reconciliation) = reconciliation else { return };
         let key = &cached.key;

@@ -39,21 +39,21 @@ pub(super) struct MetricsClient<'a> {
     pub(super) namespace: &'a str,
     /// Selector of the target's pods.
     pub(super) pod_selector: &'a Selector,
-    /// The preferred version of the custom metrics API, if it is known.
+    /// Version of the custom metrics API to use; `None` before discovery.
     pub(super) custom_version: &'a mut Option<Text>,
 }
 
 /// Reason for a missing reading.
 enum Missing {
-    /// The step that the runtime has to carry out first.
+    /// The plan with the next step, which the runtime has to carry out first.
     Step(Plan),
-    /// The error of a request.
+    /// The error message of a request.
     Error(String),
 }
 
 impl From<Plan> for Missing {
-    fn from(step: Plan) -> Self {
-        Self::Step(step)
+    fn from(plan: Plan) -> Self {
+        Self::Step(plan)
     }
 }
 
@@ -78,21 +78,33 @@ struct MetricsRequest<'a> {
     path: String,
     /// Query parameters with their selectors; empty selectors are left out.
     selectors: Vec<(&'static str, &'a Selector)>,
-    /// Client-go's name for the request in errors.
+    /// Client-go's name for the request in errors. If it is empty, errors do not name the request.
     client_go_name: String,
 }
 
 impl MetricsClient<'_> {
-    /// Reads a metric.
+    /// Reads a metric. Returns its reading, or the error message of a request.
     ///
     /// # Errors
-    /// Returns the step that the runtime has to carry out first.
+    /// The plan with the next step, which the runtime has to carry out first.
     pub(super) fn read(
         &mut self,
         metric: &MetricSpec,
         steps: &mut Steps<'_>,
     ) -> Result<ReadResult, Plan> {
-        let read = if let Some(source) = &metric.resource {
+        match self.read_source(metric, steps) {
+            Ok(reading) => Ok(ReadResult::Ok(reading)),
+            Err(Missing::Error(message)) => Ok(ReadResult::Err(message)),
+            Err(Missing::Step(plan)) => Err(plan),
+        }
+    }
+
+    fn read_source(
+        &mut self,
+        metric: &MetricSpec,
+        steps: &mut Steps<'_>,
+    ) -> Result<Reading, Missing> {
+        if let Some(source) = &metric.resource {
             self.read_resource(&source.name, "", steps)
         } else if let Some(source) = &metric.container_resource {
             self.read_resource(&source.name, &source.container, steps)
@@ -104,11 +116,6 @@ impl MetricsClient<'_> {
             self.read_external_metric(&source.metric, steps)
         } else {
             Err("the metric has no source".to_owned().into())
-        };
-        match read {
-            Ok(reading) => Ok(Ok(reading)),
-            Err(Missing::Error(why)) => Ok(Err(why)),
-            Err(Missing::Step(step)) => Err(step),
         }
     }
 
@@ -230,8 +237,8 @@ impl MetricsClient<'_> {
         Ok(Reading::Values(list.items.iter().map(wire::MetricValue::milli_value).collect()))
     }
 
-    /// Returns the version of the custom metrics API to use: the server's preferred one if this client knows it, or else
-    /// the first known one.
+    /// Returns the first version of the custom metrics API that this client supports, beginning with the server's
+    /// preferred one.
     fn custom_version(&mut self, steps: &mut Steps<'_>) -> Result<Text, Missing> {
         if let Some(version) = &self.custom_version {
             return Ok(version.clone());
@@ -239,6 +246,7 @@ impl MetricsClient<'_> {
         let request = MetricsRequest {
             path: "/apis".to_owned(),
             selectors: Vec::new(),
+            // Errors of client-go's discovery do not name the request.
             client_go_name: String::new(),
         };
         let groups: wire::Groups = get(request, steps)?;
@@ -254,7 +262,7 @@ impl MetricsClient<'_> {
     }
 }
 
-/// An object's metric.
+/// Path of an object's metric in the custom metrics API.
 struct ObjectMetricPath {
     /// Path below the namespace.
     path: String,
@@ -276,11 +284,13 @@ fn object_metric_path(
         });
     }
     let suffix = if group.is_empty() { String::new() } else { format!(".{group}") };
-    let resources = scale::resources_in_group(group, &object.kind, steps)?.map_err(|error| {
+    let lookup = scale::resources_in_group(group, &object.kind, steps)?;
+    let resources = lookup.map_err(|error| {
         format!("unable to map kind {}{suffix} to resource: {error}", object.kind)
     })?;
     let first = resources.first().ok_or_else(|| "the kind has no resource".to_owned())?;
-    let resource = format!("{}{suffix}", first.kind.plural);
+    let plural = &first.kind.plural;
+    let resource = format!("{plural}{suffix}");
     Ok(ObjectMetricPath {
         path: format!("{resource}/{}/{metric_name}", escape(&object.name)),
         client_go_name: format!("{resource}.{CUSTOM_METRICS_GROUP} {}", object.name),
@@ -302,12 +312,13 @@ fn get<T: DeserializeOwned>(
         path.push('=');
         path.push_str(&escape(&selector.to_string()));
     }
-    let read = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
-    let read = steps.one(read)?;
-    if let Some(error) = &read.error {
+    // The runtime ignores an error, because the caller handles it.
+    let request_step = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
+    let outcome = steps.one(request_step)?;
+    if let Some(error) = &outcome.error {
         return Err(client_go_error::message(error, &request.client_go_name).into());
     }
-    let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
+    let body = outcome.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
     serde_json::from_slice(&body).map_err(|error| error.to_string().into())
 }
 

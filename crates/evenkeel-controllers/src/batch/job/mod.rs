@@ -57,7 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "job",
     client: "job-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.

@@ -19,13 +19,15 @@ use std::{
 pub(super) struct PerIndexFailures {
     /// Indexes that exceeded the limit, or failed by the pod failure policy. Upstream: `calculateFailedIndexes`.
     pub(super) failed: Indexes,
-    /// The last failed pod of each index without a successor. Its deletion is delayed, because the successor gets the
-    /// failure count from its annotations. Upstream: `getPodsWithDelayedDeletionPerIndex`.
+    /// The last failed pod of each index for which the controller has yet to create another pod. The deletion of the
+    /// failed pod is delayed, because its annotations have the failure counts that the new pod continues. Upstream:
+    /// `getPodsWithDelayedDeletionPerIndex`.
     pub(super) pods_with_delayed_deletion: BTreeMap<u32, Arc<Pod>>,
 }
 
 impl PerIndexFailures {
-    /// Counts from the status and from pods with the finalizer (`tracked`); `None` without `backoffLimitPerIndex`.
+    /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the finalizer.
+    /// Returns `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
         tracked: impl Iterator<Item = &'a Arc<Pod>>,
@@ -43,14 +45,18 @@ impl PerIndexFailures {
             .filter(|failed| fails_index(job, failed.pod, limit))
             .map(|failed| failed.index);
         let failed = Indexes::parse(recorded, pod::completions(job)).with(newly_failed);
+        // An index beyond `completions` does no harm here, because all indexes of `failed_pods` are valid.
         let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
         let mut pods_with_delayed_deletion = BTreeMap::<u32, Arc<Pod>>::new();
         for FailedPod { index, pod } in failed_pods {
             if succeeded.contains(index) || failed.contains(index) || running.contains(&index) {
                 continue;
             }
-            let is_later = |other: &Arc<Pod>| attempt_order(pod) >= attempt_order(other);
-            if pods_with_delayed_deletion.get(&index).is_none_or(is_later) {
+            let replaces_last = match pods_with_delayed_deletion.get(&index) {
+                Some(last) => attempt_order(pod) >= attempt_order(last),
+                None => true,
+            };
+            if replaces_last {
                 pods_with_delayed_deletion.insert(index, pod.clone());
             }
         }
@@ -63,8 +69,8 @@ struct FailedPod<'a> {
     pod: &'a Arc<Pod>,
 }
 
-/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the failure counts
-/// and earlier failures of the index already reach `limit` (`backoffLimitPerIndex`).
+/// Whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the policy must
+/// count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {

@@ -29,7 +29,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "ttl_jobs_to_delete",
     client: "ttl-after-finished-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -60,7 +60,8 @@ impl PassHandler<FinishedJobs> for DeletionDelay {
             && !pass.is_incomplete
             && let Some(expiry) = plan::expiry(job)
         {
-            let delay = pass.planned.duration_since(expiry).as_secs_f64() + pass.took.as_secs_f64();
+            let delay =
+                pass.planned_at.duration_since(expiry).as_secs_f64() + pass.took.as_secs_f64();
             self.0.observe(delay);
         }
     }

@@ -27,7 +27,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     client: "bootstrap-signer",
     on_by_default: false,
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -19,7 +19,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     client: "token-cleaner",
     on_by_default: false,
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

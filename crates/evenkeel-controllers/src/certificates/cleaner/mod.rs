@@ -15,7 +15,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["csrcleaner"],
     client: "certificate-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

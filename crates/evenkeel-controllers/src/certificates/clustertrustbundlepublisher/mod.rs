@@ -29,7 +29,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         plural: "clustertrustbundles",
     }],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -24,7 +24,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         plural: "podcertificaterequests",
     }],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -35,7 +35,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "certificate",
     client: "certificate-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -75,7 +75,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "garbage_collector_attempt_to_delete",
     client: "generic-garbage-collector",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

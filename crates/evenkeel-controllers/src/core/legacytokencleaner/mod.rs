@@ -28,7 +28,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["legacy-service-account-token-cleaner"],
     client: "legacy-service-account-token-cleaner",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

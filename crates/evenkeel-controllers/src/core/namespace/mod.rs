@@ -42,7 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "namespace",
     client: "namespace-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -99,7 +99,7 @@ struct ConditionWarnings {
 impl PassHandler<Namespaces> for ConditionWarnings {
     fn on_passed(&self, namespace: &Arc<Namespace>, pass: &Pass<'_>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let result = sync_namespace(namespace, self.sync_period, pass.planned, steps);
+        let result = sync_namespace(namespace, self.sync_period, pass.planned_at, steps);
         if let Ok(SyncResult { unwritten_conditions: Some(error), .. }) = result {
             let namespace = &*namespace.meta.name;
             tracing::warn!(namespace, error, "Failed to write the conditions of the namespace");

@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "cidrallocator_node",
     client: "node-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

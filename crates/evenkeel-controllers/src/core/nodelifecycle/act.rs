@@ -59,7 +59,7 @@ pub(super) struct Monitor {
     pub(super) state: SharedState,
     pub(super) metrics: Metrics,
     /// Whether a live read of the lease confirms that a node is unreachable (gate `NodeControllerLeaseCircuitBreaker`).
-    pub(super) checks_leases: bool,
+    pub(super) confirms_with_live_lease: bool,
 }
 
 /// Error in updating the health of a node.
@@ -262,7 +262,7 @@ impl Monitor {
         {
             return Ok(ready_before);
         }
-        if self.checks_leases {
+        if self.confirms_with_live_lease {
             self.check_live_lease(name, lease).await?;
         }
         unreachable::mark_unknown(&mut live.object, self.clock.now());
@@ -493,7 +493,7 @@ async fn mark_pod_not_ready(
         Err(error) if error.is_not_found() => return Ok(()),
         result => drop(result?),
     }
-    events.record(&pods::node_not_ready(pod));
+    events.record(&pods::node_not_ready_event(pod));
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "node_lifecycle_controller",
     client: "node-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -57,7 +57,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context.builder(&DESCRIPTOR, &nodes).workers(NODE_WORKERS);
     let tainter = NodeTainter { nodes: nodes.clone(), options, state: state.clone() };
     context.run(builder.planned(tainter));
-    watch_pods(context, &pods, &nodes, &state);
+    start_pod_controller(context, &pods, &nodes, &state);
     let monitor = Monitor {
         pods_by_node: tainteviction::pods_by_node(&pods),
         nodes,
@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         options,
         state,
         metrics: metrics::Metrics::new(&context.registry),
-        checks_leases: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
+        confirms_with_live_lease: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
     };
     monitor.start(context);
     if !context.gates.enabled("SeparateTaintEvictionController") {
@@ -79,30 +79,30 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 }
 
 /// Starts the controller that marks pods as not ready if their node is not ready.
-fn watch_pods(
+fn start_pod_controller(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     nodes: &Cache<Node>,
     state: &SharedState,
 ) {
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
-        let is_assigned = match event {
+        let has_new_node_name = match event {
             CacheEvent::Added { .. } => true,
             CacheEvent::Updated { old, new } => old.spec.node_name != new.spec.node_name,
             CacheEvent::Deleted(_) => false,
         };
         let pod = event.object();
-        if is_assigned && !pod.spec.node_name.is_empty() {
+        if has_new_node_name && !pod.spec.node_name.is_empty() {
             enqueue.add(Key::of(&pod.meta));
         }
     });
     let controller = builder
         .queue("node_lifecycle_controller_pods")
-        .client((context.clients)(DESCRIPTOR.client))
+        .client(context.client(&DESCRIPTOR))
         .component(DESCRIPTOR.client)
         .reads(nodes)
         .workers(POD_WORKERS)
-        .planned(PodsOnNodes { pods: pods.clone(), state: state.clone() });
+        .planned(PodReadinessPlanner { pods: pods.clone(), state: state.clone() });
     context.run(controller);
 }
 
@@ -110,7 +110,7 @@ fn watch_pods(
 #[derive(Clone)]
 struct SharedState {
     clock: Clock,
-    /// Zero of [`Moment`].
+    /// Time of the controller's start, from which [`Now::steady`] counts.
     start: Instant,
     state: Arc<Mutex<State>>,
 }
@@ -157,13 +157,13 @@ impl Planner for NodeTainter {
     }
 }
 
-/// Planner of the condition `Ready` of pods.
-struct PodsOnNodes {
+/// Planner that sets the condition `Ready` of pods on unready nodes to `False`.
+struct PodReadinessPlanner {
     pods: Cache<Pod>,
     state: SharedState,
 }
 
-impl Planner for PodsOnNodes {
+impl Planner for PodReadinessPlanner {
     type Observed = PodOnNode;
     type Memory = ();
 
@@ -174,6 +174,7 @@ impl Planner for PodsOnNodes {
     }
 
     fn plan(&self, observed: &PodOnNode, (): &(), now: Timestamp) -> (Plan, ()) {
+        // `next` decides about all steps, also about the first.
         (self.first_step(observed, &(), now), ())
     }
 

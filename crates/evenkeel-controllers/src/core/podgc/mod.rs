@@ -50,7 +50,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "orphaned_pods_nodes",
     client: "pod-garbage-collector",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -77,7 +77,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let no_kind = Kind::new("", "", "", "", false);
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, no_kind)
         .queue(DESCRIPTOR.queue)
-        .client((context.clients)(DESCRIPTOR.client))
+        .client(context.client(&DESCRIPTOR))
         .component(DESCRIPTOR.client)
         .reads(&pods)
         .reads(&nodes)
@@ -133,7 +133,7 @@ struct Metrics {
 
 impl PassHandler<Collector> for Metrics {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
-        let Pass { memory, outcomes, planned, .. } = *pass;
+        let Pass { memory, outcomes, planned_at, .. } = *pass;
         // The first outcomes are those of the live reads of these nodes.
         for (node, read) in memory.presumed_deleted_nodes.iter().zip(&outcomes.0) {
             if let Some(error) = read.error.as_ref().filter(|error| !error.is_not_found()) {
@@ -141,7 +141,7 @@ impl PassHandler<Collector> for Metrics {
             }
         }
         let steps = &mut Steps::of(outcomes);
-        let deletions = plan::collect_garbage(observed, memory, self.threshold, planned, steps);
+        let deletions = plan::collect_garbage(observed, memory, self.threshold, planned_at, steps);
         for Deletion { pod, reason, error } in deletions.unwrap_or_default() {
             let labels = [&*pod.meta.namespace, reason];
             self.deletions.with_label_values(&labels).inc();

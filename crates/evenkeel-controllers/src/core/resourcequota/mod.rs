@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "resourcequota_primary",
     client: "resourcequota-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -32,7 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "root_ca_cert_publisher",
     client: "root-ca-cert-publisher",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -24,7 +24,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "serviceaccount",
     client: "service-account-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Delay after a namespace's creation. A client that applies a folder of manifests often creates the account next; if

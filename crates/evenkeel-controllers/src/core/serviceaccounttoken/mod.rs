@@ -28,7 +28,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "serviceaccount_tokens_service",
     client: "tokens-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Maximum number of retries of a failing Secret. Upstream: `maxRetries`.

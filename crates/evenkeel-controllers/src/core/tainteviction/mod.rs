@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     client: "node-controller",
     gates: &["SeparateTaintEvictionController"],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Returns the index of pods by node.
@@ -55,7 +55,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     )
     .expect("the name is a valid literal");
     let metrics = Metrics { latency, deletions: metrics::register(&context.registry, deletions) };
-    let planner = Evictions { pods: pods.clone(), nodes: nodes.clone() };
+    let planner = EvictionPlanner { pods: pods.clone(), nodes: nodes.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
@@ -81,11 +81,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .queue("noexec_taint_node")
-        .client((context.clients)(DESCRIPTOR.client))
+        .client(context.client(&DESCRIPTOR))
         .component(DESCRIPTOR.client)
         .reads(&pods)
-        .enqueues(controller.queue(), move |node, enqueue| {
-            node_pods.for_each(&node.name, |pod| enqueue(Key::of(&pod.meta)));
+        .enqueues(controller.queue(), move |node_key, enqueue| {
+            node_pods.for_each(&node_key.name, |pod| enqueue(Key::of(&pod.meta)));
         });
     context.run(controller);
     context.run(node_controller);
@@ -105,7 +105,8 @@ fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-struct Evictions {
+/// Planner that evicts pods from nodes with `NoExecute` taints.
+struct EvictionPlanner {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
 }
@@ -116,34 +117,34 @@ struct Metrics {
     deletions: IntCounter,
 }
 
-impl PassHandler<Evictions> for Metrics {
+impl PassHandler<EvictionPlanner> for Metrics {
     fn on_passed(&self, _: &Observed, pass: &Pass<'_, Verdict>) {
         if let Some(eviction) = pass.memory.eviction()
             && plan::is_evicted(pass.memory, pass.outcomes)
             && !pass.is_incomplete
         {
             self.deletions.inc();
-            let latency = pass.planned.duration_since(eviction.due).as_secs_f64();
+            let latency = pass.planned_at.duration_since(eviction.due).as_secs_f64();
             self.latency.observe(latency + pass.took.as_secs_f64());
         }
     }
 }
 
-impl Planner for Evictions {
+impl Planner for EvictionPlanner {
     type Observed = Observed;
     type Memory = Verdict;
 
     fn observe(&self, key: &Key, memory: &Verdict) -> Option<Observed> {
-        let scheduled = memory.eviction();
+        let scheduled_eviction = memory.eviction();
         let pod = self.pods.get(&key.namespace, &key.name);
-        if pod.is_none() && scheduled.is_none() {
+        if pod.is_none() && scheduled_eviction.is_none() {
             return None;
         }
         let taints: Option<Box<[Taint]>> = pod.as_ref().and_then(|pod| {
             let node = self.nodes.get("", &pod.spec.node_name)?;
             Some(plan::no_execute_taints(&node.spec.taints).cloned().collect())
         });
-        Some(Observed { key: key.clone(), pod, taints, scheduled })
+        Some(Observed { key: key.clone(), pod, taints, scheduled_eviction })
     }
 
     fn plan(&self, observed: &Observed, _: &Verdict, now: Timestamp) -> (Plan, Verdict) {
@@ -158,6 +159,7 @@ impl Planner for Evictions {
         outcomes: &Outcomes,
         _: Timestamp,
     ) -> Option<Verdict> {
-        plan::is_evicted(verdict, outcomes).then_some(Verdict::Stay)
+        // A successful eviction is forgotten; a failed one is remembered, so that it is retried.
+        plan::is_evicted(verdict, outcomes).then_some(Verdict::default())
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Observed {
     /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
     /// The eviction that an earlier pass decided or scheduled, unless it succeeded.
-    pub(super) scheduled: Option<Eviction>,
+    pub(super) scheduled_eviction: Option<Eviction>,
 }
 
 /// An eviction that is scheduled, or due.
@@ -87,14 +87,14 @@ pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
         if eviction.due <= now { Verdict::Evict(eviction) } else { Verdict::Wait(eviction) }
     };
     let Some(taints) = &observed.taints else {
-        return observed.scheduled.map_or(Verdict::Stay, evict_when_due);
+        return observed.scheduled_eviction.map_or(Verdict::Stay, evict_when_due);
     };
     match min_toleration_time(&pod.spec.tolerations, taints) {
         TolerationTime::Forever => Verdict::Stay,
         TolerationTime::Zero => Verdict::Evict(Eviction { due: now }),
         TolerationTime::Limited(time) => {
             let due = saturating_add(now, time);
-            evict_when_due(observed.scheduled.unwrap_or(Eviction { due }))
+            evict_when_due(observed.scheduled_eviction.unwrap_or(Eviction { due }))
         }
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
         EventRecord::normal(target, EVENT_REASON, format!("{verb} Pod {}", observed.key))
     };
-    let is_scheduled = observed.scheduled.is_some_and(|eviction| eviction.due > now);
+    let is_scheduled = observed.scheduled_eviction.is_some_and(|eviction| eviction.due > now);
     match (verdict, &observed.pod) {
         (Verdict::Stay, _) | (_, None) => {
             if is_scheduled {
@@ -195,7 +195,7 @@ mod tests {
             key: Key::new("ns", "p"),
             pod: Some(Arc::new(pod)),
             taints: Some(taints.iter().map(|key| taint(key)).collect()),
-            scheduled: due.map(|seconds| Eviction { due: at(seconds) }),
+            scheduled_eviction: due.map(|seconds| Eviction { due: at(seconds) }),
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
         // If the node does not exist, a scheduled eviction keeps its time.
         let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
-        assert_eq!(verdict(&Observed { scheduled: None, ..lost }, T0), stay);
+        assert_eq!(verdict(&Observed { scheduled_eviction: None, ..lost }, T0), stay);
     }
 
     fn events(plan: &Plan) -> Vec<&str> {
@@ -286,7 +286,7 @@ mod tests {
             let mut scheduled = None;
             let mut first = None;
             for time in times {
-                let observed = Observed { scheduled, ..observed(&["a"], &[("a", Some(seconds))], None) };
+                let observed = Observed { scheduled_eviction: scheduled, ..observed(&["a"], &[("a", Some(seconds))], None) };
                 let start = *first.get_or_insert(time);
                 match verdict(&observed, at(time)) {
                     Verdict::Wait(eviction) => {

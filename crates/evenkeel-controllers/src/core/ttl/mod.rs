@@ -22,7 +22,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "ttlcontroller",
     client: "ttl-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "endpoint",
     client: "endpoint-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Maximum number of retries for a Service until its next event. Upstream: `maxRetries`.

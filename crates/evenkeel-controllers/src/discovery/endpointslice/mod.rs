@@ -55,7 +55,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "endpoint_slice",
     client: "endpointslice-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.

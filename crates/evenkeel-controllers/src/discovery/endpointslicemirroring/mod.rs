@@ -31,7 +31,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "endpoint_slice_mirroring",
     client: "endpointslicemirroring-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.

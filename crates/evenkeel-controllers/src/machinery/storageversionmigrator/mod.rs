@@ -45,7 +45,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         plural: "storageversionmigrations",
     }],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Name of the queue that the first two parts share, as upstream.

@@ -27,7 +27,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     client: "service-cidrs-controller",
     gates: &["MultiCIDRServiceAllocator"],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Number of workers; no flag changes it.

@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "disruption",
     client: "disruption-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -87,7 +87,7 @@ fn pod_controller(
         }
     })
     .queue("stale_pod_disruption")
-    .client((context.clients)(DESCRIPTOR.client))
+    .client(context.client(&DESCRIPTOR))
     .component(DESCRIPTOR.client)
     .event_source(EVENT_SOURCE)
     .reads(budgets)
@@ -221,7 +221,7 @@ impl Recheck {
 impl PassHandler<Budgets> for Recheck {
     fn on_passed(&self, budget: &BudgetPods, pass: &Pass<'_>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let Ok(result) = plan::try_sync(budget, pass.planned, steps) else { return };
+        let Ok(result) = plan::try_sync(budget, pass.planned_at, steps) else { return };
         let key = Key::of(&budget.budget.meta);
         match result.status_update {
             Ok(()) => {

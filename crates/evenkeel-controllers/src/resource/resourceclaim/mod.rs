@@ -49,7 +49,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     gates: &["DynamicResourceAllocation"],
     resources: &[Resource { group: "resource.k8s.io", version: "v1", plural: "resourceclaims" }],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Name of the queue of claims. The keys of the main queue are pods.

@@ -42,7 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "pvcs",
     client: "attachdetach-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

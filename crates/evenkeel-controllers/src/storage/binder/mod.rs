@@ -30,7 +30,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "claims",
     client: "persistent-volume-binder",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Reporting component of the controller's events.

@@ -35,7 +35,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "ephemeral_volume",
     client: "ephemeral-volume-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 /// Reporting component of the controller's events.

@@ -28,7 +28,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "volume_expand",
     client: "expand-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -38,7 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "pvcprotection",
     client: "pvc-protection-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -55,7 +55,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (queue_for_claims, queue_for_pods) = (queued.clone(), queued.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
-        .client((context.clients)(DESCRIPTOR.client))
+        .client(context.client(&DESCRIPTOR))
         .component(DESCRIPTOR.client)
         .watches(&claims, move |event, enqueue| {
             queue_for_claims.on_claim(event, sets_unused_condition, enqueue);

@@ -20,7 +20,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "pvprotection",
     client: "pv-protection-controller",
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

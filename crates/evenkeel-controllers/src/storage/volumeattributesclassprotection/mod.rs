@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         plural: "volumeattributesclasses",
     }],
     start,
-    ..Descriptor::ORDINARY
+    ..Descriptor::DEFAULTS
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

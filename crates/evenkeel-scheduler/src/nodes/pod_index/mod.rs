@@ -149,7 +149,7 @@ impl PodIndex {
         let Some(class) = classes.get_mut(id) else { return };
         let meta = &class.sample.meta;
         let namespace_labels = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
-        for scope_id in scopes.ids() {
+        for scope_id in scopes.indexes() {
             let Some(entry) = scopes.get_mut(scope_id) else { continue };
             if entry.scope.matches_pod(&meta.namespace, namespace_labels, &meta.labels) {
                 entry.members.push(id);
@@ -263,12 +263,12 @@ impl PodIndex {
         }
         let namespace_labels = labels.unwrap_or(&NO_LABELS);
         let Self { classes, scopes, .. } = self;
-        for id in classes.ids() {
+        for id in classes.indexes() {
             let Some(class) = classes.get_mut(id) else { continue };
             if *class.sample.meta.namespace != *name {
                 continue;
             }
-            for scope_id in scopes.ids() {
+            for scope_id in scopes.indexes() {
                 let Some(entry) =
                     scopes.get_mut(scope_id).filter(|entry| entry.scope.selects_namespaces())
                 else {

@@ -50,7 +50,7 @@ impl<T> Slab<T> {
     }
 
     /// Returns the range of all indexes ever used.
-    pub(super) fn ids(&self) -> std::ops::Range<u32> {
+    pub(super) fn indexes(&self) -> std::ops::Range<u32> {
         0..self.values.len() as u32
     }
 

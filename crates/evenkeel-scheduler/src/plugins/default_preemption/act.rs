@@ -189,7 +189,9 @@ impl Preemption {
         if !in_memory {
             match self.delete(victim).await {
                 Ok(()) => {}
-                Err(error) if error.is_gone() => return Ok(PreemptOutcome::NotFound),
+                Err(error) if error.is_not_found_or_replaced() => {
+                    return Ok(PreemptOutcome::NotFound);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -218,7 +220,7 @@ impl Preemption {
         }
         match self.patch_status(pod, &json!({ "nominatedNodeName": null })).await {
             // A new pod with this name does not have the nomination.
-            Err(error) if error.is_gone() => Ok(()),
+            Err(error) if error.is_not_found_or_replaced() => Ok(()),
             result => result,
         }
     }

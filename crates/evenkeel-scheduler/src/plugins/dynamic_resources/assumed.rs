@@ -22,7 +22,8 @@ pub(super) struct AssumedClaims {
 /// A claim for extended resources that PreBind creates.
 #[derive(Debug, Clone)]
 pub(super) struct ExtendedClaimInCreation {
-    pub(super) extended_claim: Arc<ExtendedResourceClaim>,
+    /// The claim before its creation, with a placeholder as uid.
+    pub(super) planned: Arc<ExtendedResourceClaim>,
     pub(super) allocation: Allocation,
     /// Latest written version, or `None` before PreBind has created the claim.
     pub(super) written: Option<Arc<ResourceClaim>>,
@@ -31,7 +32,7 @@ pub(super) struct ExtendedClaimInCreation {
 impl ExtendedClaimInCreation {
     /// Returns the uid under which the tracker has the allocation.
     fn tracked_uid(&self) -> &str {
-        &self.written.as_ref().unwrap_or(&self.extended_claim.claim).meta.uid
+        &self.written.as_ref().unwrap_or(&self.planned.claim).meta.uid
     }
 }
 

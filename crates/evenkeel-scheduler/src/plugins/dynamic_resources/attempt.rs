@@ -292,7 +292,7 @@ impl Attempt {
             Some(extended_claim) => {
                 let extended_claim = Arc::clone(extended_claim);
                 Some(ExtendedClaimInCreation {
-                    extended_claim,
+                    planned: extended_claim,
                     allocation: new_allocations.next()?,
                     written: None,
                 })

@@ -41,13 +41,13 @@ impl ExtendedResourceClaims {
     }
 
     /// Hides a claim that the plugin deletes, until the cache shows the deletion.
-    pub(super) fn release_claim(&mut self, claim: &ResourceClaim) {
+    pub(super) fn hide(&mut self, claim: &ResourceClaim) {
         self.being_deleted.insert(claim.meta.uid.clone());
         self.remove_from_index(claim);
     }
 
     /// Makes the claim visible again after a failed deletion.
-    pub(super) fn undo_release(&mut self, claim: &Arc<ResourceClaim>) {
+    pub(super) fn unhide(&mut self, claim: &Arc<ResourceClaim>) {
         self.being_deleted.remove(&claim.meta.uid);
         self.observe(claim);
     }

@@ -166,9 +166,9 @@ impl Tracker {
         self.pending.insert(uid.into(), allocation);
     }
 
-    /// Moves an in-flight allocation to the uid that the API server assigned to its claim.
-    pub(super) fn rename_pending(&mut self, old_uid: &str, uid: &str) {
-        if let Some(allocation) = self.pending.remove(old_uid) {
+    /// Moves an in-flight allocation from the placeholder of a claim's uid to the uid that the API server assigned.
+    pub(super) fn replace_placeholder_uid(&mut self, placeholder: &str, uid: &str) {
+        if let Some(allocation) = self.pending.remove(placeholder) {
             self.pending.insert(uid.into(), allocation);
         }
     }

@@ -99,7 +99,7 @@ impl Default for Args {
 #[derive(Default)]
 pub struct DynamicResources {
     args: Args,
-    observed: OnceLock<Observed>,
+    cluster: OnceLock<ClusterState>,
     selectors: Mutex<SelectorCache>,
     devices: Mutex<Option<Devices>>,
     /// Extended resources that DeviceClasses provide.
@@ -132,7 +132,7 @@ struct AttemptState {
 }
 
 /// Caches and state of a connected plugin.
-struct Observed {
+struct ClusterState {
     handle: Handle,
     claims: Cache<ResourceClaim>,
     slices: Cache<ResourceSlice>,
@@ -143,11 +143,11 @@ struct Observed {
     /// Notifies waiters of every change of a claim.
     claim_changed: Arc<Notify>,
     /// Devices in use, including the in-flight allocations of all profiles.
-    tracker: Arc<Mutex<Tracker>>,
+    allocation_tracker: Arc<Mutex<Tracker>>,
     extended_claims: Arc<Mutex<ExtendedResourceClaims>>,
 }
 
-impl Observed {
+impl ClusterState {
     fn new(handle: &Handle) -> Self {
         let (claims, slices) = (handle.watch::<ResourceClaim>(), handle.watch::<ResourceSlice>());
         let rules = handle.watch::<DeviceTaintRule>();
@@ -194,7 +194,7 @@ impl Observed {
             rules,
             inventory_is_stale,
             claim_changed,
-            tracker,
+            allocation_tracker: tracker,
             extended_claims,
         }
     }
@@ -219,12 +219,12 @@ impl DynamicResources {
     /// Returns the latest known version of a claim.
     fn claim(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         namespace: &str,
         name: &str,
     ) -> Option<Arc<ResourceClaim>> {
-        let cached = observed.claims.get(namespace, name)?;
-        let mut tracker = lock(&observed.tracker);
+        let cached = cluster.claims.get(namespace, name)?;
+        let mut tracker = lock(&cluster.allocation_tracker);
         tracker.forget_older_write(&cached);
         Some(tracker.latest(cached))
     }
@@ -234,30 +234,30 @@ impl DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Ok(Vec::new());
         }
-        let observed = self.observed.get();
-        claims::of_pod(pod, |name| self.claim(observed?, &pod.meta.namespace, name))
+        let cluster = self.cluster.get();
+        claims::of_pod(pod, |name| self.claim(cluster?, &pod.meta.namespace, name))
     }
 
     /// Returns the pod's extended resources that devices may provide.
-    fn extended_resources(&self, observed: &Observed, pod: &PodInfo) -> Extended {
+    fn extended_resources(&self, cluster: &ClusterState, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
         let Some(extended_request) = ExtendedResourceRequest::for_pod(pod, class_of) else {
             return Extended::None;
         };
-        match lock(&observed.extended_claims).claim_of(&pod.pod) {
+        match lock(&cluster.extended_claims).claim_of(&pod.pod) {
             Some(stale_claim) => Extended::Stale(stale_claim),
             None => Extended::Requested(extended_request),
         }
     }
 
     /// Returns the devices of all slices. It rebuilds the inventory if slices or rules have changed.
-    fn devices(&self, observed: &Observed) -> Devices {
+    fn devices(&self, cluster: &ClusterState) -> Devices {
         let mut devices = lock(&self.devices);
-        let is_stale = observed.inventory_is_stale.swap(false, Ordering::AcqRel);
+        let is_stale = cluster.inventory_is_stale.swap(false, Ordering::AcqRel);
         match &*devices {
             Some(devices) if !is_stale => devices.clone(),
             old => {
-                let (slices, rules) = (observed.slices.list(), observed.rules.list());
+                let (slices, rules) = (cluster.slices.list(), cluster.rules.list());
                 let old_inventory = old.as_ref().map(|old| &*old.inventory);
                 let inventory = Inventory::new(slices, rules, old_inventory);
                 let new = Devices::new(inventory, old.as_ref());
@@ -279,11 +279,11 @@ impl Plugin for DynamicResources {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.observed.get_or_init(|| {
+        self.cluster.get_or_init(|| {
             if self.args.extended_resources {
                 self.resource_classes.subscribe(handle);
             }
-            Observed::new(handle)
+            ClusterState::new(handle)
         });
     }
 
@@ -311,7 +311,9 @@ impl Plugin for DynamicResources {
             Change::Object(ObjectChange::ResourceClaim(edit)) => {
                 hint::after_claim_change(&pod.pod, edit, || self.claims(&pod.pod))
             }
-            Change::OwnUpdate { new, .. } => QueueingHint::when(self.claims(&new.pod).is_ok()),
+            Change::TargetPodUpdate { new, .. } => {
+                QueueingHint::when(self.claims(&new.pod).is_ok())
+            }
             _ => QueueingHint::Queue,
         }
     }
@@ -364,18 +366,18 @@ impl PreFilter for DynamicResources {
     ) -> Result<PreFilterResult, Status> {
         state.put(PreFilterRan);
         let claims = self.claims(&pod.pod).map_err(Status::unresolvable)?;
-        let Some(observed) = self.observed.get() else { return Ok(PreFilterResult::Skip) };
-        let extended = self.extended_resources(observed, pod);
+        let Some(cluster) = self.cluster.get() else { return Ok(PreFilterResult::Skip) };
+        let extended = self.extended_resources(cluster, pod);
         if claims.is_empty() && matches!(extended, Extended::None) {
             return Ok(PreFilterResult::Skip);
         }
-        let class = |name: &str| observed.classes.get("", name);
+        let class = |name: &str| cluster.classes.get("", name);
         let in_use = {
-            let tracker = lock(&observed.tracker);
+            let tracker = lock(&cluster.allocation_tracker);
             attempt::check_claims(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
             tracker.in_use()
         };
-        let devices = self.devices(observed);
+        let devices = self.devices(cluster);
         let (compile, inventory) =
             (|text: &str| self.compile(text), Arc::clone(&devices.inventory));
         let attempt = Attempt::new(claims, &class, &compile, inventory, in_use, extended);
@@ -386,11 +388,10 @@ impl PreFilter for DynamicResources {
 
 impl Filter for DynamicResources {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let (Some(state), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
-        else {
+        let (Some(state), Some(cluster)) = (state.get::<AttemptState>(), self.cluster.get()) else {
             return Ok(());
         };
-        let (clock, timeout) = (&observed.handle.clock, self.args.filter_timeout);
+        let (clock, timeout) = (&cluster.handle.clock, self.args.filter_timeout);
         let now = clock.now();
         let deadline = if timeout.is_zero() { None } else { now.saturating_add(timeout).ok() };
         let context = FilterContext {
@@ -449,7 +450,7 @@ impl PostFilter for DynamicResources {
     ) -> PluginFuture<'a, PostFilterResult> {
         let pod = cycle.pod();
         Box::pin(async move {
-            let client = self.observed.get().map(|observed| &observed.handle.client);
+            let client = self.cluster.get().map(|cluster| &cluster.handle.client);
             let (outcome, action) = match (decide_release(state, pod), client) {
                 (Release::PreFilterSkipped, _) => return pre_filter_skipped_result(),
                 (Release::Nothing, _) | (_, None) => return PostFilterResult::default(),

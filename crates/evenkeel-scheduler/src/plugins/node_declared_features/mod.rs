@@ -36,14 +36,14 @@ struct RequiredFeatures(Vec<&'static str>);
 /// A feature, and the function that reports whether a pod requires it.
 type Feature = (&'static str, fn(&Pod) -> bool);
 
-/// Features that matter for scheduling. Upstream infers others only for updates of running pods.
+/// Features that the scheduler checks. Upstream's list has more, but those concern only updates of running pods.
 const FEATURES: [Feature; 3] = [
     ("RestartAllContainersOnContainerExits", may_restart_all_containers),
     ("UserNamespacesHostNetworkSupport", |pod| {
         pod.spec.host_network && pod.spec.host_users == Some(false)
     }),
     ("VolumeBindMountOptions", |pod| {
-        containers(pod).any(|container| container.bind_mount_options.0)
+        containers(pod).any(|container| container.bind_mount_options.are_set())
     }),
 ];
 
@@ -77,11 +77,11 @@ impl Plugin for NodeDeclaredFeatures {
         ]
     }
 
-    /// Skips updates that do not change the required features. Most updates of a pending pod are the scheduler's own
-    /// status patches.
+    /// Skips updates of the pending pod that do not change its required features: most are the scheduler's status
+    /// patches.
     fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::OwnUpdate { old, new } => {
+            Change::TargetPodUpdate { old, new } => {
                 QueueingHint::when(required_features(&old.pod) != required_features(&new.pod))
             }
             _ => QueueingHint::Queue,
@@ -118,8 +118,8 @@ impl Filter for NodeDeclaredFeatures {
             return Ok(());
         };
         let declared = &node.node().status.declared_features;
-        let is_declared = |name: &&str| declared.iter().any(|feature| **feature == **name);
-        if required_features.iter().all(is_declared) {
+        let is_declared = |name: &str| declared.iter().any(|feature| &**feature == name);
+        if required_features.iter().all(|name| is_declared(name)) {
             return Ok(());
         }
         Err(Status::unresolvable(UNMATCHED))

@@ -61,7 +61,7 @@ fn nodes_must_declare_all_required_features() {
 
 #[test]
 fn a_pod_is_retried_when_its_required_features_change() {
-    let pod_update = |old: serde_json::Value, new: serde_json::Value| Change::OwnUpdate {
+    let pod_update = |old: serde_json::Value, new: serde_json::Value| Change::TargetPodUpdate {
         old: info("p", &old),
         new: info("p", &new),
     };

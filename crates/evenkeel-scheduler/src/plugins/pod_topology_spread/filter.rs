@@ -46,11 +46,12 @@ impl PreFilter for PodTopologySpread {
         if specs.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        let keys: Vec<_> = specs.iter().map(|spec| nodes.label(&spec.topology_key)).collect();
+        let columns: Vec<Arc<LabelColumn>> =
+            specs.iter().map(|spec| nodes.label(&spec.topology_key)).collect();
         let constraints = specs
             .into_iter()
-            .zip(&keys)
-            .map(|(spec, key)| HardConstraint::new(spec, key, pod, nodes, &keys));
+            .zip(&columns)
+            .map(|(spec, column)| HardConstraint::new(spec, column, pod, nodes, &columns));
         state.put(HardConstraints(constraints.collect()));
         Ok(PreFilterResult::All)
     }
@@ -77,15 +78,16 @@ impl PreFilter for PodTopologySpread {
 impl HardConstraints {
     /// Adds `delta` to the counts of the constraints that match `other` on this node.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
-        let (pod, other, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
+        let (pod_meta, other_meta, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
         let Self(constraints) = self;
-        if other.namespace != pod.namespace
-            || constraints.iter().any(|constraint| constraint.counts.at(slot).is_none())
-        {
+        // Like upstream, pods count only on nodes that have the topology keys of all constraints.
+        let has_all_keys =
+            constraints.iter().all(|constraint| constraint.counts.at(slot).is_some());
+        if other_meta.namespace != pod_meta.namespace || !has_all_keys {
             return;
         }
         for constraint in constraints {
-            if constraint.spec.selector.matches(&other.labels)
+            if constraint.spec.selector.matches(&other_meta.labels)
                 && constraint.eligible_nodes.contains(slot)
                 && let Some(count) = constraint.counts.at_mut(slot)
             {
@@ -99,16 +101,19 @@ impl HardConstraints {
 impl HardConstraint {
     fn new(
         spec: SpreadConstraint,
-        key: &Arc<LabelColumn>,
+        column: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
-        keys: &[Arc<LabelColumn>],
+        columns: &[Arc<LabelColumn>],
     ) -> Self {
-        let eligible_nodes = EligibleNodes::find(&spec, &pod.pod, nodes, keys);
-        let mut counts = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
+        let eligible_nodes = EligibleNodes::find(&spec, &pod.pod, nodes, columns);
+        let mut counts = PerDomain::new(Arc::clone(column), NO_ELIGIBLE_NODE);
         if eligible_nodes.are_all() {
-            for (count, n_nodes) in counts.values_mut().iter_mut().zip(key.node_counts()) {
-                *count = if *n_nodes > 0 { 0 } else { NO_ELIGIBLE_NODE };
+            // `counts` and `node_counts` both have one entry for each domain, in the same order.
+            for (count, n_nodes) in counts.values_mut().iter_mut().zip(column.node_counts()) {
+                if *n_nodes > 0 {
+                    *count = 0;
+                }
             }
         } else {
             for slot in nodes.slots().iter().copied().filter(|slot| eligible_nodes.contains(*slot))
@@ -122,8 +127,10 @@ impl HardConstraint {
         if !spec.selector.is_everything() {
             let scope = Scope::within(&pod.pod.meta.namespace, spec.selector.clone());
             let mut pod_index = nodes.pod_index();
-            let scope = pod_index.find_or_add_scope(scope);
-            for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
+            let scope_id = pod_index.find_or_add_scope(scope);
+            // Pods of one class have the same labels, so the selector matches all of them.
+            let matching_classes = pod_index.members(scope_id);
+            for class in matching_classes.filter(|class| !class.is_deleting()) {
                 for (slot, n_pods) in class.nodes().iter() {
                     if eligible_nodes.contains(slot)
                         && let Some(count) = counts.at_mut(slot)

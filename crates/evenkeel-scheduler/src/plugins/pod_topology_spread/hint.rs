@@ -18,7 +18,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
                 (edit.before().map(|old| &*old.pod), edit.after().map(|new| &*new.pod));
             pod_changed(pod, constraints, old, new)
         }
-        Change::OwnUpdate { old, new } => {
+        Change::TargetPodUpdate { old, new } => {
             let (old, new) = (&old.pod, &new.pod);
             let tolerations_matter = old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honors_taints);

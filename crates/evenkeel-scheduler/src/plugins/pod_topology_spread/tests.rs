@@ -363,7 +363,7 @@ fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     for (policy, expected) in [("Honor", QueueingHint::Queue), ("Ignore", QueueingHint::Skip)] {
         let (old, new) = before_and_with_toleration(policy);
         assert_eq!(
-            plugin.queueing_hint(&new.clone(), &Change::OwnUpdate { old, new }),
+            plugin.queueing_hint(&new.clone(), &Change::TargetPodUpdate { old, new }),
             expected,
             "{policy}"
         );

@@ -31,7 +31,7 @@ async fn echo(mut streams: mpsc::Receiver<Stream>) {
 async fn streams_are_opened_and_finished() {
     let (mut client, transport) = Client::new();
     let client = async {
-        client.opened(1, A).await;
+        client.open_accepted(1, A).await;
         client.send(Frame::Ping(7)).await;
         assert_eq!(client.receive().await, Some(Frame::Ping(7)));
         client.data(1, b"abc", false).await;
@@ -44,7 +44,7 @@ async fn streams_are_opened_and_finished() {
         client.data(1, b"d", true).await;
         assert_eq!(client.receive().await, data(1, b"d", false));
         assert_eq!(client.receive().await, data(1, b"", true));
-        client.opened(3, A).await;
+        client.open_accepted(3, A).await;
         client.send(Frame::Reset { stream: 3, status: 5 }).await;
         // The server is done, says so, and closes its direction.
         assert_eq!(client.receive().await, go_away());
@@ -88,14 +88,14 @@ async fn a_connection_has_only_so_many_streams() {
     let client = async {
         let mut id = 1;
         for _ in 0..MAX_STREAMS {
-            client.opened(id, A).await;
+            client.open_accepted(id, A).await;
             id += 2;
         }
         client.open(id, A).await;
         assert_eq!(client.receive().await, reset(id, REFUSED_STREAM));
         // One that the client ends makes room.
         client.send(Frame::Reset { stream: 1, status: 5 }).await;
-        client.opened(id + 2, A).await;
+        client.open_accepted(id + 2, A).await;
         drop(client);
     };
     futures::join!(client, serve(transport, accepts, hold));
@@ -118,7 +118,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
         assert_eq!(size, total * piece.len());
     };
     let client = async {
-        client.opened(1, A).await;
+        client.open_accepted(1, A).await;
         let mut was_held_back = false;
         for n in 0..total {
             let bytes = Bytes::copy_from_slice(&piece);
@@ -152,7 +152,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
 async fn idle_connections_end() {
     let (mut client, transport) = Client::new();
     let client = async {
-        client.opened(1, A).await;
+        client.open_accepted(1, A).await;
         assert_eq!(client.receive().await, None);
     };
     futures::join!(client, serve(transport, accepts, echo));

@@ -137,7 +137,7 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     }
     let mut slices = loopback::endpoint_slices(cx.api, cx.namespace, name);
     let pods = |namespace: &str, name: &str| {
-        loopback::one(cx.api, "v1", "pods", namespace, name).ok().flatten()
+        loopback::get(cx.api, "v1", "pods", namespace, name).ok().flatten()
     };
     let start = cx.api.random(rand::Rng::random::<u64>);
     backend::rotate(&mut slices, start);

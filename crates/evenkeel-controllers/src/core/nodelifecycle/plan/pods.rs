@@ -27,7 +27,12 @@ impl PodOnNode {
 }
 
 /// Marks a pod as not ready if its node is not ready. Reads the pod live and writes it back whole, so that
-/// no field is dropped. Upstream: `processPod`, `MarkPodsNotReady`.
+/// no field is dropped. Returns the plan that ends the pass.
+///
+/// # Errors
+/// The plan with the next step, which the runtime has to carry out first.
+///
+/// Upstream: `processPod`, `MarkPodsNotReady`.
 pub(crate) fn process_pod(
     observed: &PodOnNode,
     now: Timestamp,
@@ -38,7 +43,9 @@ pub(crate) fn process_pod(
     }
     let pod = &*observed.pod;
     let path = format!("{}/{}", Pod::kind().path(&pod.meta.namespace), pod.meta.name);
-    let Some(reply) = &steps.one(LiveRead::json(&path))?.reply else { return Ok(Plan::nothing()) };
+    let read = steps.one(LiveRead::json(&path))?;
+    // The runtime retries a failed read, unless the pod is gone.
+    let Some(reply) = &read.reply else { return Ok(Plan::nothing()) };
     let mut live: Value = match serde_json::from_slice(reply.body()) {
         Ok(live) => live,
         Err(error) => return Ok(Plan::failure(format!("cannot read {path}: {error}"))),
@@ -47,7 +54,9 @@ pub(crate) fn process_pod(
         return Ok(Plan::nothing());
     }
     let update = Update {
-        done: Some(node_not_ready(pod)),
+        // Event to record if the update succeeds.
+        done: Some(node_not_ready_event(pod)),
+        // A deleted pod is no failure; other errors are returned below.
         on_error: OnError::Ignore,
         ..Update::status(wire::target(pod), live.to_string())
     };
@@ -58,7 +67,7 @@ pub(crate) fn process_pod(
 }
 
 /// Returns the event of a pod that was marked as not ready.
-pub(crate) fn node_not_ready(pod: &Pod) -> EventRecord {
+pub(crate) fn node_not_ready_event(pod: &Pod) -> EventRecord {
     EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
 
@@ -89,7 +98,8 @@ mod tests {
 
     #[test]
     fn only_ready_pods_are_marked_not_ready() {
-        assert!(claims_ready(&pod("a", Some(T0))) && !claims_ready(&pod("a", None)));
+        let (ready_since, not_ready) = (Some(T0), None);
+        assert!(claims_ready(&pod("a", ready_since)) && !claims_ready(&pod("a", not_ready)));
         let mut ready = json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "conditions": [
             {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True", "reason": "x"},
         ]}});
@@ -125,7 +135,7 @@ mod tests {
         let [Action::Update(update)] = &written.actions[..] else { panic!("{written:?}") };
         let body: Value = serde_json::from_slice(&update.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
-        assert_eq!(update.done, Some(node_not_ready(&pod("p", None))));
+        assert_eq!(update.done, Some(node_not_ready_event(&pod("p", None))));
         // Outcomes of the steps so far, and the next plan.
         let table = [
             (vec![failed(404)], Some(Plan::nothing())),

@@ -85,7 +85,7 @@ impl PassHandler<Self> for Claims {
         match claim::choose_step(observed, &binder.options) {
             Step::SetDefaultClass(_) => binder.metrics.count_default_class_update(pass.succeeded),
             Step::Bind(_) if pass.succeeded => {
-                binder.metrics.provisioning_ended(&observed.claim.meta, pass.planned);
+                binder.metrics.provisioning_ended(&observed.claim.meta, pass.planned_at);
             }
             _ => {}
         }

@@ -11,28 +11,28 @@ use crate::{
         Status, StatusResult,
     },
     plugins::dynamic_resources::{
-        AttemptState, DynamicResources, Observed, bind::act as writes, claims, lock,
+        AttemptState, ClusterState, DynamicResources, bind::act as writes, claims, lock,
     },
     pod::PodInfo,
 };
 
 impl Reserve for DynamicResources {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
-        let (Some(attempt_state), Some(observed)) =
-            (state.get::<AttemptState>(), self.observed.get())
+        let (Some(attempt_state), Some(cluster)) =
+            (state.get::<AttemptState>(), self.cluster.get())
         else {
             return Ok(());
         };
-        let assumed = attempt_state
-            .attempt
-            .assumed_claims(node, &lock(&attempt_state.results))
+        let AttemptState { attempt, results, .. } = attempt_state;
+        let assumed = attempt
+            .assumed_claims(node, &lock(results))
             .ok_or_else(|| Status::error("claim allocation not found for node"))?;
-        let mut tracker = lock(&observed.tracker);
+        let mut tracker = lock(&cluster.allocation_tracker);
         for (uid, allocation) in assumed.new_allocations() {
             tracker.add_pending(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
-        // Dropping the state releases its reference to the inventory, so that a later update need not copy it.
+        // The state shares the inventory of devices. While it does, an update of the inventory has to copy it.
         state.remove::<AttemptState>();
         if !assumed.claims.is_empty() || assumed.extended_claim.is_some() {
             lock(&self.assumed).insert(pod.uid().into(), assumed);
@@ -42,18 +42,18 @@ impl Reserve for DynamicResources {
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
         let assumed = lock(&self.assumed).remove(pod.uid());
-        let (Some(assumed), Some(observed)) = (assumed, self.observed.get()) else { return };
-        let mut tracker = lock(&observed.tracker);
+        let (Some(assumed), Some(cluster)) = (assumed, self.cluster.get()) else { return };
+        let mut tracker = lock(&cluster.allocation_tracker);
         assumed.new_allocations().for_each(|(uid, _)| tracker.remove_unwritten(uid));
         drop(tracker);
-        for (claim, _) in assumed.claims {
-            let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-            let claim = self.claim(observed, namespace, name).unwrap_or(claim);
+        for (assumed_claim, _) in assumed.claims {
+            let (namespace, name) = (&assumed_claim.meta.namespace, &assumed_claim.meta.name);
+            let claim = self.claim(cluster, namespace, name).unwrap_or(assumed_claim);
             if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
                 continue;
             }
-            let (client, pod) = (observed.handle.client.clone(), Arc::clone(&pod.pod));
-            observed.handle.tasks.spawn_finite("claim release", async move {
+            let (client, pod) = (cluster.handle.client.clone(), Arc::clone(&pod.pod));
+            cluster.handle.tasks.spawn_finite("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
                     // The pod's next attempt or the ResourceClaim controller repeats a failed write.
                     let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
@@ -62,22 +62,22 @@ impl Reserve for DynamicResources {
             });
         }
         if let Some(written) = assumed.extended_claim.and_then(|in_creation| in_creation.written) {
-            release_claim(observed, written);
+            delete_extended_claim(cluster, written);
         }
     }
 }
 
 /// Deletes a claim for extended resources that is no longer needed.
-fn release_claim(observed: &Observed, written: Arc<ResourceClaim>) {
-    let extended_claims = Arc::clone(&observed.extended_claims);
-    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&written);
-    let client = observed.handle.client.clone();
-    observed.handle.tasks.spawn_finite("claim deletion", async move {
+fn delete_extended_claim(cluster: &ClusterState, written: Arc<ResourceClaim>) {
+    let extended_claims = Arc::clone(&cluster.extended_claims);
+    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).hide(&written);
+    let client = cluster.handle.client.clone();
+    cluster.handle.tasks.spawn_finite("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &written).await {
             // The pod's next attempt finds the claim and retries the deletion.
             let (namespace, name) = (&written.meta.namespace, &written.meta.name);
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
-            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).undo_release(&written);
+            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).unhide(&written);
         }
     });
 }
@@ -99,7 +99,7 @@ impl PreBind for DynamicResources {
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
             let assumed = lock(&self.assumed).get(pod.uid()).cloned();
-            let (Some(assumed), Some(observed)) = (assumed, self.observed.get()) else {
+            let (Some(assumed), Some(cluster)) = (assumed, self.cluster.get()) else {
                 return Ok(());
             };
             let mut must_wait_for_devices = false;
@@ -107,20 +107,19 @@ impl PreBind for DynamicResources {
                 let claim = if claims::is_reserved(&claim, &pod.pod) {
                     claim
                 } else {
-                    let now = observed.handle.clock.now();
+                    let now = cluster.handle.clock.now();
                     let written =
                         writes::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
-                    lock(&observed.tracker).record_write(Arc::clone(&written));
+                    lock(&cluster.allocation_tracker).record_write(Arc::clone(&written));
                     written
                 };
                 must_wait_for_devices |= must_wait(&claim);
             }
             if let Some(in_creation) = assumed.extended_claim {
-                must_wait_for_devices |= must_wait(
-                    &*self.create_extended_claim(observed, client, pod, in_creation).await?,
-                );
+                let created = self.create_extended_claim(cluster, client, pod, in_creation).await?;
+                must_wait_for_devices |= must_wait(&created);
             }
-            if must_wait_for_devices { self.wait(observed, pod, node).await } else { Ok(()) }
+            if must_wait_for_devices { self.wait(cluster, pod, node).await } else { Ok(()) }
         })
     }
 }
@@ -135,31 +134,31 @@ impl DynamicResources {
     /// Creates the claim for the pod's extended resources, writes its allocation, and sets the pod's status.
     async fn create_extended_claim(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         client: &Client,
         pod: &PodInfo,
         in_creation: ExtendedClaimInCreation,
     ) -> Result<Arc<ResourceClaim>, PreBindError> {
-        let ExtendedClaimInCreation { extended_claim, allocation, .. } = in_creation;
-        let created = writes::create_extended(client, &extended_claim.claim).await;
-        observed.handle.metrics.claims().count_creation(created.is_ok());
+        let ExtendedClaimInCreation { planned, allocation, .. } = in_creation;
+        let created = writes::create_extended(client, &planned.claim).await;
+        cluster.handle.metrics.claims().count_creation(created.is_ok());
         let created = Arc::new(created?);
-        self.record_written_claim(pod, &created);
-        lock(&observed.tracker).rename_pending(&extended_claim.claim.meta.uid, &created.meta.uid);
-        let now = observed.handle.clock.now();
+        self.remember_claim_to_delete(pod, &created);
+        lock(&cluster.allocation_tracker)
+            .replace_placeholder_uid(&planned.claim.meta.uid, &created.meta.uid);
+        let now = cluster.handle.clock.now();
         let written = writes::reserve(client, &pod.pod, created, Some(&allocation), now).await?;
-        self.record_written_claim(pod, &written);
-        lock(&observed.tracker).record_write(Arc::clone(&written));
-        writes::patch_pod_status(client, &pod.pod, &written.meta.name, &extended_claim.mappings)
-            .await?;
+        self.remember_claim_to_delete(pod, &written);
+        lock(&cluster.allocation_tracker).record_write(Arc::clone(&written));
+        writes::patch_pod_status(client, &pod.pod, &written.meta.name, &planned.mappings).await?;
         Ok(written)
     }
 
-    /// Records the written claim, so that `unreserve` deletes it if the pod is not bound.
-    fn record_written_claim(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
-        let mut assumed = lock(&self.assumed);
+    /// Keeps the written claim, so that `unreserve` deletes it if the pod is not bound.
+    fn remember_claim_to_delete(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
+        let mut assumed_by_pod = lock(&self.assumed);
         if let Some(in_creation) =
-            assumed.get_mut(pod.uid()).and_then(|claims| claims.extended_claim.as_mut())
+            assumed_by_pod.get_mut(pod.uid()).and_then(|claims| claims.extended_claim.as_mut())
         {
             in_creation.written = Some(Arc::clone(claim));
         }

@@ -128,7 +128,7 @@ pub(in super::super) async fn delete(
     claim: &ResourceClaim,
 ) -> Result<(), ApiError> {
     let ignore_missing = |outcome: Result<(), ApiError>| match outcome {
-        Err(error) if error.is_gone() => Ok(()),
+        Err(error) if error.is_not_found_or_replaced() => Ok(()),
         outcome => outcome,
     };
     let (kind, meta) = (ResourceClaim::kind(), &claim.meta);

@@ -302,13 +302,13 @@ fn reserve_on_n(script: &Script) -> (DynamicResources, Client) {
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
     assert!(state.get::<AttemptState>().is_none());
-    assert!(super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c"));
+    assert!(super::super::lock(&plugin.cluster.get().unwrap().allocation_tracker).is_pending("c"));
     (plugin, client)
 }
 
 /// Reports whether the tracker has the device `d0` in use.
 fn is_device_in_use(plugin: &DynamicResources) -> bool {
-    super::super::lock(&plugin.observed.get().unwrap().tracker)
+    super::super::lock(&plugin.cluster.get().unwrap().allocation_tracker)
         .in_use()
         .is_exclusively_allocated(&format!("{DRIVER}/p/d0"))
 }
@@ -323,7 +323,7 @@ async fn devices_of_a_reserved_pod_are_in_use_until_unreserve() {
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
     assert_eq!(script.take_requests().len(), 2);
     assert!(
-        !super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c")
+        !super::super::lock(&plugin.cluster.get().unwrap().allocation_tracker).is_pending("c")
             && is_device_in_use(&plugin)
     );
     plugin.post_bind(&pod(), "n");
@@ -337,7 +337,8 @@ async fn devices_of_a_reserved_pod_are_in_use_until_unreserve() {
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     assert!(
         !is_device_in_use(&plugin)
-            && !super::super::lock(&plugin.observed.get().unwrap().tracker).is_pending("c")
+            && !super::super::lock(&plugin.cluster.get().unwrap().allocation_tracker)
+                .is_pending("c")
     );
     assert!(super::super::lock(&plugin.assumed).get("web").is_none());
     assert_eq!(script.take_requests().len(), 1, "there is nothing to release");
@@ -372,7 +373,7 @@ fn plugin_with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Clien
     *super::super::lock(&plugin.devices) =
         Some(Devices::new(Inventory::new(vec![devices], Vec::new(), None), None));
     plugin
-        .observed
+        .cluster
         .get()
         .unwrap()
         .inventory_is_stale
@@ -456,7 +457,7 @@ async fn pre_bind_creates_a_claim_for_extended_resources() {
 
 /// Returns the counted creations of claims by result.
 fn creations(plugin: &DynamicResources) -> Vec<(String, u64)> {
-    let registry = &plugin.observed.get().unwrap().handle.registry;
+    let registry = &plugin.cluster.get().unwrap().handle.registry;
     series(registry, "dynamic_resource_allocation_resourceclaim_creates_total")
 }
 
@@ -502,12 +503,12 @@ async fn unreserve_deletes_the_claim_for_extended_resources() {
     script.take_requests();
     plugin.unreserve(&mut state, &pod, "n");
     assert!(!is_device_in_use(&plugin));
-    let observed = plugin.observed.get().unwrap();
+    let cluster = plugin.cluster.get().unwrap();
     // The plugin ignores the claim until the cache shows its deletion.
     let cached: Arc<ResourceClaim> = object("web-1", &extended_claim_json("2", &protected));
-    super::super::lock(&observed.extended_claims).observe(&cached);
-    assert!(super::super::lock(&observed.extended_claims).claim_of(&pod.pod).is_none());
-    observed.handle.tasks.join().await;
+    super::super::lock(&cluster.extended_claims).observe(&cached);
+    assert!(super::super::lock(&cluster.extended_claims).claim_of(&pod.pod).is_none());
+    cluster.handle.tasks.join().await;
     let calls = script.take_calls();
     assert_eq!(calls, [format!("DELETE {EXTENDED_CLAIM_PATH}")]);
 }
@@ -524,7 +525,7 @@ async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     ]);
     let (plugin, _, _) = plugin_with_class(&script, &pod);
     let stale: Arc<ResourceClaim> = object("web-1", &extended_claim_json("2", &old));
-    super::super::lock(&plugin.observed.get().unwrap().extended_claims).observe(&stale);
+    super::super::lock(&plugin.cluster.get().unwrap().extended_claims).observe(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let message = "cannot schedule extended resource claim".to_owned();
@@ -546,9 +547,9 @@ async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     ] {
         assert_eq!(plugin.queueing_hint(pod, &claim_deleted(claim)), expected);
     }
-    super::super::lock(&plugin.observed.get().unwrap().extended_claims).remove(&stale);
+    super::super::lock(&plugin.cluster.get().unwrap().extended_claims).remove(&stale);
     assert!(matches!(
-        plugin.extended_resources(plugin.observed.get().unwrap(), &pod),
+        plugin.extended_resources(plugin.cluster.get().unwrap(), &pod),
         Extended::Requested(_)
     ));
 }

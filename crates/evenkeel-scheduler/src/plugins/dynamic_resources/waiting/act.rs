@@ -12,7 +12,7 @@ use super::{NotReady, check_readiness};
 use crate::{
     framework::PreBindError,
     metrics::DeviceWaitResult,
-    plugins::dynamic_resources::{DynamicResources, Observed, lock},
+    plugins::dynamic_resources::{ClusterState, DynamicResources, lock},
     pod::PodInfo,
 };
 
@@ -20,7 +20,7 @@ impl DynamicResources {
     /// Waits until the devices of the pod's claims are ready. Records an event and metrics.
     pub(in super::super) async fn wait(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         pod: &PodInfo,
         node: &str,
     ) -> Result<(), PreBindError> {
@@ -28,33 +28,33 @@ impl DynamicResources {
         let message = format!("waiting for binding conditions for device on node {node}");
         let event =
             EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
-        observed.handle.recorder.record(&event, "Scheduling", None);
-        let began = observed.handle.clock.now();
-        let outcome = self.wait_until_ready(observed, pod.uid(), began).await;
+        cluster.handle.recorder.record(&event, "Scheduling", None);
+        let began = cluster.handle.clock.now();
+        let outcome = self.wait_until_ready(cluster, pod.uid(), began).await;
         let result = outcome
             .as_ref()
             .map_or_else(|not_ready| not_ready.result, |()| DeviceWaitResult::Ready);
-        let took = observed.handle.clock.now().duration_since(began).unsigned_abs();
-        self.record_outcome(observed, pod.uid(), result, took);
+        let took = cluster.handle.clock.now().duration_since(began).unsigned_abs();
+        self.record_outcome(cluster, pod.uid(), result, took);
         outcome.map_err(|not_ready| PreBindError::Refused(not_ready.message))
     }
 
     /// Checks the claims after each change and at each deadline, until all are ready or one fails.
     async fn wait_until_ready(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         uid: &str,
         began: Timestamp,
     ) -> Result<(), NotReady> {
-        let (clock, timeout) = (&observed.handle.clock, self.args.binding_timeout);
+        let (clock, timeout) = (&cluster.handle.clock, self.args.binding_timeout);
         let deadline = saturating_add(began, timeout);
         loop {
             // The subscription precedes the check, so that no change is missed.
-            let changed = observed.claim_changed.notified();
+            let changed = cluster.claim_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = clock.now();
-            let claims = self.claims_of_assumed_pod(observed, uid);
+            let claims = self.claims_of_assumed_pod(cluster, uid);
             let Some(next_check) = check_readiness(claims, timeout, deadline, now)? else {
                 return Ok(());
             };
@@ -68,23 +68,23 @@ impl DynamicResources {
     /// Returns the claims of an assumed pod in their latest known versions.
     fn claims_of_assumed_pod(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         uid: &str,
     ) -> Vec<Result<Arc<ResourceClaim>, String>> {
         let assumed = lock(&self.assumed).get(uid).cloned().unwrap_or_default();
-        assumed.latest(|claim| self.claim(observed, &claim.meta.namespace, &claim.meta.name))
+        assumed.latest(|claim| self.claim(cluster, &claim.meta.namespace, &claim.meta.name))
     }
 
     /// Records the outcome of the wait for each device of the pod's claims.
     fn record_outcome(
         &self,
-        observed: &Observed,
+        cluster: &ClusterState,
         uid: &str,
         result: DeviceWaitResult,
         took: Duration,
     ) {
-        let (metrics, profile) = (observed.handle.metrics.claims(), &observed.handle.profile);
-        for claim in self.claims_of_assumed_pod(observed, uid).into_iter().flatten() {
+        let (metrics, profile) = (cluster.handle.metrics.claims(), &cluster.handle.profile);
+        for claim in self.claims_of_assumed_pod(cluster, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
                 let has_conditions = !device.binding_conditions.is_empty();
