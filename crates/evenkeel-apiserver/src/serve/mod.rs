@@ -459,9 +459,9 @@ impl Server {
     /// # Errors
     /// The API's APIService cannot be written.
     pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
-        self.api.table.add(computed::rows(api));
+        self.api.table.add(computed::resource_types(api));
         let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
-        Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
+        Ok(bootstrap::register(&self.api, computed::apiservice(api, &now)).await?)
     }
 
     /// Adds a control plane component (`scheduler`, `controller-manager`) to the `componentstatuses`. Each request for
