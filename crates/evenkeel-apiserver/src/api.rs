@@ -40,8 +40,8 @@ pub(crate) struct Context<'a> {
     pub(crate) api: &'a Arc<Api>,
     /// Resource in its storage version.
     pub(crate) resource: &'a ResourceType,
-    /// Resource in the group and version of the request's path. The group may differ from that of `resource`: core Events
-    /// can also be written through `events.k8s.io`.
+    /// Resource in the group and version of the request's path. The group may differ from that of `resource`: core
+    /// Events can also be written through `events.k8s.io`.
     pub(crate) requested: &'a ResourceType,
     /// Time at which the request arrived.
     pub(crate) now: Timestamp,
@@ -159,7 +159,8 @@ pub(crate) struct Api {
     pub(crate) authenticator: Authenticator,
     /// Decides whether a user may make a request.
     pub(crate) authorizer: Authorizer,
-    /// Cache of the impersonation mode that last allowed each user's request. The server tries it first for the next one.
+    /// Cache of the impersonation mode that last allowed each user's request. The server tries it first for the next
+    /// one.
     pub(crate) impersonation_modes: LastModes,
     /// Policy of audit events, and where they go; `None` without auditing.
     pub(crate) auditor: Option<Arc<Auditor>>,

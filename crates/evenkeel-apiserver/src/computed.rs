@@ -1,5 +1,6 @@
-//! APIs, such as `metrics.k8s.io`, whose objects another part of the process computes for each request. In a cluster, an
-//! extension API server serves them. Here the server itself handles discovery, authorization, selectors and encoding.
+//! APIs, such as `metrics.k8s.io`, whose objects another part of the process computes for each request. In a cluster,
+//! an extension API server serves them. Here the server itself handles discovery, authorization, selectors and
+//! encoding.
 
 use std::sync::Arc;
 

@@ -94,8 +94,8 @@ enum Check {
     Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
 }
 
-/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and subresource
-/// that it handles; `*` stands for any.
+/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and
+/// subresource that it handles; `*` stands for any.
 ///
 /// Upstream: `AllOrderedPlugins`.
 const CHECKS: [(Plugin, [&str; 3], Check); 13] = {

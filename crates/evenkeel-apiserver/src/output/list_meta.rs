@@ -16,8 +16,8 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Returns the `metadata` of a list of objects of `resource`. As in upstream, a list of custom objects has the field `continue`
-    /// even if it is empty.
+    /// Returns the `metadata` of a list of objects of `resource`. As in upstream, a list of custom objects has the
+    /// field `continue` even if it is empty.
     pub(super) fn to_json_for(&self, resource: &ResourceType) -> Value {
         let mut meta = self.to_json();
         if resource.custom.is_some() && self.token.is_empty() {

@@ -69,8 +69,8 @@ impl Format {
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Refuses PartialObjectMetadataList for one object, PartialObjectMetadata for a list, an invalid `includeObject`, and a
-    /// watch in YAML. Upstream checks this after it has read the objects.
+    /// Refuses PartialObjectMetadataList for one object, PartialObjectMetadata for a list, an invalid `includeObject`,
+    /// and a watch in YAML. Upstream checks this after it has read the objects.
     ///
     /// Upstream: `transformResponseObject`.
     pub(crate) fn check(
@@ -94,10 +94,10 @@ impl Format {
         }
         let message = match (self.shape, purpose) {
             (Shape::Table(Include::Unknown), _) => {
-                let given = query.iter().find(|(name, _)| name == "includeObject");
-                let given = given.map_or("", |(_, value)| value);
+                let parameter = query.iter().find(|(name, _)| name == "includeObject");
+                let value = parameter.map_or("", |(_, value)| value);
                 return Err(StatusError::bad_request(format!(
-                    "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', \
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {value:?}: must be 'Metadata', \
                      'Object', 'None', or empty"
                 )));
             }
@@ -264,8 +264,8 @@ impl Format {
         Ok(Envelope::seal(version, list_kind, &list).into())
     }
 
-    /// Encodes a list of whole objects in compact JSON. Copies the items if the client requested the stored version, and
-    /// converts them otherwise.
+    /// Encodes a list of whole objects in compact JSON. Copies the items if the client requested the stored version,
+    /// and converts them otherwise.
     fn stored_list(
         &self,
         resource: &ResourceType,

@@ -101,8 +101,8 @@ pub(super) fn shape(
 
 /// Returns whether to indent JSON: the query's `pretty` decides. Without it, browsers, curl and Wget get indented JSON.
 pub(super) fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
-    let given = query.iter().find(|(name, _)| name == "pretty");
-    if let Some((_, value)) = given.filter(|(_, value)| !value.is_empty()) {
+    let requested = query.iter().find(|(name, _)| name == "pretty");
+    if let Some((_, value)) = requested.filter(|(_, value)| !value.is_empty()) {
         return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
     let agent = text(headers, http::header::USER_AGENT);

@@ -173,7 +173,8 @@ pub(super) fn table(
     json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
 }
 
-/// Returns the cells of a kind without a printer: for a custom resource, its name, then the values at its columns' paths.
+/// Returns the cells of a kind without a printer: for a custom resource, its name, then the values at its columns'
+/// paths.
 fn cells_at_paths(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
     let Some(custom) = &resource.custom else {
         return cells_by_name(&resource.columns, object);

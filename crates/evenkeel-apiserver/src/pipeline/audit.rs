@@ -102,7 +102,8 @@ impl Audited<'_> {
         }
     }
 
-    /// Returns whether the body of the response is an API object, which audit events may contain. Logs and streams are not.
+    /// Returns whether the body of the response is an API object, which audit events may contain. Logs and streams are
+    /// not.
     pub(super) fn has_object(&self) -> bool {
         if self.info.is_resource {
             return !is_long_running_subresource(self.info.subresource);

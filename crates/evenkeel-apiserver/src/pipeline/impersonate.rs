@@ -160,8 +160,8 @@ impl Mode {
 }
 
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
-/// Number of groups or extra values from which the server first checks for a permission on all of them (`*`), instead of
-/// a permission on each.
+/// Number of groups or extra values from which the server first checks for a permission on all of them (`*`), instead
+/// of a permission on each.
 ///
 /// Upstream: `manyAuthorizationChecksInLoop`.
 const MIN_COUNT_FOR_WILDCARD: usize = 4;
@@ -268,7 +268,8 @@ fn required_permissions<'a>(
     required
 }
 
-/// Returns the impersonated user. Adds the groups that all nodes, service accounts, anonymous or authenticated users have.
+/// Returns the impersonated user. Adds the groups that all nodes, service accounts, anonymous or authenticated users
+/// have.
 fn become_user(impersonated: Impersonated<'_>, mode: Mode) -> User {
     let account = serviceaccount::split_username(impersonated.name);
     let mut groups: Vec<Box<str>> = impersonated.groups.into_iter().map(Into::into).collect();

@@ -79,8 +79,8 @@ struct Incoming<'a> {
     headers: &'a HeaderMap,
     upgrade: Option<&'a Upgrade>,
     audited: Audited<'a>,
-    /// Metric labels, which are set when the path is resolved. Requests for unknown paths are not counted: clients choose the
-    /// path, so that the number of labels would have no limit.
+    /// Metric labels, which are set when the path is resolved. Requests for unknown paths are not counted: clients
+    /// choose the path, so that the number of labels would have no limit.
     labels: OnceLock<Labels>,
 }
 

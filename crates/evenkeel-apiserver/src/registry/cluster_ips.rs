@@ -16,15 +16,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const NETWORKING: &str = "networking.k8s.io/v1";
-/// Minimum and maximum number of addresses at the start of a range that are reserved for Services that request a specific
-/// address: a 16th of the range. Other Services get them only when the rest of the range is full (KEP-3070).
+/// Minimum and maximum number of addresses at the start of a range that are reserved for Services that request a
+/// specific address: a 16th of the range. Other Services get them only when the rest of the range is full (KEP-3070).
 const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 
 /// Range of a ServiceCIDR.
 pub(super) struct Range {
     cidr: Cidr,
-    /// Whether new Services may get addresses: the ServiceCIDR has no deletion timestamp, and its condition `Ready` is not
-    /// false.
+    /// Whether new Services may get addresses: the ServiceCIDR has no deletion timestamp, and its condition `Ready` is
+    /// not false.
     ready: bool,
 }
 
@@ -81,8 +81,8 @@ pub(super) fn refusal(
     (has_service(ip) || has_ip_address(api, ip)).then_some("provided IP is already allocated")
 }
 
-/// Returns a free address of the family, or `None` if all its ranges are full. `is_unused` returns whether no Service uses
-/// an address.
+/// Returns a free address of the family, or `None` if all its ranges are full. `is_unused` returns whether no Service
+/// uses an address.
 pub(super) fn find_free(
     api: &Api,
     ranges: &[Range],

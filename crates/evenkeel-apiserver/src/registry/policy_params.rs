@@ -184,7 +184,8 @@ struct ParamResource<'a> {
 impl<'a> ParamResource<'a> {
     const ALL_RESOURCES: Self = Self { group: "*", resource: None };
 
-    /// Returns the resource of a kind. An unknown kind means all resources of its group, an invalid group all resources.
+    /// Returns the resource of a kind. An unknown kind means all resources of its group, an invalid group all
+    /// resources.
     ///
     /// Upstream: `discoveryResourceResolver.Resolve`.
     fn of(cx: &Context<'_>, kind: ParamKind<'a>) -> Self {

@@ -21,8 +21,8 @@ use evenkeel_apimachinery::value::{get, list, same_meaning, set};
 const GROUP: &str = "rbac.authorization.k8s.io";
 const SYSTEM_MASTERS: &str = "system:masters";
 
-/// Refuses a write of a role or binding that grants permissions that the user does not hold. `name_in_path` is the name in
-/// the request's path. It is empty for a create.
+/// Refuses a write of a role or binding that grants permissions that the user does not hold. `name_in_path` is the name
+/// in the request's path. It is empty for a create.
 pub(crate) fn check(
     cx: &Context<'_>,
     name_in_path: &str,

@@ -119,8 +119,8 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&kind, cx.name, &errors)) }
 }
 
-/// Removes a valid internal traffic policy of an ExternalName Service, which does not use it. An invalid one stays, so that
-/// validation refuses it.
+/// Removes a valid internal traffic policy of an ExternalName Service, which does not use it. An invalid one stays, so
+/// that validation refuses it.
 ///
 /// Upstream: `defaultOnReadInternalTrafficPolicy`.
 fn drop_unused_policy(service: &mut Value) {

@@ -16,7 +16,8 @@ fn is_service(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == service::RESOURCE_PREFIX
 }
 
-/// Allocates the cluster IPs and node ports of a Service, and nothing for other resources. `old` is `None` for a create.
+/// Allocates the cluster IPs and node ports of a Service, and nothing for other resources. `old` is `None` for a
+/// create.
 ///
 /// Upstream: `Allocators` of `registry/core/service/storage`.
 pub(crate) fn allocate(

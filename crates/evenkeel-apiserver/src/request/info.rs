@@ -1,4 +1,5 @@
-//! Verb and target of a request, parsed from the method and the URL (upstream: `RequestInfo`). The resource need not exist.
+//! Verb and target of a request, parsed from the method and the URL (upstream: `RequestInfo`). The resource need not
+//! exist.
 
 use http::Method;
 

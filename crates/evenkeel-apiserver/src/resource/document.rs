@@ -19,7 +19,8 @@ pub(crate) struct OpenApiDocuments {
 /// OpenAPI document, compressed by gzip.
 #[derive(Clone)]
 pub(crate) struct PackedDocument {
-    /// Hash in hexadecimal digits: of the part that custom resources add to a recorded document, or of the whole document.
+    /// Hash in hexadecimal digits: of the part that custom resources add to a recorded document, or of the whole
+    /// document.
     pub(crate) hash: String,
     pub(crate) bytes: Bytes,
 }

@@ -239,8 +239,8 @@ impl Row {
     }
 }
 
-/// Returns a resource's prefix in the store, and whether `version` is its storage version. As in upstream, Events of the
-/// core group and of `events.k8s.io` are stored as core Events, and HorizontalPodAutoscalers are stored as v2.
+/// Returns a resource's prefix in the store, and whether `version` is its storage version. As in upstream, Events of
+/// the core group and of `events.k8s.io` are stored as core Events, and HorizontalPodAutoscalers are stored as v2.
 fn resource_prefix(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("/events".into(), false),

@@ -131,8 +131,8 @@ pub(crate) struct ResourceType {
     pub(crate) strategy: Arc<dyn Strategy>,
     /// Source of objects that are computed rather than stored, such as metrics.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// Version of a custom resource; `None` for a built-in one. Each object is stored in the version that was the storage
-    /// version when it was written. So no version is `stored`, and each read converts.
+    /// Version of a custom resource; `None` for a built-in one. Each object is stored in the version that was the
+    /// storage version when it was written. So no version is `stored`, and each read converts.
     pub(crate) custom: Option<Arc<Version>>,
 }
 
@@ -174,8 +174,8 @@ impl ResourceType {
         }
     }
 
-    /// Returns whether [`Strategy::convert_out`] must convert objects from the storage version. For custom resources, this
-    /// is never the case: their decoding converts them.
+    /// Returns whether [`Strategy::convert_out`] must convert objects from the storage version. For custom resources,
+    /// this is never the case: their decoding converts them.
     pub(crate) fn converts(&self) -> bool {
         !self.stored && self.custom.is_none()
     }

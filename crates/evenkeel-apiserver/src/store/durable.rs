@@ -179,8 +179,8 @@ impl Durable {
         }
     }
 
-    /// Reopens the engine's files. Rewrites them from memory if their last revision differs from memory's, or if `rewrite`
-    /// is true.
+    /// Reopens the engine's files. Rewrites them from memory if their last revision differs from memory's, or if
+    /// `rewrite` is true.
     fn restore(&mut self, state: &RwLock<State>, rewrite: bool) -> Result<(), BackendError> {
         let read = || state.read().unwrap_or_else(PoisonError::into_inner);
         if !rewrite {
@@ -259,8 +259,8 @@ impl Durable {
         }
     }
 
-    /// Accepts all writes again if the disk has space for the reserve. First shrinks the file if deletions may have freed
-    /// space in it.
+    /// Accepts all writes again if the disk has space for the reserve. First shrinks the file if deletions may have
+    /// freed space in it.
     fn retry_full(&mut self, why: String, shrink: bool, state: &RwLock<State>) {
         if shrink {
             self.mode = Mode::Full { why, shrink: false };

@@ -160,17 +160,17 @@ pub(super) fn read(
     let read = database.begin_read().map_err(|error| failed(error.into()))?;
     let records = read.open_table(RECORDS).map_err(|error| failed(error.into()))?;
     let rows = records.range(after + 1..).map_err(|error| failed(error.into()))?;
-    let mut found = 0;
+    let mut n_found = 0;
     for row in rows {
         let (revision, bytes) = row.map_err(|error| failed(error.into()))?;
         each(revision.value(), bytes.value())?;
-        found += 1;
+        n_found += 1;
     }
     let meta = read.open_table(META).map_err(|error| failed(error.into()))?;
     let expected = meta.get(N_RECORDS).map_err(|error| failed(error.into()))?;
     let expected = expected.map_or(0, |expected| expected.value());
-    if after == 0 && found != expected {
-        return Err(BackendError::Damaged(format!("{found} records are there of {expected}")));
+    if after == 0 && n_found != expected {
+        return Err(BackendError::Damaged(format!("{n_found} records are there of {expected}")));
     }
     Ok(())
 }

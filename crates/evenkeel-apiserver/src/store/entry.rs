@@ -347,13 +347,14 @@ impl Entry {
     }
 }
 
-/// Selectable fields and labels of an object in one buffer: the number of fields in one byte, the values of the fields in
-/// the kind's order, and the labels as keys and values. A zero byte ends each text. Empty without fields and labels.
+/// Selectable fields and labels of an object in one buffer: the number of fields in one byte, the values of the fields
+/// in the kind's order, and the labels as keys and values. A zero byte ends each text. Empty without fields and labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 
 impl SelectionAttributes {
-    /// Packs the attributes of an object. `fields` must call its callback once for each selectable field, with the value.
+    /// Packs the attributes of an object. `fields` must call its callback once for each selectable field, with the
+    /// value.
     pub(crate) fn new(object: &Value, fields: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut packed = Vec::new();
         let mut count = 0u8;

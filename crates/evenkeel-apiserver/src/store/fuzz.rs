@@ -3,8 +3,8 @@
 use super::entry::Change;
 use super::record::{self, Identity};
 
-/// Corrects the checksum of a record, and decodes the record. Asserts that a valid record survives another encoding, and
-/// that all representations of its object can be read.
+/// Corrects the checksum of a record, and decodes the record. Asserts that a valid record survives another encoding,
+/// and that all representations of its object can be read.
 pub(crate) fn record(data: &[u8]) {
     const REVISION: u64 = 7;
     let mut bytes = data.to_vec();

@@ -128,13 +128,13 @@ impl History {
 
     /// Takes the revisions of up to `limit` records that are due for removal.
     pub(super) fn take_due(&mut self, limit: usize) -> Vec<u64> {
-        let mut taken = Vec::new();
-        while taken.len() < limit && self.is_due() {
+        let mut revisions = Vec::new();
+        while revisions.len() < limit && self.is_due() {
             let Some(first) = self.superseded.pop_front() else { break };
             self.bytes -= u64::from(first.bytes);
-            taken.push(first.revision);
+            revisions.push(first.revision);
         }
-        taken
+        revisions
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Snapshot {
     /// Objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// Number of objects in the range after these; 0 without a limit.
-    pub(crate) more: usize,
+    pub(crate) remaining: usize,
 }
 
 /// Part of a collection to list.
@@ -45,10 +45,10 @@ impl Store {
             .map(|(_, entry)| entry)
             .take_while(|entry| is_in_namespace(&range, &entry.key));
         let Some(limit) = range.limit else {
-            return Snapshot { revision, entries: in_range.cloned().collect(), more: 0 };
+            return Snapshot { revision, entries: in_range.cloned().collect(), remaining: 0 };
         };
         let entries = in_range.by_ref().take(limit).cloned().collect();
-        Snapshot { revision, entries, more: in_range.count() }
+        Snapshot { revision, entries, remaining: in_range.count() }
     }
 
     /// Returns the objects of a range as they were at a revision.
@@ -59,7 +59,7 @@ impl Store {
         revision: u64,
     ) -> Result<Snapshot, Expired> {
         let state = self.shared.read();
-        let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
+        let empty = || Snapshot { revision, entries: Vec::new(), remaining: 0 };
         let Some(collection) = state.collections.get(resource_prefix) else {
             return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
@@ -84,9 +84,9 @@ impl Store {
         );
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let limit = range.limit.unwrap_or(usize::MAX);
-        let more = entries.len().saturating_sub(limit);
+        let remaining = entries.len().saturating_sub(limit);
         let entries = entries.into_iter().take(limit).cloned().collect();
-        Ok(Snapshot { revision, entries, more })
+        Ok(Snapshot { revision, entries, remaining })
     }
 
     /// Returns the objects of a collection in one namespace.
@@ -115,8 +115,8 @@ impl Store {
     }
 }
 
-/// Returns the bounds at which a range's keys begin: after the key `range.after`, or at `NAMESPACE/`. `prefix` is an empty
-/// buffer for the latter.
+/// Returns the bounds at which a range's keys begin: after the key `range.after`, or at `NAMESPACE/`. `prefix` is an
+/// empty buffer for the latter.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
     if let Some(after) = range.after {
         return (Bound::Excluded(after), Bound::Unbounded);

@@ -213,8 +213,8 @@ impl Pending {
         Ok(StagedTransaction { entries, outcome })
     }
 
-    /// Assigns a revision to an operation, and adds its object to the pending ones. Returns `None` for the deletion of an
-    /// absent object.
+    /// Assigns a revision to an operation, and adds its object to the pending ones. Returns `None` for the deletion of
+    /// an absent object.
     fn write(&mut self, state: &State, op: Op, values: Vec<String>) -> Option<Staged> {
         let previous = self.get(state, &op.resource_prefix, &op.key);
         let revision = self.revision + 1;
@@ -255,7 +255,8 @@ impl Pending {
         }
         let ops = &transaction.ops;
         for (index, op) in ops.iter().enumerate() {
-            // An expectation that no state can satisfy.
+            // A transaction may not change an object again after it wrote it, except by a deletion, and not delete an
+            // absent object.
             let is_satisfiable = match op.object {
                 Some(_) => op.expect != Expect::Written,
                 None => op.expect != Expect::Absent,

@@ -47,7 +47,8 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest events until the ring is smaller by this many bytes, or only one event is left. Returns whether it dropped any.
+    /// Drops the oldest events until the ring is smaller by this many bytes, or only one event is left. Returns whether
+    /// it dropped any.
     pub(super) fn evict(&mut self, bytes: usize) -> bool {
         let (before, goal) = (self.events.len(), self.bytes().saturating_sub(bytes));
         while self.events.len() > 1 && self.bytes() > goal {

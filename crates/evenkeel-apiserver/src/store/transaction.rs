@@ -134,8 +134,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns the values that the store indexes for the objects of the transaction, each with the index of its operation.
-    /// Callers compute them without the store's locks, because this decodes the objects.
+    /// Returns the values that the store indexes for the objects of the transaction, each with the index of its
+    /// operation. Callers compute them without the store's locks, because this decodes the objects.
     pub(super) fn index_values(
         &self,
         indexed_resources: IndexedResources,

@@ -1,8 +1,8 @@
-//! Watchers by scope: an event wakes only the watchers whose scope contains its object, and a watcher reads only the events
-//! of its scope.
+//! Watchers by scope: an event wakes only the watchers whose scope contains its object, and a watcher reads only the
+//! events of its scope.
 //!
-//! While a scope has watchers, the store records the revisions of its events. The events themselves are in the ring of the
-//! collection.
+//! While a scope has watchers, the store records the revisions of its events. The events themselves are in the ring of
+//! the collection.
 //!
 //! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`.
 

@@ -1,5 +1,5 @@
-//! Thread that commits, so that concurrent writers share one sync to disk. While the thread waits for the disk, the queue
-//! collects the next batch.
+//! Thread that commits, so that concurrent writers share one sync to disk. While the thread waits for the disk, the
+//! queue collects the next batch.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

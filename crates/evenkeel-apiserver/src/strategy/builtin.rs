@@ -190,9 +190,9 @@ impl Strategy for BuiltIn {
         &self,
         subresource: &str,
         object: &mut Value,
-        part: &Value,
+        written: &Value,
     ) -> Option<Result<(), StatusError>> {
-        (subresource == "scale").then(|| scale::set_replicas(object, part))
+        (subresource == "scale").then(|| scale::set_replicas(object, written))
     }
 }
 

@@ -138,8 +138,8 @@ fn storage_version(crd: &Value) -> Option<String> {
     versions.iter().find(|v| flag(v, "storage")).map(|v| text(v, "name").to_owned())
 }
 
-/// Adds an error for a definition in a community group, such as `*.k8s.io`, without an approval, unless the old definition
-/// had the same error.
+/// Adds an error for a definition in a community group, such as `*.k8s.io`, without an approval, unless the old
+/// definition had the same error.
 ///
 /// Upstream: `validateAPIApproval`.
 fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {

@@ -121,8 +121,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         &[]
     }
 
-    /// Calls `put` with the value of each of the [`selectable_fields`](Self::selectable_fields), in their order. The value of
-    /// an absent field is empty.
+    /// Calls `put` with the value of each of the [`selectable_fields`](Self::selectable_fields), in their order. The
+    /// value of an absent field is empty.
     fn field_values(&self, _object: &Value, _put: &mut dyn FnMut(&str)) {}
 
     /// Converts an object from the storage version to the version `to`.
@@ -135,8 +135,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         set_api_version(object, stored);
     }
 
-    /// Marks an object as terminating if the server must clean up before its deletion. Returns false if the general rules of
-    /// deletions apply.
+    /// Marks an object as terminating if the server must clean up before its deletion. Returns false if the general
+    /// rules of deletions apply.
     fn mark_terminating(&self, _object: &mut Value, _now: &str) -> bool {
         false
     }
@@ -163,7 +163,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         &self,
         _subresource: &str,
         _object: &mut Value,
-        _part: &Value,
+        _written: &Value,
     ) -> Option<Result<(), StatusError>> {
         None
     }

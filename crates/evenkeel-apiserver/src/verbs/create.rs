@@ -26,8 +26,8 @@ pub(super) async fn serve(
     stages::encode(&write, &written)
 }
 
-/// Sets the object's namespace to that of the path. Refuses an object with another namespace. Removes the namespace of a
-/// cluster-scoped object.
+/// Sets the object's namespace to that of the path. Refuses an object with another namespace. Removes the namespace of
+/// a cluster-scoped object.
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
 pub(super) fn set_namespace(

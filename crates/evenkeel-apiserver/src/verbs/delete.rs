@@ -411,8 +411,8 @@ fn set_deletion(object: &mut Value, at: &str, period: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-/// Shortens the grace period of a deletion from `period` to `desired` seconds. If the old deletion timestamp was capped at
-/// the maximum, the new period begins now, because the start of the old period is unknown.
+/// Shortens the grace period of a deletion from `period` to `desired` seconds. If the old deletion timestamp was capped
+/// at the maximum, the new period begins now, because the start of the old period is unknown.
 fn shorten_grace_period(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
     let before: Option<Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {

@@ -308,7 +308,7 @@ async fn read_page(
             Err(_) => return Err(page_expired(options)),
         },
     };
-    let Snapshot { revision, entries, mut more } = snapshot;
+    let Snapshot { revision, entries, mut remaining } = snapshot;
     // Selectors apply to objects in the API version of the request, so convert them first.
     let mut entries = codec::entries(request.api, resource, entries).await?;
     if !selects_all {
@@ -316,12 +316,12 @@ async fn read_page(
         if let Some(limit) = limit
             && entries.len() > limit
         {
-            more = entries.len() - limit;
+            remaining = entries.len() - limit;
             entries.truncate(limit);
         }
     }
     let mut meta = ListMeta { resource_version: revision, ..ListMeta::default() };
-    if more > 0
+    if remaining > 0
         && let Some(last) = entries.last()
     {
         // All chunks have the revision of the first one. After a token with revision -1, they have that of this chunk.
@@ -330,13 +330,13 @@ async fn read_page(
             _ => i64::try_from(revision).unwrap_or(i64::MAX),
         };
         meta.token = Token::encode(token_revision, &last.key);
-        meta.remaining = selects_all.then_some(more as u64);
+        meta.remaining = selects_all.then_some(remaining as u64);
     }
     Ok(Page { entries, meta })
 }
 
-/// Returns 410 Expired for a revision that the store no longer has. The error for an expired continue token contains a new
-/// token that continues the list at the most recent state.
+/// Returns 410 Expired for a revision that the store no longer has. The error for an expired continue token contains a
+/// new token that continues the list at the most recent state.
 fn page_expired(options: &ListOptions<'_>) -> StatusError {
     match &options.token {
         Some(token) => {

@@ -52,8 +52,8 @@ use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Serves a request for a resource. An error of a write may depend on other writes that are not committed yet, so that the
-/// error response waits for their commits.
+/// Serves a request for a resource. An error of a write may depend on other writes that are not committed yet, so that
+/// the error response waits for their commits.
 pub(crate) async fn dispatch<B>(
     request: RequestContext<'_>,
     body: Pin<&mut B>,

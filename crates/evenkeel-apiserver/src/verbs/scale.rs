@@ -43,8 +43,8 @@ pub(super) fn check_uid(
     Err(StatusError::conflict(&resource_name, target.name, why))
 }
 
-/// Copies the managers of the object's replicas to a Scale. `view_kind` is the kind of the subresource `view`, which need
-/// not be a Scale.
+/// Copies the managers of the object's replicas to a Scale. `view_kind` is the kind of the subresource `view`, which
+/// need not be a Scale.
 pub(super) fn copy_managers_to_scale(
     view_kind: &GroupVersionKind,
     object: &Value,
@@ -67,7 +67,8 @@ pub(super) fn update_scale_managers(
     }
 }
 
-/// Copies the managers of a written Scale to the object `new`, which replaces `old`. Returns whether the view is a Scale.
+/// Copies the managers of a written Scale to the object `new`, which replaces `old`. Returns whether the view is a
+/// Scale.
 pub(super) fn copy_managers_to_object(
     view_kind: &GroupVersionKind,
     kind: &GroupVersionKind,

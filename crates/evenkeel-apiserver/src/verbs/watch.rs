@@ -420,8 +420,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the type of an event for the selectors: ADDED for an object that starts to match, and DELETED for one that
-    /// stops matching. Returns `None` if it matches neither before nor after the change.
+    /// Returns the type of an event for the selectors: ADDED for an object that starts to match, and DELETED for one
+    /// that stops matching. Returns `None` if it matches neither before nor after the change.
     ///
     /// Upstream: `convertToWatchEvent`.
     fn event_type(&self, event: &Event) -> Option<Change> {

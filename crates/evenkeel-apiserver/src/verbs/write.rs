@@ -69,7 +69,8 @@ impl Write<'_> {
             self.update_managed_fields(None, &mut object);
         }
         let was_mutated = stages::mutate(self, admission, &mut object, None).await?;
-        // Defaulting shares the template's labels with an object without labels. A mutated or a PUT object is a copy.
+        // See `has_template_labels`. Upstream copies the object when admission mutates it and in a PUT, so that the
+        // object no longer shares its labels with the template.
         self.has_template_labels = !had_labels && !was_mutated && created_by != CreatedBy::Put;
         self.reset_status(&mut object);
         let metadata = meta::metadata(&mut object);
@@ -143,7 +144,8 @@ impl Write<'_> {
         Err(StatusError::generate_name_conflict(&self.stored.name, &last_name))
     }
 
-    /// Runs the stages of a create. Retries with other allocated values if another object got the same values in the meantime.
+    /// Runs the stages of a create. Retries with other allocated values if another object got the same values in the
+    /// meantime.
     async fn insert(
         &mut self,
         object: Value,
@@ -163,8 +165,8 @@ impl Write<'_> {
         Err(AttemptError::Taken)
     }
 
-    /// Replaces `old`, the object of `entry`, with `new`, which is in the request's version. `has_managed_fields` is whether
-    /// the caller has already updated the managed fields of `new`, as a server-side apply does.
+    /// Replaces `old`, the object of `entry`, with `new`, which is in the request's version. `has_managed_fields` is
+    /// whether the caller has already updated the managed fields of `new`, as a server-side apply does.
     pub(super) async fn replace(
         &mut self,
         entry: &Arc<Entry>,
@@ -302,9 +304,9 @@ impl Write<'_> {
     }
 }
 
-/// Replaces `object` with the object that the client sent, but keeps the managed fields of `object`. Policies and webhooks
-/// get this object: it contains changes of fields that the write cannot change, such as the status. `sent` is `None` if no
-/// policy or webhook is configured.
+/// Replaces `object` with the object that the client sent, but keeps the managed fields of `object`. Policies and
+/// webhooks get this object: it contains changes of fields that the write cannot change, such as the status. `sent` is
+/// `None` if no policy or webhook is configured.
 fn restore_sent_object(object: &mut Value, sent: Option<Value>) {
     if let Some(mut sent) = sent {
         meta::copy_field(&mut sent, object, "managedFields");

@@ -185,8 +185,8 @@ impl<'a> Eviction<'a> {
         Ok(text(&pod, "metadata.resourceVersion").to_owned())
     }
 
-    /// Decrements `disruptionsAllowed` of the budget that covers the pod, unless no budget covers it or the budget's policy
-    /// allows the eviction of an unhealthy pod.
+    /// Decrements `disruptionsAllowed` of the budget that covers the pod, unless no budget covers it or the budget's
+    /// policy allows the eviction of an unhealthy pod.
     ///
     /// Upstream: the second part of `EvictionREST.Create`, `getPodDisruptionBudgets`.
     async fn check_budget(&self, pod: &Value) -> Result<BudgetCheck, StatusError> {
@@ -357,8 +357,8 @@ fn invalid_status_error(budget: &str, why: &str, cause: &str) -> StatusError {
     StatusError::forbidden(&kind, budget, why).cause("DisruptionBudget", cause, "")
 }
 
-/// Returns the reason why a budget allows no more disruptions: a failed sync, missing healthy pods, or the message of the
-/// condition `DisruptionAllowed`.
+/// Returns the reason why a budget allows no more disruptions: a failed sync, missing healthy pods, or the message of
+/// the condition `DisruptionAllowed`.
 ///
 /// Upstream: the case `DisruptionsAllowed == 0` of `checkAndDecrement`.
 fn no_disruptions_cause(budget: &Value) -> String {
@@ -387,8 +387,8 @@ fn no_disruptions_cause(budget: &Value) -> String {
     }
 }
 
-/// Decrements `status.disruptionsAllowed`, and adds the pod to `status.disruptedPods`. Returns an error if the budget allows
-/// no disruption.
+/// Decrements `status.disruptionsAllowed`, and adds the pod to `status.disruptedPods`. Returns an error if the budget
+/// allows no disruption.
 ///
 /// Upstream: `checkAndDecrement`.
 fn check_and_decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError> {

@@ -1,5 +1,5 @@
-//! Subresources `exec` and `attach`: connect the client to the streams of a new command in a container, or of the container's
-//! main process.
+//! Subresources `exec` and `attach`: connect the client to the streams of a new command in a container, or of the
+//! container's main process.
 
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, list, text};

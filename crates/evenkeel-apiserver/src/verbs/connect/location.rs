@@ -15,8 +15,8 @@ fn pods_resource() -> GroupResource {
     GroupResource { group: "".into(), resource: "pods".into() }
 }
 
-/// Refuses a user without the permission `create` on the subresource. A WebSocket connection begins with a GET, for which the
-/// authorization stage has only checked `get`.
+/// Refuses a user without the permission `create` on the subresource. A WebSocket connection begins with a GET, for
+/// which the authorization stage has only checked `get`.
 ///
 /// Upstream: `ensureAuthorizedForVerb`, of the feature `AuthorizePodWebsocketUpgradeCreatePermission`.
 pub(super) fn ensure_authorized_to_create(

@@ -89,8 +89,8 @@ async fn admit(
     result
 }
 
-/// Serves a request of one of the kinds in the module's description. Returns `None` for all other requests. `raw` is the
-/// body of the request.
+/// Serves a request of one of the kinds in the module's description. Returns `None` for all other requests. `raw` is
+/// the body of the request.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
     raw: &Bytes,

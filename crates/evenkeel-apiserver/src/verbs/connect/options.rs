@@ -17,8 +17,8 @@ pub(super) fn of(request: &RequestContext<'_>) -> Value {
     options
 }
 
-/// Returns the fields of the options. As in upstream, `command` is never omitted, and other empty fields are. `path` is the
-/// path of a proxied request.
+/// Returns the fields of the options. As in upstream, `command` is never omitted, and other empty fields are. `path` is
+/// the path of a proxied request.
 fn fields(subresource: &str, query: &Query, path: &str) -> Value {
     let mut fields = match subresource {
         "exec" | "attach" => json!({

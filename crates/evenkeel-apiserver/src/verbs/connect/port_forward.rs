@@ -9,8 +9,8 @@ use crate::kubelet::PodRef;
 use crate::request::RequestContext;
 use crate::streaming::{self, ForwardedPod, Handshake, Purpose};
 
-/// Serves `portforward` of a pod. Only admission reads the ports in the options: the client names the port again for each
-/// connection.
+/// Serves `portforward` of a pod. Only admission reads the ports in the options: the client names the port again for
+/// each connection.
 ///
 /// Upstream: `PortForwardREST.Connect`, `PortForwardLocation`, `ServePortForward`.
 pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<Answer, StatusError> {

@@ -1,5 +1,5 @@
-//! Reviews: TokenReview, SelfSubjectReview, SubjectAccessReview and similar resources. The server answers them and never
-//! stores them.
+//! Reviews: TokenReview, SelfSubjectReview, SubjectAccessReview and similar resources. The server answers them and
+//! never stores them.
 
 use std::sync::Arc;
 

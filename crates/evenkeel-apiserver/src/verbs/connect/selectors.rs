@@ -15,7 +15,8 @@ use serde_json::Value;
 /// Selectors of a review.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selectors {
-    /// Requirements on fields. Requirements on labels are only checked, because no authorizer of this server reads them.
+    /// Requirements on fields. Requirements on labels are only checked, because no authorizer of this server reads
+    /// them.
     pub(super) fields: Vec<FieldTerm>,
     /// Errors that refuse the review.
     pub(super) errors: Vec<FieldError>,

@@ -20,13 +20,13 @@ use evenkeel_kinds::validation::authentication;
 
 /// Default of `expirationSeconds`.
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
-/// `expirationSeconds` that the ServiceAccount admission plug-in requests for a pod's token. Upstream chose an unusual number
-/// to recognize these requests.
+/// `expirationSeconds` that the ServiceAccount admission plug-in requests for a pod's token. Upstream chose an unusual
+/// number to recognize these requests.
 ///
 /// Upstream: `WarnOnlyBoundTokenExpirationSeconds`.
 const WARN_ONLY_EXPIRATION_SECONDS: i64 = 60 * 60 + 7;
-/// Lifetime in seconds of a token that was requested with [`WARN_ONLY_EXPIRATION_SECONDS`], for clients that do not read
-/// the renewed token in time.
+/// Lifetime in seconds of a token that was requested with [`WARN_ONLY_EXPIRATION_SECONDS`], for clients that do not
+/// read the renewed token in time.
 ///
 /// Upstream: `ExpirationExtensionSeconds`.
 const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 60 * 60;
@@ -136,8 +136,8 @@ pub(super) fn serve(
     Ok(Answer::Object(StatusCode::CREATED, answer))
 }
 
-/// Returns the objects in the token's claims, each as claim, name and uid: the object that the token is bound to, and the node
-/// of a pod.
+/// Returns the objects in the token's claims, each as claim, name and uid: the object that the token is bound to, and
+/// the node of a pod.
 fn bound_objects(
     request: &RequestContext<'_>,
     token_request: &Value,

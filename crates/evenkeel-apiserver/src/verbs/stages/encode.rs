@@ -8,8 +8,8 @@ use crate::verbs::attempt::{Write, Written};
 use crate::verbs::{meta, respond};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with the written subresource if it has its own kind (`scale`), and with the object otherwise. The status is 201
-/// if the object was created, and 200 otherwise.
+/// Responds with the written subresource if it has its own kind (`scale`), and with the object otherwise. The status is
+/// 201 if the object was created, and 200 otherwise.
 pub(in crate::verbs) fn encode(
     write: &Write<'_>,
     written: &Written,

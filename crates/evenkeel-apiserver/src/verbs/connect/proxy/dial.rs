@@ -25,7 +25,8 @@ pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusE
             let Some(PodConnection { stream, server }) = connection else {
                 return Err(unreachable_service(&refused(location, port)));
             };
-            // Simulated servers speak only HTTP. A kubelet's HTTPS needs no certificate, because it is part of this process.
+            // Simulated servers speak only HTTP. A kubelet's HTTPS needs no certificate, because it is part of this
+            // process.
             if location.is_https && matches!(location.owner, Owner::Pod(..)) {
                 let why = "http: server gave HTTP response to HTTPS client";
                 return Err(unreachable_service(why));

@@ -48,7 +48,8 @@ const RAW_TEXT: [&[u8]; 9] = [
     b"xmp",
 ];
 
-/// Rewrites the links of a page, and copies all other bytes. `link` returns the rewritten link, or `None` to keep the link.
+/// Rewrites the links of a page, and copies all other bytes. `link` returns the rewritten link, or `None` to keep the
+/// link.
 ///
 /// Upstream: `rewriteHTML`.
 pub(super) fn rewrite(page: &[u8], link: &dyn Fn(&str) -> Option<String>) -> Vec<u8> {
@@ -106,8 +107,8 @@ fn raw_text_length(name: &[u8], after: &[u8]) -> usize {
     memmem::find_iter(after, b"</").find(is_end).unwrap_or(after.len())
 }
 
-/// Writes a start tag with rewritten links, and returns the length of the original tag. If the tag has no end, writes nothing
-/// and returns `None`.
+/// Writes a start tag with rewritten links, and returns the length of the original tag. If the tag has no end, writes
+/// nothing and returns `None`.
 fn start_tag(
     tag: &[u8],
     link: &dyn Fn(&str) -> Option<String>,

@@ -15,8 +15,8 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Rewrites a link to the service so that it leads through the proxy. Returns `None` for relative links and for links to
-    /// other hosts, which stay unchanged.
+    /// Rewrites a link to the service so that it leads through the proxy. Returns `None` for relative links and for
+    /// links to other hosts, which stay unchanged.
     ///
     /// Upstream: `Transport.rewriteURL`.
     pub(super) fn rewrite(&self, link: &str) -> Option<String> {

@@ -159,8 +159,8 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     Ok(Location { owner, is_https, host, port })
 }
 
-/// Chooses a ready endpoint of a Service that is a pod of its namespace. Returns the pod, its IP and the port. `pods` returns
-/// a pod by namespace and name. `start` is a random number.
+/// Chooses a ready endpoint of a Service that is a pod of its namespace. Returns the pod, its IP and the port. `pods`
+/// returns a pod by namespace and name. `start` is a random number.
 fn choose_endpoint(
     slices: &[Value],
     (namespace, port_name): (&str, &str),
@@ -173,8 +173,8 @@ fn choose_endpoint(
         if text(endpoint, "targetRef.namespace") != namespace || name.is_empty() {
             return false;
         }
-        // The address must belong to the pod. Otherwise a user who can write EndpointSlices could make the server connect
-        // to any address.
+        // The address must belong to the pod. Otherwise a user who can write EndpointSlices could make the server
+        // connect to any address.
         let Some(pod) = pods(namespace, &name) else { return false };
         let is_ip_of_pod = list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip);
         is_ip_of_pod && ip.parse().is_ok_and(is_global_unicast)

@@ -71,7 +71,8 @@ pub(super) async fn serve(
     respond(response, &exchange.links).await.map(Answer::Response)
 }
 
-/// Requests the switch to another protocol from the service, and then forwards bytes between the service and the client.
+/// Requests the switch to another protocol from the service, and then forwards bytes between the service and the
+/// client.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 async fn switch(
