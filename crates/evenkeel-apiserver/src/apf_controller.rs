@@ -54,7 +54,7 @@ const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 /// Applies the stored configuration to request handling.
 pub(crate) fn load(api: &Api) {
     let [schemas, levels] =
-        [SCHEMAS, LEVELS].map(|resource| loopback::all(api, GROUP, resource, ""));
+        [SCHEMAS, LEVELS].map(|resource| loopback::list(api, GROUP, resource, ""));
     api.flows.configure(&schemas, &levels);
 }
 
@@ -101,8 +101,8 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
 async fn sync(api: &Arc<Api>) {
     load(api);
     let now = seconds(api.clock.now());
-    let levels = loopback::all(api, GROUP, LEVELS, "");
-    for schema in loopback::all(api, GROUP, SCHEMAS, "") {
+    let levels = loopback::list(api, GROUP, LEVELS, "");
+    for schema in loopback::list(api, GROUP, SCHEMAS, "") {
         let Some(condition) = flow::dangling(&schema, &levels, &now) else { continue };
         if let Err(error) = apply_condition(api, &schema, &condition).await {
             let name = text(&schema, "metadata.name");
@@ -125,14 +125,14 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
     for resource in [LEVELS, SCHEMAS] {
         let Some(row) = api.table.get(GROUP, resource) else { continue };
         let own = bootstrap::objects(&row)?;
-        let stored = loopback::all(api, GROUP, resource, "");
+        let stored = loopback::list(api, GROUP, resource, "");
         let mut missing = Transaction::default();
         for wanted in &own {
             let name = text(wanted, "metadata.name");
             match stored.iter().find(|object| text(object, "metadata.name") == name) {
                 None => {
                     let now = seconds(api.clock.now());
-                    loopback::put(api, &row, wanted.clone(), &now, &mut missing);
+                    loopback::create_if_absent(api, &row, wanted.clone(), &now, &mut missing);
                 }
                 Some(object) => {
                     if let Some(revised) = revise(object, wanted) {

@@ -34,13 +34,14 @@ use evenkeel_apimachinery::group_version::GroupVersionKind;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// Attributes of a write for admission plug-ins and allocation.
+/// Attributes of a request for admission plug-ins, and for the allocation of cluster IPs and node ports.
 pub(crate) struct Context<'a> {
     /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
     /// Resource in its storage version.
     pub(crate) resource: &'a ResourceType,
-    /// Resource in the group and version of the request.
+    /// Resource in the group and version of the request's path. The group may differ from that of `resource`: core
+    /// Events can also be written through `events.k8s.io`.
     pub(crate) requested: &'a ResourceType,
     /// Time at which the request arrived.
     pub(crate) now: Timestamp,
@@ -50,8 +51,6 @@ pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     /// Name; empty until it is generated.
     pub(crate) name: &'a str,
-    /// API group of the request's path.
-    pub(crate) request_group: &'a str,
     /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Budget for the cost of the request's CEL expressions.
@@ -64,7 +63,8 @@ pub(crate) struct Context<'a> {
     pub(crate) options: Options<'a>,
     /// Whether the resource has a `status` subresource.
     pub(crate) has_status: bool,
-    /// Whether defaulting copied the pod template's labels to the object; see [`strategy::Context`].
+    /// Whether defaulting copied the pod template's labels to a new object without labels. Labels that the server then
+    /// generates for the template are also added to the object; see [`strategy::Context`].
     pub(crate) has_template_labels: bool,
 }
 
@@ -78,36 +78,41 @@ pub(crate) enum Options<'a> {
 }
 
 impl Context<'_> {
-    /// Returns whether the authorizers allow the user a further request.
+    /// Returns whether the authorizers would also allow the user another request, with these attributes.
     pub(crate) fn allows(&self, attributes: &Attributes<'_>) -> bool {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
     }
 
-    /// Returns the kind that admission sees: the resource's, that of an object posted to a subresource, or that of a
-    /// connection's options. For a view, such as a scale, it is the object's kind.
+    /// Returns the kind that admission plug-ins see:
+    ///
+    /// - `pods/binding`, `pods/eviction`, `serviceaccounts/token`: kind of the posted object, such as `Binding`.
+    /// - `exec`, `attach`, `portforward`, `proxy`: kind of the connection's options, such as `PodExecOptions`.
+    /// - The object itself, and other subresources such as `status` and `scale`: kind of the stored object.
     ///
     /// Upstream: `Attributes.GetKind`.
     pub(crate) fn object_kind(&self) -> &GroupVersionKind {
-        let posted = matches!(
+        let has_own_kind = matches!(
             self.subresource,
             "binding" | "eviction" | "token" | "exec" | "attach" | "portforward" | "proxy"
         );
-        let part = posted.then(|| self.resource.subresource(self.subresource)).flatten();
-        part.map_or(&self.resource.gvk, |part| &part.kind)
+        match self.resource.subresource(self.subresource) {
+            Some(subresource) if has_own_kind => &subresource.kind,
+            _ => &self.resource.gvk,
+        }
     }
 
-    /// Returns the stored Namespace of the request; null if it does not exist.
+    /// Returns the stored Namespace of the request, or null if it does not exist.
     pub(crate) fn stored_namespace(&self) -> Value {
         let entry = self.api.store.get("/namespaces", self.namespace);
         entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
     }
 
-    /// Returns the context for the kind's strategy.
-    pub(crate) fn strategy(&self) -> strategy::Context<'_> {
+    /// Returns the attributes of the request that the kind's strategy reads.
+    pub(crate) fn strategy_context(&self) -> strategy::Context<'_> {
         strategy::Context {
             now: seconds(self.now),
             user: self.user,
-            request_group: self.request_group,
+            request_group: &self.requested.gvk.group,
             subresource: self.subresource,
             has_status: self.has_status,
             has_template_labels: self.has_template_labels,
@@ -115,9 +120,9 @@ impl Context<'_> {
     }
 }
 
-/// Call of a subresource handler that does more than read or write the stored object.
+/// Request to the handler of a subresource that does more than read or write the stored object.
 pub(crate) struct Call<'a> {
-    /// Attributes of the request, as for a write.
+    /// Attributes of the request, as admission plug-ins get them.
     pub(crate) cx: Context<'a>,
     /// Decoded query parameters, in order.
     pub(crate) query: &'a [(String, String)],
@@ -125,15 +130,20 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Value,
 }
 
-/// Response of a call.
+/// Response to a [`Call`].
 pub(crate) enum Answer {
     /// Object, encoded in the client's media type.
     Object(StatusCode, Value),
     /// Status 204 without a body.
     Nothing,
-    /// Status 200 with a body of another media type, such as a log.
-    Stream(&'static str, Body),
-    /// A response as it is: a switch to another protocol, or what a proxied service answers.
+    /// Status 200 with a body that is no API object, such as a log.
+    Raw {
+        /// Media type of the body.
+        content_type: &'static str,
+        /// Complete body or stream.
+        body: Body,
+    },
+    /// Complete response: the switch to another protocol, or the response of a proxied service.
     Response(Response<Body>),
 }
 
@@ -149,13 +159,14 @@ pub(crate) struct Api {
     pub(crate) authenticator: Authenticator,
     /// Decides whether a user may make a request.
     pub(crate) authorizer: Authorizer,
-    /// Mode that last allowed each user to impersonate.
+    /// Cache of the impersonation mode that last allowed each user's request. The server tries it first for the next
+    /// one.
     pub(crate) impersonation_modes: LastModes,
     /// Policy of audit events, and where they go; `None` without auditing.
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
-    /// Custom resources that are served.
+    /// Established CustomResourceDefinitions. `table` contains their resources, and watches end when they change.
     pub(crate) served: Served,
     /// Enabled admission plug-ins.
     pub(crate) plugins: Plugins,
@@ -169,9 +180,9 @@ pub(crate) struct Api {
     pub(crate) components: Components,
     /// Client of kubelets, for logs and commands in containers.
     pub(crate) kubelets: Kubelets,
-    /// Limits on open streams.
+    /// Limits on open exec, attach, port-forward and proxied upgrade connections.
     pub(crate) streams: StreamLimits,
-    /// Open connections to ports of pods.
+    /// Limits on open connections to ports of pods: each port-forward stream and proxied request has its own.
     pub(crate) connections: StreamLimits,
     /// APIs of extension API servers.
     pub(crate) aggregation: Aggregation,
@@ -179,7 +190,7 @@ pub(crate) struct Api {
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.
     pub(crate) tasks: Tasks,
-    /// Random source of UIDs and generated names.
+    /// Random number generator for UIDs and generated names.
     pub(crate) rng: Mutex<StdRng>,
 }
 
@@ -199,7 +210,7 @@ impl Api {
         entry.decode().map(Some).map_err(StatusError::internal)
     }
 
-    /// Draws a random value from the server's source.
+    /// Draws a random value from the server's random number generator.
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -207,6 +218,7 @@ impl Api {
     /// Returns a random version 4 UUID.
     pub(crate) fn uid(&self) -> String {
         let mut bytes: [u8; 16] = self.random(rand::Rng::random);
+        // Version 4 and variant 10 (RFC 9562).
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = String::with_capacity(36);
@@ -227,6 +239,7 @@ impl From<WriteError> for StatusError {
         match error {
             WriteError::TooDeep => Self::bad_request(error.to_string()),
             WriteError::Storage(why) => Self::insufficient_storage(&*why),
+            // Upstream returns this error without a reason.
             WriteError::TooLarge => Self::plain_internal(error.to_string()),
             error => Self::internal(error),
         }

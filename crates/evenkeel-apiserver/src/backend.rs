@@ -1,5 +1,5 @@
-//! Addresses behind a Service: a ready endpoint, or the external name. No proxy serves cluster IPs in this process, so
-//! that they lead nowhere.
+//! Resolves a Service to the address of a ready endpoint, or to its external name. The server cannot connect to cluster
+//! IPs, because no kube-proxy forwards them in this process.
 //!
 //! Upstream: `ResolveEndpoint`, `ResolveCluster` and `RandomEndpoint` of `apiserver/pkg/util/proxy`.
 
@@ -13,7 +13,8 @@ use crate::api::Api;
 use crate::https::join_host_port;
 use crate::loopback;
 
-/// Returns the address behind a port of a Service, with its port. The error is upstream's.
+/// Returns the `HOST:PORT` of an endpoint behind a port of a Service, or of its external name. Errors have upstream's
+/// text.
 pub(crate) fn address(api: &Api, namespace: &str, name: &str, port: i64) -> Result<String, String> {
     let entry = api.store.get("/services", &format!("{namespace}/{name}"));
     let entry = entry.ok_or_else(|| format!("service \"{name}\" not found"))?;
@@ -28,26 +29,28 @@ pub(crate) fn address(api: &Api, namespace: &str, name: &str, port: i64) -> Resu
     let start = api.random(rand::Rng::random::<u64>);
     rotate(&mut slices, start);
     slices.sort_by_key(|slice| family.is_some_and(|family| text(slice, "addressType") != family));
-    let found = endpoint(&slices, port_name, start, &|_, _| true);
+    let found = ready_endpoint(&slices, port_name, start, &|_, _| true);
     let (_, ip, port) =
         found.ok_or_else(|| format!("no endpoints available for service \"{name}\""))?;
     Ok(join_host_port(ip, port))
 }
 
-/// Returns the name of a Service's port; empty if it has none.
+/// Returns the name of the Service port with this number. The name may be empty. Returns `None` if there is no such
+/// port.
 pub(crate) fn port_name(service: &Value, port: i64) -> Option<&str> {
     let mut ports = list(service, "spec.ports").iter();
     ports.find(|candidate| int(candidate, "port") == Some(port)).map(|port| text(port, "name"))
 }
 
-/// Begins a list at a random place.
-pub(crate) fn rotate<T>(all: &mut [T], start: u64) {
-    let start = start.checked_rem(all.len() as u64).and_then(|start| usize::try_from(start).ok());
-    all.rotate_left(start.unwrap_or_default());
+/// Rotates a list so that it begins at a random element. `start` is any random number.
+pub(crate) fn rotate<T>(items: &mut [T], start: u64) {
+    let start = start.checked_rem(items.len() as u64).and_then(|start| usize::try_from(start).ok());
+    items.rotate_left(start.unwrap_or_default());
 }
 
-/// Returns an endpoint that is ready and valid, with its IP and port. `start` is a random number.
-pub(crate) fn endpoint<'a>(
+/// Returns a ready endpoint that `is_valid` accepts, with its IP and port. The search in each slice begins at a random
+/// endpoint: `start` is any random number.
+pub(crate) fn ready_endpoint<'a>(
     slices: &'a [Value],
     port_name: &str,
     start: u64,
@@ -64,8 +67,9 @@ pub(crate) fn endpoint<'a>(
         endpoints.find_map(|endpoint| {
             let ready = get(endpoint, "conditions.ready").and_then(Value::as_bool);
             let ip = list(endpoint, "addresses").first()?.as_str()?;
-            let is_good = ready != Some(false) && is_valid(endpoint, ip);
-            is_good.then_some((endpoint, ip, port))
+            // An unknown readiness counts as ready.
+            let is_usable = ready != Some(false) && is_valid(endpoint, ip);
+            is_usable.then_some((endpoint, ip, port))
         })
     })
 }
@@ -93,12 +97,12 @@ mod tests {
         ];
         for start in 0..8 {
             let found = |name: &str| {
-                endpoint(&slices, name, start, &|_, _| true).map(|(_, ip, port)| (ip, port))
+                ready_endpoint(&slices, name, start, &|_, _| true).map(|(_, ip, port)| (ip, port))
             };
             assert_eq!(found("a"), Some(("10.0.0.2", 2)));
             assert_eq!(found("b"), Some((["10.0.0.3", "10.0.0.4"][start as usize % 2], 3)));
             assert_eq!((found(""), found("c")), (None, None));
-            let only = endpoint(&slices, "b", start, &|_, ip| ip == "10.0.0.4");
+            let only = ready_endpoint(&slices, "b", start, &|_, ip| ip == "10.0.0.4");
             assert_eq!(only.map(|(_, ip, _)| ip), Some("10.0.0.4"));
         }
         rotate::<u8>(&mut [], 3);

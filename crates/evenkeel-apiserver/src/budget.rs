@@ -1,4 +1,4 @@
-//! Budget for the cost of one request.
+//! Budget for the cost of a request's CEL expressions.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ const MAX_EXPRESSION_COST: u64 = 30_000_000;
 /// Cost that a request may still cause. All evaluations for the request draw from it.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Remaining cost in CEL cost units.
     expression_cost: AtomicU64,
 }
 

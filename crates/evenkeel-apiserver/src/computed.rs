@@ -1,5 +1,6 @@
-//! APIs whose objects another part of the process computes for each request. They are this server's aggregation layer.
-//! The server itself handles discovery, authorization, selectors and encoding.
+//! APIs, such as `metrics.k8s.io`, whose objects another part of the process computes for each request. In a cluster,
+//! an extension API server serves them. Here the server itself handles discovery, authorization, selectors and
+//! encoding.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::resource::{ResourceType, Source};
 
-/// API that the server serves beside its own.
+/// API with computed objects, which the server serves in addition to the stored ones.
 pub struct ComputedApi {
     /// API group, such as `metrics.k8s.io`.
     pub group: &'static str,
@@ -32,9 +33,10 @@ pub struct ComputedResource {
     pub columns: &'static [&'static str],
 }
 
-/// Returns an API's rows for the resource table.
-pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
+/// Returns the resource types of an API, for the resource table.
+pub(crate) fn resource_types(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
     let row = |resource: &ComputedResource| {
+        // Name, type, format and priority of a column.
         let column = |title: &&str| match *title {
             "Name" => json!(["Name", "string", "name", 0]),
             title => json!([title, "string", "", 0]),
@@ -51,8 +53,8 @@ pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
     api.resources.iter().filter_map(row).map(Arc::new).collect()
 }
 
-/// Returns the APIService of an API served in this process.
-pub(crate) fn service(api: &ComputedApi, now: &str) -> Value {
+/// Returns the APIService of an API served in this process. `now` is the time at which it became available.
+pub(crate) fn apiservice(api: &ComputedApi, now: &str) -> Value {
     json!({
         "metadata": {
             "name": format!("{}.{}", api.version, api.group),

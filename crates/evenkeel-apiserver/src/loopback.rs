@@ -1,4 +1,4 @@
-//! Reads and writes of stored objects by the server itself.
+//! Reads and writes of stored objects by the server itself, without admission and validation.
 //!
 //! Upstream: `LoopbackClientConfig`.
 
@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// Maximum number of attempts of a write that conflicts with other writes.
 const MAX_WRITE_ATTEMPTS: usize = 16;
 
-/// Returns all stored objects of a resource in a namespace, or in all namespaces if it is empty.
-pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
+/// Returns all stored objects of a resource in `namespace`, or in all namespaces if `namespace` is empty.
+pub(crate) fn list(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
     let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
     let entries = api.store.within(&resource.resource_prefix, namespace);
     entries.iter().filter_map(|entry| entry.decode().ok()).collect()
@@ -25,12 +25,12 @@ pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str)
 
 /// Returns the EndpointSlices of a Service.
 pub(crate) fn endpoint_slices(api: &Api, namespace: &str, service: &str) -> Vec<Value> {
-    let entries = entries_of_slices(api, namespace, service);
+    let entries = endpoint_slice_entries(api, namespace, service);
     entries.iter().filter_map(|entry| entry.decode().ok()).collect()
 }
 
 /// Returns the stored entries of a Service's EndpointSlices.
-pub(crate) fn entries_of_slices(api: &Api, namespace: &str, service: &str) -> Vec<Arc<Entry>> {
+pub(crate) fn endpoint_slice_entries(api: &Api, namespace: &str, service: &str) -> Vec<Arc<Entry>> {
     let is_of_service =
         |entry: &Arc<Entry>| entry.selection.label("kubernetes.io/service-name") == Some(service);
     let mut entries = api.store.within("discovery.k8s.io/endpointslices", namespace);
@@ -112,23 +112,24 @@ pub(crate) async fn change_managed(
     change(api, resource, namespace, name, dry_run, edit).await
 }
 
-/// Writes the day of a token's use to its Secret's label. The request continues even if the write fails.
+/// Records the day on which a Secret's token was used in a label of the Secret. The request continues even if the write
+/// fails.
 ///
 /// Upstream: `patchSecretWithLastUsedDate`.
-pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
+pub(crate) async fn record_token_use(api: &Arc<Api>, used: &UsedSecret) {
     let Some(secrets) = api.table.get("v1", "secrets") else { return };
-    let edit = |secret: &mut Value| {
+    let set_label = |secret: &mut Value| {
         secret["metadata"]["labels"][LAST_USED] = used.day.as_str().into();
         Ok(())
     };
     let (namespace, name) = (&used.namespace, &used.name);
-    if let Err(error) = change_managed(api, &secrets, namespace, name, "", false, edit).await {
+    if let Err(error) = change_managed(api, &secrets, namespace, name, "", false, set_label).await {
         tracing::error!(namespace, name, %error, "the use of a service account token cannot be noted");
     }
 }
 
 /// Adds the creation of an object to a transaction, unless the object exists.
-pub(crate) fn put(
+pub(crate) fn create_if_absent(
     api: &Api,
     resource: &ResourceType,
     object: Value,
@@ -156,7 +157,7 @@ pub(crate) fn create(
     transaction.put(&resource.resource_prefix, &key, Expect::Absent, encoded);
 }
 
-/// Encodes a new object with this UID, creation time and field manager. Returns it after its key.
+/// Encodes a new object with this UID, creation time and field manager. Returns its key and the encoded object.
 pub(crate) fn encode(
     resource: &ResourceType,
     mut object: Value,
@@ -166,15 +167,14 @@ pub(crate) fn encode(
 ) -> (String, Encoded) {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
-    // A namespace's strategy sets the finalizers in its spec, and strategies manage no fields.
-    let is_namespace = resource.kind() == "Namespace";
-    let spec = object.as_object_mut().filter(|_| is_namespace).and_then(|o| o.remove("spec"));
-    patch::update_managed_fields(
-        resource.schema(&resource.gvk).as_ref(),
-        None,
-        &mut object,
-        writer,
-    );
+    // In a create request, the strategy sets the finalizers in a Namespace's spec, so that no manager owns them. Remove
+    // the spec while the managed fields are computed, so that they are the same here.
+    let spec = match object.as_object_mut() {
+        Some(fields) if resource.kind() == "Namespace" => fields.remove("spec"),
+        _ => None,
+    };
+    let schema = resource.schema(&resource.gvk);
+    patch::update_managed_fields(schema.as_ref(), None, &mut object, writer);
     if let Some(spec) = spec {
         object["spec"] = spec;
     }

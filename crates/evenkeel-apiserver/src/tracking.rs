@@ -1,5 +1,7 @@
-//! ConfigMap with the date since which the server tracks the use of legacy service account tokens. The token cleaner
-//! reads it (upstream: `controlplane/controller/legacytokentracking`).
+//! ConfigMap with the date since which the server tracks the use of legacy service account tokens. The legacy service
+//! account token cleaner reads it.
+//!
+//! Upstream: `controlplane/controller/legacytokentracking`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +22,7 @@ use evenkeel_apimachinery::value::{set, text};
 pub(crate) const RESOURCE_PREFIX: &str = "/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// Minimum interval at which a deleted ConfigMap is created again.
+/// Minimum interval at which a deleted ConfigMap is last_creation max_wait.
 const MIN_CREATION_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Adds the creation of the ConfigMap to a transaction, unless it exists.
@@ -29,39 +31,42 @@ pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
     let now = api.clock.now();
     let map =
         json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {"since": date(now)}});
-    loopback::put(api, &configmaps, map, &seconds(now), transaction);
+    loopback::create_if_absent(api, &configmaps, map, &seconds(now), transaction);
 }
 
 /// Keeps the ConfigMap valid until the server shuts down. `changes` signals writes to ConfigMaps.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
-    let Some(mut created) = api.upgrade().map(|api| api.clock.instant()) else { return };
+    let Some(mut last_creation) = api.upgrade().map(|api| api.clock.instant()) else { return };
     loop {
         changes.mark_unchanged();
-        let again = match api.upgrade() {
-            Some(api) => pass(&api, &mut created).await.unwrap_or_else(|error| {
+        let max_wait = match api.upgrade() {
+            Some(api) => reconcile(&api, &mut last_creation).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "it cannot be noted since when tokens are tracked");
                 Some(MIN_CREATION_INTERVAL)
             }),
             None => return,
         };
-        if !changed(&mut changes, again).await {
+        if !changed(&mut changes, max_wait).await {
             return;
         }
     }
 }
 
-/// Creates or repairs the ConfigMap. Returns the delay until the next pass.
-async fn pass(api: &Arc<Api>, created: &mut Instant) -> Result<Option<Duration>, StatusError> {
+/// Creates or repairs the ConfigMap. Returns the maximum delay until the next call.
+async fn reconcile(
+    api: &Arc<Api>,
+    last_creation: &mut Instant,
+) -> Result<Option<Duration>, StatusError> {
     let Some(entry) = api.store.get(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
-        let left = MIN_CREATION_INTERVAL
-            .saturating_sub(api.clock.instant().saturating_duration_since(*created));
-        if !left.is_zero() {
-            return Ok(Some(left));
+        let age = api.clock.instant().saturating_duration_since(*last_creation);
+        let remaining = MIN_CREATION_INTERVAL.saturating_sub(age);
+        if !remaining.is_zero() {
+            return Ok(Some(remaining));
         }
         let mut transaction = Transaction::default();
         install(api, &mut transaction);
         api.store.commit(transaction).await?;
-        *created = api.clock.instant();
+        *last_creation = api.clock.instant();
         return Ok(None);
     };
     let old = entry.decode().map_err(StatusError::internal)?;
@@ -81,12 +86,13 @@ async fn pass(api: &Arc<Api>, created: &mut Instant) -> Result<Option<Duration>,
         .put(&configmaps.resource_prefix, &entry.key, Expect::At(entry.revision), encoded)
         .await
     {
-        // A conflicting write triggers the next pass.
+        // A conflicting write triggers the next call.
         Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
+/// Returns the date of a time in UTC, such as `2026-07-21`.
 fn date(now: jiff::Timestamp) -> Value {
     Value::from(now.strftime("%Y-%m-%d").to_string())
 }

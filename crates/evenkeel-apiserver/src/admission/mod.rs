@@ -94,8 +94,8 @@ enum Check {
     Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
 }
 
-/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and subresource
-/// that it handles; `*` stands for any.
+/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and
+/// subresource that it handles; `*` stands for any.
 ///
 /// Upstream: `AllOrderedPlugins`.
 const CHECKS: [(Plugin, [&str; 3], Check); 13] = {
@@ -211,7 +211,7 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), Stat
     if value::get(claim, "spec.storageClassName").is_some() {
         return Ok(());
     }
-    let classes = loopback::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
+    let classes = loopback::list(cx.api, "storage.k8s.io/v1", "storageclasses", "");
     if let Some(class) = default_of(&classes, "storageclass.kubernetes.io/is-default-class") {
         set(claim, "spec.storageClassName", class);
     }
@@ -225,7 +225,7 @@ fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), St
     if annotated || value::get(ingress, "spec.ingressClassName").is_some() {
         return Ok(());
     }
-    let classes = loopback::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
+    let classes = loopback::list(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
     if let Some(class) = default_of(&classes, "ingressclass.kubernetes.io/is-default-class") {
         set(ingress, "spec.ingressClassName", class);
     }

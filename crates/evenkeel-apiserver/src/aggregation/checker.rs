@@ -107,7 +107,7 @@ async fn begin(
 fn basis(api: &Api, remote: &Remote) -> Basis {
     let ServiceReference { namespace, name, .. } = &remote.service;
     let service = api.store.get("/services", &format!("{namespace}/{name}"));
-    let slices = loopback::entries_of_slices(api, namespace, name);
+    let slices = loopback::endpoint_slice_entries(api, namespace, name);
     (remote.basis(), service.iter().chain(&slices).map(|entry| entry.revision).collect())
 }
 

@@ -35,7 +35,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Applies the stored APIServices to requests.
 pub(crate) fn load(api: &Api) {
-    api.aggregation.set_services(&loopback::all(api, API_VERSION, RESOURCE, ""));
+    api.aggregation.set_services(&loopback::list(api, API_VERSION, RESOURCE, ""));
 }
 
 /// Runs the controller until the server shuts down. `changes` signal writes to the objects of [`RESOURCE_PREFIXES`].
@@ -54,10 +54,10 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
 
 /// Syncs all APIServices. Returns the delay until the next sync if a write failed.
 async fn sync(api: &Arc<Api>) -> Option<Duration> {
-    let services = loopback::all(api, API_VERSION, RESOURCE, "");
+    let services = loopback::list(api, API_VERSION, RESOURCE, "");
     api.aggregation.set_services(&services);
     let definitions =
-        loopback::all(api, "apiextensions.k8s.io/v1", "customresourcedefinitions", "");
+        loopback::list(api, "apiextensions.k8s.io/v1", "customresourcedefinitions", "");
     let resource = api.table.get(API_VERSION, RESOURCE)?;
     let mut again = None;
     for action in registration::plan(&services, &definitions) {
@@ -85,7 +85,7 @@ async fn apply(
         Action::Create(mut object) => {
             condition::put(&mut object, &Condition::local(), &seconds(now));
             let mut transaction = Transaction::default();
-            loopback::put(api, resource, object, &seconds(now), &mut transaction);
+            loopback::create_if_absent(api, resource, object, &seconds(now), &mut transaction);
             api.store.commit(transaction).await.map(drop).map_err(StatusError::from)
         }
         Action::Restore(name, spec) => restore_spec(api, resource, &name, &spec).await,

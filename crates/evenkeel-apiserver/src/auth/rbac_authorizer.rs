@@ -72,7 +72,8 @@ impl RbacAuthorizer {
 
     /// Returns the last resolver if no role or binding has changed since, or else the versions for a new one.
     fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
-        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
+        let version =
+            RBAC_RESOURCES.map(|resource_prefix| store.last_write_revision(resource_prefix));
         let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|last| last.version == version).cloned().ok_or(version)
     }

@@ -11,7 +11,7 @@ use crate::aggregation::controller::restore_spec;
 use crate::aggregation::registration::is_restored_on_start;
 use crate::api::Api;
 use crate::auth::RequestHeaderOptions;
-use crate::loopback::{self, change, put};
+use crate::loopback::{self, change, create_if_absent};
 use crate::registry;
 use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
@@ -43,7 +43,7 @@ pub(crate) async fn install(
     let mut transaction = Transaction::default();
     put_all(api, ca, network, &mut transaction)?;
     api.store.commit(transaction).await?;
-    registry::show_all(api).await?;
+    registry::create_missing_ip_addresses(api).await?;
     add_second_range(api, network).await?;
     if !is_new {
         restore_api_services(api).await?;
@@ -58,7 +58,8 @@ async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) else { return Ok(()) };
     for recorded in objects(&services)? {
         let name = text(&recorded, "metadata.name");
-        let current = loopback::get(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
+        let current =
+            loopback::get(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
         if !is_restored_on_start(&current, &recorded) {
             continue;
         }
@@ -131,7 +132,7 @@ fn put_all(
     if let Some(configmaps) = rows.get("v1", "configmaps") {
         let metadata = json!({"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0});
         let map = json!({"metadata": metadata, "data": authentication_data(api, ca)});
-        put(api, configmaps, map, &now, transaction);
+        create_if_absent(api, configmaps, map, &now, transaction);
     }
     for (version, resource, object) in [
         ("networking.k8s.io/v1", "servicecidrs", network.service_cidr(&now)),
@@ -140,7 +141,7 @@ fn put_all(
         ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice()),
     ] {
         if let Some(resource) = rows.get(version, resource) {
-            put(api, resource, object, &now, transaction);
+            create_if_absent(api, resource, object, &now, transaction);
         }
     }
     tracking::install(api, transaction);
@@ -152,7 +153,7 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
     let now = seconds(api.clock.now());
     if let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) {
         let mut transaction = Transaction::default();
-        put(api, &services, service, &now, &mut transaction);
+        create_if_absent(api, &services, service, &now, &mut transaction);
         api.store.commit(transaction).await?;
     }
     Ok(())

@@ -195,17 +195,21 @@ impl Strategy for CustomResourceStrategy {
 
     fn convert_in(&self, _stored: &GroupVersionKind, _object: &mut Value) {}
 
-    fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
+    fn read_subresource(
+        &self,
+        subresource: &str,
+        object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
         Some(scale.scale_of(object))
     }
 
-    fn part_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
+    fn subresource_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
         Some(scale.scale_or_zero(object))
     }
 
-    fn write_part(
+    fn write_subresource(
         &self,
         subresource: &str,
         object: &mut Value,

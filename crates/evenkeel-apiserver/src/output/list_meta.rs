@@ -16,10 +16,10 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Returns the `metadata` of a list of objects. As in upstream, a list of custom objects has the field `continue`
-    /// even if it is empty.
-    pub(super) fn of_list(&self, resource: &ResourceType) -> Value {
-        let mut meta = self.value();
+    /// Returns the `metadata` of a list of objects of `resource`. As in upstream, a list of custom objects has the
+    /// field `continue` even if it is empty.
+    pub(super) fn to_json_for(&self, resource: &ResourceType) -> Value {
+        let mut meta = self.to_json();
         if resource.custom.is_some() && self.token.is_empty() {
             meta["continue"] = Value::from("");
         }
@@ -27,7 +27,7 @@ impl ListMeta {
     }
 
     /// Returns the `metadata` with the fields that are set.
-    pub(super) fn value(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut meta = json!({});
         if self.resource_version > 0 {
             meta["resourceVersion"] = Value::from(self.resource_version.to_string());
@@ -42,8 +42,8 @@ impl ListMeta {
     }
 }
 
-/// Writes a list's head and opens its items.
-pub(super) fn open(head: &Value, out: &mut Vec<u8>) {
+/// Writes the list's fields in `head` and the start of its `items` array. The caller writes the items and closes both.
+pub(super) fn open_list(head: &Value, out: &mut Vec<u8>) {
     let head = head.to_string();
     out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
     out.extend_from_slice(b",\"items\":[");

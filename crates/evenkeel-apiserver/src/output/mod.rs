@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(crate) use self::list_meta::ListMeta;
-use self::list_meta::open;
+use self::list_meta::open_list;
 use self::negotiation::{
     Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, plain_encodings, shape, wants_pretty,
 };
@@ -44,8 +44,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Format {
     encoding: Encoding,
     shape: Shape,
-    /// API version of the Table or metadata in the response; both versions have the same fields.
-    meta: &'static str,
+    /// API version of a Table or PartialObjectMetadata: `meta.k8s.io/v1` or `v1beta1`, which have the same fields.
+    meta_version: &'static str,
 }
 
 impl Format {
@@ -59,17 +59,18 @@ impl Format {
         let is_pretty = wants_pretty(headers, query);
         for media_range in accept::media_ranges(headers) {
             for encoding in encodings(&media_range, is_pretty) {
-                let Some((shape, meta)) = shape(resource, &media_range, encoding, query) else {
+                let Some((shape, meta_version)) = shape(resource, &media_range, encoding, query)
+                else {
                     continue;
                 };
-                return Ok(Self { encoding, shape, meta });
+                return Ok(Self { encoding, shape, meta_version });
             }
         }
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Refuses list metadata for one object, and object metadata for a list. Upstream checks this after it has read the
-    /// objects.
+    /// Refuses PartialObjectMetadataList for one object, PartialObjectMetadata for a list, an invalid `includeObject`,
+    /// and a watch in YAML. Upstream checks this after it has read the objects.
     ///
     /// Upstream: `transformResponseObject`.
     pub(crate) fn check(
@@ -78,6 +79,7 @@ impl Format {
         query: &[(String, String)],
         purpose: Purpose,
     ) -> Result<(), StatusError> {
+        // Messages contain the Go type of the list, such as `*core.PodList`.
         let package = match (&resource.custom, resource.group()) {
             (Some(_), _) => "unstructured",
             (None, "" | "events.k8s.io") => "core",
@@ -88,14 +90,14 @@ impl Format {
             None => &resource.list_kind,
         };
         if purpose == Purpose::Watch && self.encoding == Encoding::Yaml {
-            return Err(StatusError::not_acceptable(&STREAMS));
+            return Err(StatusError::not_acceptable(&WATCH_MEDIA_TYPES));
         }
         let message = match (self.shape, purpose) {
             (Shape::Table(Include::Unknown), _) => {
-                let given = query.iter().find(|(name, _)| name == "includeObject");
-                let given = given.map_or("", |(_, value)| value);
+                let parameter = query.iter().find(|(name, _)| name == "includeObject");
+                let value = parameter.map_or("", |(_, value)| value);
                 return Err(StatusError::bad_request(format!(
-                    "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', \
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {value:?}: must be 'Metadata', \
                      'Object', 'None', or empty"
                 )));
             }
@@ -155,14 +157,14 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         if self.encoding == Encoding::Json && self.is_metadata() {
             let mut out = Vec::new();
-            partial(self.meta, stored, &mut out)?;
+            partial(self.meta_version, stored, &mut out)?;
             out.push(b'\n');
             return Ok(out.into());
         }
-        self.bytes(&self.shaped(resource, parse(stored)?, now)?)
+        self.encode(&self.shaped(resource, parse(stored)?, now)?)
     }
 
-    /// Encodes a list of objects in the form that [`object`](Self::object) takes.
+    /// Encodes a list. Like the object in [`object`](Self::object), each item is compact JSON in the stored version.
     pub(crate) fn list(
         &self,
         resource: &ResourceType,
@@ -173,7 +175,7 @@ impl Format {
         match (self.shape, self.encoding) {
             (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
             (Shape::Metadata | Shape::MetadataList, Encoding::Json) => {
-                metadata_list(self.meta, items, meta)
+                metadata_list(self.meta_version, items, meta)
             }
             (Shape::Whole | Shape::Metadata | Shape::MetadataList, Encoding::Protobuf) => {
                 self.protobuf_list(resource, items, meta, now)
@@ -181,28 +183,33 @@ impl Format {
             (Shape::Table(include), _) => {
                 let mut rows = Vec::with_capacity(items.len());
                 for item in items {
-                    rows.push(table::row(resource, self.meta, include, parse(&item)?, now));
+                    rows.push(table::row(resource, self.meta_version, include, parse(&item)?, now));
                 }
-                self.bytes(&table::table(resource, self.meta, "", &rows, &meta.value(), true))
+                self.encode(&table::table(
+                    resource,
+                    self.meta_version,
+                    "",
+                    &rows,
+                    &meta.to_json(),
+                    true,
+                ))
             }
             _ => {
-                // Items of custom resources keep `kind` and `apiVersion`.
-                let bare = resource.custom.is_none();
-                let mut all = Vec::with_capacity(items.len());
+                // Items of custom resources and of metadata lists keep `kind` and `apiVersion`.
+                let omits_type_meta = resource.custom.is_none() && self.shape == Shape::Whole;
+                let mut encoded_items = Vec::with_capacity(items.len());
                 for item in items {
                     let mut item = self.shaped(resource, parse(&item)?, now)?;
-                    if let Some(fields) =
-                        item.as_object_mut().filter(|_| self.shape == Shape::Whole && bare)
-                    {
-                        fields.remove("kind");
-                        fields.remove("apiVersion");
+                    if omits_type_meta {
+                        remove_type_meta(&mut item);
                     }
-                    all.push(item);
+                    encoded_items.push(item);
                 }
                 let (kind, version) = self.list_type(resource);
-                let meta = if self.is_metadata() { meta.value() } else { meta.of_list(resource) };
-                self.bytes(
-                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": all}),
+                let meta =
+                    if self.is_metadata() { meta.to_json() } else { meta.to_json_for(resource) };
+                self.encode(
+                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": encoded_items}),
                 )
             }
         }
@@ -211,7 +218,9 @@ impl Format {
     /// Returns kind and apiVersion of a list of objects or of their metadata.
     fn list_type<'r>(&self, resource: &'r ResourceType) -> (&'r str, &'r str) {
         match self.shape {
-            Shape::Metadata | Shape::MetadataList => ("PartialObjectMetadataList", self.meta),
+            Shape::Metadata | Shape::MetadataList => {
+                ("PartialObjectMetadataList", self.meta_version)
+            }
             _ => (&resource.list_kind, &resource.api_version),
         }
     }
@@ -221,13 +230,13 @@ impl Format {
     ///
     /// # Errors
     /// 406 for a kind without protobuf.
-    pub(crate) fn around_messages(
+    pub(crate) fn protobuf_list_head_and_tail(
         resource: &ResourceType,
         meta: &ListMeta,
         size: usize,
     ) -> Result<(Vec<u8>, Vec<u8>), StatusError> {
         let (list_kind, version) = (&*resource.list_kind, &*resource.api_version);
-        let head = json!({"metadata": meta.of_list(resource)});
+        let head = json!({"metadata": meta.to_json_for(resource)});
         let list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
         Ok(Envelope::around(version, list_kind, &list, size))
     }
@@ -245,7 +254,7 @@ impl Format {
             Shape::Metadata | Shape::MetadataList => "PartialObjectMetadata",
             _ => resource.kind(),
         };
-        let head = json!({"metadata": meta.of_list(resource)});
+        let head = json!({"metadata": meta.to_json_for(resource)});
         let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
         for item in items {
             let item = self.shaped(resource, parse(&item)?, now)?;
@@ -255,7 +264,8 @@ impl Format {
         Ok(Envelope::seal(version, list_kind, &list).into())
     }
 
-    /// Encodes a list. Copies items in the stored version, and converts items to other versions.
+    /// Encodes a list of whole objects in compact JSON. Copies the items if the client requested the stored version,
+    /// and converts them otherwise.
     fn stored_list(
         &self,
         resource: &ResourceType,
@@ -263,9 +273,10 @@ impl Format {
         meta: &ListMeta,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
+        // Estimated sizes in bytes of the list's own fields and of an item.
         let mut out = Vec::with_capacity(256 + items.len() * 512);
-        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.of_list(resource)});
-        open(&head, &mut out);
+        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.to_json_for(resource)});
+        open_list(&head, &mut out);
         for (index, item) in items.enumerate() {
             if index > 0 {
                 out.push(b',');
@@ -274,9 +285,8 @@ impl Format {
                 out.extend_from_slice(&item);
             } else {
                 let mut item = self.shaped(resource, parse(&item)?, now)?;
-                if let Some(fields) = item.as_object_mut().filter(|_| resource.custom.is_none()) {
-                    fields.remove("kind");
-                    fields.remove("apiVersion");
+                if resource.custom.is_none() {
+                    remove_type_meta(&mut item);
                 }
                 serde_json::to_writer(&mut out, &item).map_err(StatusError::internal)?;
             }
@@ -286,32 +296,33 @@ impl Format {
     }
 
     /// Encodes one watch event with its frame. `event` is `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` (`object` has only
-    /// kind, resourceVersion and annotations) or `ERROR` (`object` is a Status). `first` marks the first event of a
-    /// stream, whose Table has the columns.
+    /// kind, resourceVersion and annotations) or `ERROR` (`object` is a Status). `is_first` marks the first event of a
+    /// stream: only its Table has the column definitions.
     pub(crate) fn event(
         &self,
         resource: &ResourceType,
         event: &str,
         object: &[u8],
-        first: bool,
+        is_first: bool,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
-        // A bookmark has no fields that a schema has defaults for.
-        let bare = event == "BOOKMARK" && resource.custom.is_some();
-        let value = || -> Result<Value, StatusError> {
+        // A bookmark is not converted, because its object has no fields that a schema describes.
+        let is_custom_bookmark = event == "BOOKMARK" && resource.custom.is_some();
+        let shaped = || -> Result<Value, StatusError> {
             match self.shape {
                 _ if event == "ERROR" => parse(object),
-                Shape::Whole if bare => parse(object),
+                Shape::Whole if is_custom_bookmark => parse(object),
                 Shape::Table(include) => {
-                    let rows = vec![table::row(resource, self.meta, include, parse(object)?, now)];
+                    let rows =
+                        vec![table::row(resource, self.meta_version, include, parse(object)?, now)];
                     let meta = json!({"resourceVersion": version_of(object)});
-                    Ok(table::table(resource, self.meta, "", &rows, &meta, first))
+                    Ok(table::table(resource, self.meta_version, "", &rows, &meta, is_first))
                 }
                 _ => self.shaped(resource, parse(object)?, now),
             }
         };
         if self.encoding == Encoding::Protobuf {
-            let inner = self.bytes(&value()?)?;
+            let inner = self.encode(&shaped()?)?;
             return Ok(protobuf_frame::event(event, &inner));
         }
         let mut out = Vec::with_capacity(object.len() + 32);
@@ -320,15 +331,15 @@ impl Format {
         out.extend_from_slice(b"\",\"object\":");
         match self.shape {
             _ if event == "ERROR" => out.extend_from_slice(object),
-            Shape::Whole if resource.stored || bare => out.extend_from_slice(object),
-            Shape::Metadata | Shape::MetadataList => partial(self.meta, object, &mut out)?,
-            _ => serde_json::to_writer(&mut out, &value()?).map_err(StatusError::internal)?,
+            Shape::Whole if resource.stored || is_custom_bookmark => out.extend_from_slice(object),
+            Shape::Metadata | Shape::MetadataList => partial(self.meta_version, object, &mut out)?,
+            _ => serde_json::to_writer(&mut out, &shaped()?).map_err(StatusError::internal)?,
         }
         out.extend_from_slice(b"}\n");
         Ok(out.into())
     }
 
-    /// Encodes one watch event of a [`message`](Self::message).
+    /// Encodes one watch event whose object is a protobuf message of [`message`](Self::message).
     pub(crate) fn message_event(resource: &ResourceType, event: &str, message: &[u8]) -> Bytes {
         let object = Envelope::seal(&resource.api_version, resource.kind(), message);
         protobuf_frame::event(event, &object)
@@ -344,10 +355,10 @@ impl Format {
         status: &[u8],
     ) -> (HeaderValue, Bytes) {
         let encoding = plain_encodings(headers, query).next().unwrap_or(Encoding::Pretty);
-        let format = Self { encoding, shape: Shape::Whole, meta: META };
+        let format = Self { encoding, shape: Shape::Whole, meta_version: META };
         let bytes = match format.encoding {
             Encoding::Json => None,
-            _ => parse(status).and_then(|value| format.bytes(&value)).ok(),
+            _ => parse(status).and_then(|value| format.encode(&value)).ok(),
         };
         match bytes {
             Some(bytes) => (format.content_type(Purpose::Object), bytes),
@@ -363,8 +374,8 @@ impl Format {
         document: &Value,
     ) -> Option<(HeaderValue, Bytes)> {
         plain_encodings(headers, query).find_map(|encoding| {
-            let format = Self { encoding, shape: Shape::Whole, meta: META };
-            let bytes = format.bytes(document).ok()?;
+            let format = Self { encoding, shape: Shape::Whole, meta_version: META };
+            let bytes = format.encode(document).ok()?;
             Some((format.content_type(Purpose::Object), bytes))
         })
     }
@@ -373,7 +384,7 @@ impl Format {
         matches!(self.shape, Shape::Metadata | Shape::MetadataList)
     }
 
-    /// Returns an object in the requested version and shape.
+    /// Converts an object from the stored version to the requested version and shape.
     fn shaped(
         &self,
         resource: &ResourceType,
@@ -381,22 +392,24 @@ impl Format {
         now: Timestamp,
     ) -> Result<Value, StatusError> {
         match self.shape {
-            Shape::Metadata | Shape::MetadataList => Ok(partial_value(self.meta, &object)),
+            Shape::Metadata | Shape::MetadataList => Ok(partial_value(self.meta_version, &object)),
             Shape::Table(include) => {
                 let meta = object.pointer("/metadata/resourceVersion").cloned();
                 let meta =
                     meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
-                let part = part_of(resource, &object);
-                let row = if part.is_empty() {
-                    table::row(resource, self.meta, include, object, now)
+                let subresource = subresource_of(resource, &object);
+                let row = if subresource.is_empty() {
+                    table::row(resource, self.meta_version, include, object, now)
                 } else {
-                    table::part_row(self.meta, include, object, now)
+                    table::scale_row(self.meta_version, include, object, now)
                 };
-                Ok(table::table(resource, self.meta, part, &[row], &meta, true))
+                Ok(table::table(resource, self.meta_version, subresource, &[row], &meta, true))
             }
             Shape::Whole => {
-                let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());
-                if !resource.stored && own {
+                // Other kinds, such as Scale or Status, have only one version.
+                let is_own_kind =
+                    object.get("kind").and_then(Value::as_str) == Some(resource.kind());
+                if !resource.stored && is_own_kind {
                     resource.strategy.convert_out(&resource.gvk, &mut object);
                 }
                 Ok(object)
@@ -404,7 +417,8 @@ impl Format {
         }
     }
 
-    fn bytes(&self, value: &Value) -> Result<Bytes, StatusError> {
+    /// Encodes a JSON value in the format's encoding, with a newline after JSON.
+    fn encode(&self, value: &Value) -> Result<Bytes, StatusError> {
         match self.encoding {
             Encoding::Json => {
                 let mut bytes = serde_json::to_vec(value).map_err(StatusError::internal)?;
@@ -426,15 +440,23 @@ fn not_acceptable(error: DecodeError) -> StatusError {
 }
 
 /// Returns the subresource that an object's kind belongs to: `scale` or none.
-fn part_of(resource: &ResourceType, object: &Value) -> &'static str {
+fn subresource_of(resource: &ResourceType, object: &Value) -> &'static str {
     match object.get("kind").and_then(Value::as_str) {
         Some("Scale") if resource.kind() != "Scale" => "scale",
         _ => "",
     }
 }
 
-/// Media types of streams, for the error of a client that requests another one.
-const STREAMS: [&str; 2] =
+/// Removes `kind` and `apiVersion`, which the items of a list of built-in objects do not have.
+fn remove_type_meta(item: &mut Value) {
+    if let Some(fields) = item.as_object_mut() {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+}
+
+/// Media types of watch streams, for the error of a client that requests another one.
+const WATCH_MEDIA_TYPES: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
@@ -457,7 +479,7 @@ mod tests {
         let meta = ListMeta { resource_version: 9, token: "more".to_owned(), remaining: Some(3) };
         let names = ["a", "b", &"long".repeat(50)];
         for shape in [Shape::Whole, Shape::MetadataList] {
-            let format = Format { encoding: Encoding::Protobuf, shape, meta: META };
+            let format = Format { encoding: Encoding::Protobuf, shape, meta_version: META };
             for n in 0..=names.len() {
                 let pods_of =
                     |names: &[&str]| names.iter().map(|name| pod(name)).collect::<Vec<_>>();
@@ -472,7 +494,7 @@ mod tests {
                     }
                     _ => ("PodList", "v1", items),
                 };
-                let whole = json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": items});
+                let whole = json!({"kind": kind, "apiVersion": version, "metadata": meta.to_json(), "items": items});
                 let whole = Transcoder::encode_envelope(&whole).expect("encoded");
                 assert_eq!(list, whole, "{shape:?} of {n}");
             }

@@ -44,27 +44,31 @@ pub(super) fn encodings(
     let is_pretty = is_pretty || media_range.param("pretty") == "1";
     let json = if is_pretty { Encoding::Pretty } else { Encoding::Json };
     let stream = media_range.param("stream");
-    let all = [(JSON, json), (YAML, Encoding::Yaml), (PROTOBUF, Encoding::Protobuf)];
-    let all = all.map(|(media, encoding)| {
-        let streams = stream.is_empty() || stream == "watch" && encoding != Encoding::Yaml;
-        (streams && media_range.includes(media)).then_some(encoding)
+    let known = [(JSON, json), (YAML, Encoding::Yaml), (PROTOBUF, Encoding::Protobuf)];
+    let accepted = known.map(|(media_type, encoding)| {
+        // Watch events have no encoding in YAML.
+        let supports_stream = stream.is_empty() || stream == "watch" && encoding != Encoding::Yaml;
+        (supports_stream && media_range.includes(media_type)).then_some(encoding)
     });
-    all.into_iter().flatten()
+    accepted.into_iter().flatten()
 }
 
-/// Returns whether a media range requests another kind, such as a Table.
-pub(super) fn is_converted(media_range: &MediaRange) -> bool {
+/// Returns whether a media range requests the conversion to another kind, such as a Table, by `as`, `g` (group) and `v`
+/// (version).
+pub(super) fn requests_conversion(media_range: &MediaRange) -> bool {
     ["as", "g", "v"].iter().any(|name| !media_range.param(name).is_empty())
 }
 
-/// Returns the encodings that a client accepts for a document without other shapes, preferred ones first.
+/// Returns the encodings that a client accepts for a document that cannot be converted to a Table or to metadata,
+/// preferred ones first.
 pub(super) fn plain_encodings(
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> impl Iterator<Item = Encoding> + use<> {
     let is_pretty = wants_pretty(headers, query);
-    let plain = accept::media_ranges(headers).into_iter().filter(|range| !is_converted(range));
-    plain.flat_map(move |range| encodings(&range, is_pretty))
+    let media_ranges = accept::media_ranges(headers).into_iter();
+    let unconverted = media_ranges.filter(|range| !requests_conversion(range));
+    unconverted.flat_map(move |range| encodings(&range, is_pretty))
 }
 
 /// Returns the shape that a media range requests, and the API version of a Table or of metadata. Returns `None` if the
@@ -78,7 +82,7 @@ pub(super) fn shape(
     query: &[(String, String)],
 ) -> Option<(Shape, &'static str)> {
     let is_protobuf = encoding == Encoding::Protobuf;
-    if !is_converted(media_range) {
+    if !requests_conversion(media_range) {
         return (!is_protobuf || has_protobuf(resource)).then_some((Shape::Whole, META));
     }
     let meta = match (media_range.param("g"), media_range.param("v")) {
@@ -87,7 +91,7 @@ pub(super) fn shape(
         _ => return None,
     };
     let shape = match media_range.param("as") {
-        "Table" if !is_protobuf && table::has(resource) => Shape::Table(include(query)),
+        "Table" if !is_protobuf && table::has_columns(resource) => Shape::Table(include(query)),
         "PartialObjectMetadata" => Shape::Metadata,
         "PartialObjectMetadataList" => Shape::MetadataList,
         _ => return None,
@@ -97,14 +101,15 @@ pub(super) fn shape(
 
 /// Returns whether to indent JSON: the query's `pretty` decides. Without it, browsers, curl and Wget get indented JSON.
 pub(super) fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
-    let given = query.iter().find(|(name, _)| name == "pretty");
-    if let Some((_, value)) = given.filter(|(_, value)| !value.is_empty()) {
+    let requested = query.iter().find(|(name, _)| name == "pretty");
+    if let Some((_, value)) = requested.filter(|(_, value)| !value.is_empty()) {
         return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
     let agent = text(headers, http::header::USER_AGENT);
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name))
 }
 
+/// Returns the value of `includeObject`.
 fn include(query: &[(String, String)]) -> Include {
     match query.iter().find(|(name, _)| name == "includeObject").map_or("", |(_, value)| value) {
         "" | "Metadata" => Include::Metadata,

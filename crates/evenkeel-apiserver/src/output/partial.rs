@@ -5,9 +5,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::list_meta::{ListMeta, open};
+use super::list_meta::{ListMeta, open_list};
 use evenkeel_apimachinery::status::StatusError;
 
+/// The `metadata` of an encoded object, as JSON text.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -43,8 +44,8 @@ pub(super) fn metadata_list(
     meta: &ListMeta,
 ) -> Result<Bytes, StatusError> {
     let mut out = Vec::with_capacity(256 + items.len() * 256);
-    let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.value()});
-    open(&head, &mut out);
+    let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.to_json()});
+    open_list(&head, &mut out);
     for (index, item) in items.enumerate() {
         if index > 0 {
             out.push(b',');

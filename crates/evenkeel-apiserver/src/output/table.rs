@@ -24,7 +24,8 @@ pub(super) enum Include {
     Unknown,
 }
 
-static DATA: &str = include_str!("../../data/columns.jsonl");
+/// Column definitions of upstream's Tables: one resource in each line.
+static RECORDED_COLUMNS: &str = include_str!("../../data/columns.jsonl");
 
 #[derive(Deserialize)]
 struct Row<'a> {
@@ -38,7 +39,8 @@ struct Row<'a> {
 fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
     static ALL: OnceLock<BTreeMap<&'static str, &'static RawValue>> = OnceLock::new();
     ALL.get_or_init(|| {
-        DATA.lines()
+        RECORDED_COLUMNS
+            .lines()
             .filter_map(|line| serde_json::from_str::<Row<'static>>(line).ok())
             .map(|row| (row.resource, row.columns))
             .collect()
@@ -46,26 +48,31 @@ fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
 }
 
 /// Returns whether a Table can show objects of the resource.
-pub(super) fn has(resource: &ResourceType) -> bool {
+pub(super) fn has_columns(resource: &ResourceType) -> bool {
     !resource.columns.is_empty()
 }
 
 /// Returns the definitions of a resource's columns: upstream's with descriptions, or those of a custom resource.
-fn definitions(resource: &ResourceType, part: &str) -> Value {
-    let key = if part.is_empty() {
+fn column_definitions(resource: &ResourceType, subresource: &str) -> Value {
+    let key = if subresource.is_empty() {
         format!("{}/{}", resource.api_version, resource.plural())
     } else {
         "autoscaling/v1/scale".to_owned()
     };
-    if let Some(Ok(known)) = columns().get(&*key).map(|text| serde_json::from_str(text.get())) {
-        return known;
+    let recorded = columns().get(&*key);
+    if let Some(Ok(definitions)) = recorded.map(|text| serde_json::from_str(text.get())) {
+        return definitions;
     }
     resource
         .columns
         .iter()
         .map(|column| {
-            json!({"name": &*column.name, "type": &*column.kind, "format": &*column.format,
-                "description": column.description.as_deref().unwrap_or_else(|| column_description(&column.name)), "priority": column.priority})
+            let description = column.description.as_deref();
+            json!({
+                "name": &*column.name, "type": &*column.kind, "format": &*column.format,
+                "description": description.unwrap_or_else(|| column_description(&column.name)),
+                "priority": column.priority,
+            })
         })
         .collect()
 }
@@ -89,7 +96,7 @@ fn column_description(name: &str) -> &'static str {
     }
 }
 
-/// Returns the row of an object in its stored version.
+/// Returns the row of an object in its stored version. `version` is the API version of the Table.
 pub(super) fn row(
     resource: &ResourceType,
     version: &'static str,
@@ -97,13 +104,13 @@ pub(super) fn row(
     mut object: Value,
     now: Timestamp,
 ) -> Value {
-    let condition = completed(resource, &object);
-    let shown = PrintedObject { object: &object, now };
+    let condition = completed_condition(resource, &object);
+    let printed = PrintedObject { object: &object, now };
     let cells = match printers::printer(resource.group(), resource.kind()) {
-        Some(print) => print(&shown),
-        None => custom(resource, &shown),
+        Some(print) => print(&printed),
+        None => cells_at_paths(resource, &printed),
     };
-    let shown = match include {
+    let included = match include {
         Include::None | Include::Unknown => Value::Null,
         Include::Metadata => partial_value(version, &object),
         Include::Object => {
@@ -113,7 +120,7 @@ pub(super) fn row(
             object
         }
     };
-    let mut row = json!({"cells": cells, "object": shown});
+    let mut row = json!({"cells": cells, "object": included});
     if let Some(condition) = condition {
         row["conditions"] = json!([condition]);
     }
@@ -123,7 +130,7 @@ pub(super) fn row(
 /// Returns the condition `Completed` in the row of a finished pod, which clients may hide.
 ///
 /// Upstream: `podSuccessConditions`, `podFailedConditions`.
-fn completed(resource: &ResourceType, object: &Value) -> Option<Value> {
+fn completed_condition(resource: &ResourceType, object: &Value) -> Option<Value> {
     if resource.group() != "" || resource.kind() != "Pod" {
         return None;
     }
@@ -137,44 +144,46 @@ fn completed(resource: &ResourceType, object: &Value) -> Option<Value> {
 }
 
 /// Returns the row of a `scale`, the only subresource with a row.
-pub(super) fn part_row(
+pub(super) fn scale_row(
     version: &'static str,
     include: Include,
     object: Value,
     now: Timestamp,
 ) -> Value {
     let cells = cells::scale(&PrintedObject { object: &object, now });
-    let shown = match include {
+    let included = match include {
         Include::None | Include::Unknown => Value::Null,
         Include::Metadata => partial_value(version, &object),
         Include::Object => object,
     };
-    json!({"cells": cells, "object": shown})
+    json!({"cells": cells, "object": included})
 }
 
-/// Returns a Table. Only the first Table of a stream has column definitions.
+/// Returns a Table. In a stream, only the first Table has the column definitions (`with_columns`).
 pub(super) fn table(
     resource: &ResourceType,
     version: &'static str,
-    part: &str,
+    subresource: &str,
     rows: &[Value],
     meta: &Value,
-    first: bool,
+    with_columns: bool,
 ) -> Value {
-    let columns = if first { definitions(resource, part) } else { Value::Null };
+    let columns =
+        if with_columns { column_definitions(resource, subresource) } else { Value::Null };
     json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
 }
 
-/// Returns the cells of a custom resource: its name, then the values at its columns' paths.
-fn custom(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
-    let Some(version) = &resource.custom else {
-        return plain_columns(&resource.columns, object);
+/// Returns the cells of a kind without a printer: for a custom resource, its name, then the values at its columns'
+/// paths.
+fn cells_at_paths(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
+    let Some(custom) = &resource.custom else {
+        return cells_by_name(&resource.columns, object);
     };
     let kinds: Vec<&str> = resource.columns.iter().skip(1).map(|column| &*column.kind).collect();
     let age = |at: Timestamp| human(object.now.as_second() - at.as_second());
     let mut cells = vec![json!(name(object))];
     cells.extend(evenkeel_apiextensions::tableconvertor::cells(
-        &version.columns,
+        &custom.columns,
         &kinds,
         object,
         age,
@@ -183,7 +192,7 @@ fn custom(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
 }
 
 /// Returns the cells of a built-in kind that has no printer.
-fn plain_columns(columns: &[Column], object: &PrintedObject<'_>) -> Cells {
+fn cells_by_name(columns: &[Column], object: &PrintedObject<'_>) -> Cells {
     columns
         .iter()
         .enumerate()

@@ -6,7 +6,7 @@ use crate::aggregation::remotes::Remote;
 use crate::api::Api;
 use crate::openapi;
 
-/// Returns the API of an extension API server that a path belongs to, or whose OpenAPI document it is.
+/// Returns the registered extension API that serves a path: a path of this API, or that of its OpenAPI v3 document.
 pub(super) fn remote(api: &Api, path: &str) -> Option<Arc<Remote>> {
     let remotes = api.aggregation.current();
     if let Some(remote) = remotes.of_path(path) {

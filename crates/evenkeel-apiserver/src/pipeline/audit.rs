@@ -1,4 +1,5 @@
-//! Auditing of a request: the header `Audit-ID`, and what its events have from the request's head.
+//! Auditing of a request: the header `Audit-ID`, and the parts of its audit events that come from the request's URL and
+//! headers.
 
 use std::net::IpAddr;
 
@@ -18,7 +19,7 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Returns the audit ID of a request: the client's valid ID, or else a new one.
 ///
 /// Upstream: `WithAuditInit`.
-pub(super) fn id(api: &Api, request: &HeaderMap) -> HeaderValue {
+pub(super) fn audit_id(api: &Api, request: &HeaderMap) -> HeaderValue {
     match request.get(AUDIT_ID).filter(|id| is_valid(id)) {
         Some(id) => id.clone(),
         None => HeaderValue::try_from(api.uid()).unwrap_or_else(|_| HeaderValue::from_static("-")),
@@ -26,20 +27,23 @@ pub(super) fn id(api: &Api, request: &HeaderMap) -> HeaderValue {
 }
 
 /// Sets the audit ID in the response's headers. A proxied response keeps its own ID.
-pub(super) fn audit(id: HeaderValue, response: &mut HeaderMap) {
+pub(super) fn set_audit_id(id: HeaderValue, response: &mut HeaderMap) {
     if let Entry::Vacant(vacant) = response.entry(AUDIT_ID) {
         vacant.insert(id);
     }
 }
 
-/// Auditing of a request: its event, and what that has from the request's head.
+/// Audit event of a request, and the parts of it that come from the request's URL and headers.
 pub(super) struct Audited<'a> {
     pub(super) audit: RequestAudit,
+    /// Audit ID of the request.
     pub(super) id: &'a HeaderValue,
     /// Path and query as the client sent them.
     pub(super) uri: &'a str,
     pub(super) headers: &'a HeaderMap,
+    /// IP address of the client.
     pub(super) remote: Option<IpAddr>,
+    /// Time at which the request arrived.
     pub(super) at: Timestamp,
     pub(super) info: RequestInfo<'a>,
     pub(super) path: &'a str,
@@ -92,18 +96,19 @@ impl Audited<'_> {
     /// Annotates the event of a request for a deprecated resource.
     ///
     /// Upstream: `MonitorRequest`.
-    pub(super) fn deprecation(&self, resource: &ResourceType) {
+    pub(super) fn annotate_deprecation(&self, resource: &ResourceType) {
         if self.audit.wants(Level::Metadata) && resource.deprecation().is_some() {
             self.audit.annotate("k8s.io/deprecated", "true");
         }
     }
 
-    /// Returns whether the body of a response is an object of the API, as long as it is no log or stream.
+    /// Returns whether the body of the response is an API object, which audit events may contain. Logs and streams are
+    /// not.
     pub(super) fn has_object(&self) -> bool {
         if self.info.is_resource {
             return !is_long_running_subresource(self.info.subresource);
         }
-        // Documents of discovery are objects, those of OpenAPI are not.
+        // Discovery documents are API objects, OpenAPI documents are not.
         ["/api", "/apis"].iter().any(|root| {
             let rest = self.path.strip_prefix(root);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

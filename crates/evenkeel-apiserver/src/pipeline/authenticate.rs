@@ -28,7 +28,7 @@ pub(super) async fn authenticate(
     let now = api.clock.now();
     let authenticated = api.authenticator.user(&api.store, now, headers, path, peer).await;
     if let Some(secret) = &authenticated.notes.used_secret {
-        loopback::note_use(api, secret).await;
+        loopback::record_token_use(api, secret).await;
     }
     authenticated
 }

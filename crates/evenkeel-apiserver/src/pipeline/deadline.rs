@@ -6,7 +6,8 @@ use evenkeel_api::duration;
 use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
 
-/// Maximum duration of a request, whatever timeout it asks for: the default of `--request-timeout`.
+/// Maximum duration of a request, even if the client requests a longer timeout: upstream's default of
+/// `--request-timeout`.
 const MAX_REQUEST_DURATION: Duration = Duration::from_secs(60);
 
 /// Time that a client has to read a response that is not a stream.
@@ -29,8 +30,10 @@ pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duratio
         StatusError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
     // Zero and negative timeouts have no effect.
-    let wished = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
-    Ok(Some(wished.map_or(MAX_REQUEST_DURATION, |wished| wished.min(MAX_REQUEST_DURATION))))
+    Ok(Some(match u64::try_from(nanos) {
+        Ok(nanos) if nanos > 0 => Duration::from_nanos(nanos).min(MAX_REQUEST_DURATION),
+        _ => MAX_REQUEST_DURATION,
+    }))
 }
 
 /// Returns the error of a request that exceeded its deadline.

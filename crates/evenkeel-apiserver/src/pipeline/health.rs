@@ -1,4 +1,4 @@
-//! Health checks at `/healthz`, `/livez` and `/readyz`, together and one by one.
+//! Health checks: all of them at `/healthz`, `/livez` and `/readyz`, and single ones at paths below.
 
 use http::{HeaderValue, Response, StatusCode};
 
@@ -9,7 +9,7 @@ use crate::response::answer;
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
-/// Checks in upstream's order. Those of components that this server does not have always pass.
+/// Health checks in upstream's order. Checks of components that this server does not have always pass.
 const CHECKS: &[&str] = &[
     "ping",
     "log",
@@ -49,19 +49,19 @@ const STORAGE: &str = "etcd-readiness";
 const TASKS: &str = "tasks";
 
 /// Checks of readiness only: they decide whether the server takes requests.
-const OF_READINESS: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
+const READINESS_ONLY: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
 
 fn checks(root: &str) -> impl Iterator<Item = &'static str> {
     let ready = root == "readyz";
-    CHECKS.iter().copied().filter(move |check| ready || !OF_READINESS.contains(check))
+    CHECKS.iter().copied().filter(move |check| ready || !READINESS_ONLY.contains(check))
 }
 
 /// Returns the root and the check that a path names. An empty check means all checks.
-pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
+pub(super) fn parse_path(path: &str) -> Option<(&'static str, &str)> {
     ROOTS.into_iter().find_map(|root| {
         let rest = path.strip_prefix('/')?.strip_prefix(root)?;
         match rest.strip_prefix('/') {
-            // There is no page below the root without a name.
+            // A slash without the name of a check is not served.
             Some("") => None,
             Some(check) => Some((root, check)),
             None => rest.is_empty().then_some((root, "")),
@@ -72,8 +72,8 @@ pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
 /// Returns all health check paths.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     ROOTS.into_iter().flat_map(|root| {
-        let each = checks(root).map(move |check| format!("/{root}/{check}"));
-        std::iter::once(format!("/{root}")).chain(each)
+        let single = checks(root).map(move |check| format!("/{root}/{check}"));
+        std::iter::once(format!("/{root}")).chain(single)
     })
 }
 
@@ -111,7 +111,7 @@ pub(super) fn serve(
     };
     if !check.is_empty() {
         return Some(match run(checks(root).find(|known| *known == check)?) {
-            Ok(()) => plain(StatusCode::OK, "ok".to_owned()),
+            Ok(()) => plain_text(StatusCode::OK, "ok".to_owned()),
             Err(reason) => failed(format!("internal server error: {reason}\n")),
         });
     }
@@ -132,23 +132,25 @@ pub(super) fn serve(
         return Some(failed(out));
     }
     if !query.has("verbose") {
-        return Some(text(StatusCode::OK, "ok".to_owned()));
+        return Some(plain_text_nosniff(StatusCode::OK, "ok".to_owned()));
     }
     out.push_str(&format!("{root} check passed\n"));
-    Some(text(StatusCode::OK, out))
+    Some(plain_text_nosniff(StatusCode::OK, out))
 }
 
+/// Returns the response of a failed check, or of a root with a failed check.
 fn failed(reason: String) -> Response<Body> {
-    text(StatusCode::INTERNAL_SERVER_ERROR, reason)
+    plain_text_nosniff(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }
 
-fn plain(status: StatusCode, text: String) -> Response<Body> {
+fn plain_text(status: StatusCode, text: String) -> Response<Body> {
     let media = HeaderValue::from_static("text/plain; charset=utf-8");
     answer(status, media, Body::whole(text.into()))
 }
 
-fn text(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = plain(status, text);
+/// Returns a response in plain text that forbids browsers to guess another media type.
+fn plain_text_nosniff(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = plain_text(status, text);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
@@ -163,12 +165,12 @@ mod tests {
 
     #[test]
     fn paths_name_a_root_and_a_check() {
-        assert_eq!(of("/readyz"), Some(("readyz", "")));
+        assert_eq!(parse_path("/readyz"), Some(("readyz", "")));
         assert_eq!(
-            of("/livez/poststarthook/rbac/bootstrap-roles"),
+            parse_path("/livez/poststarthook/rbac/bootstrap-roles"),
             Some(("livez", "poststarthook/rbac/bootstrap-roles"))
         );
-        assert_eq!((of("/healthzz"), of("/apis")), (None, None));
+        assert_eq!((parse_path("/healthzz"), parse_path("/apis")), (None, None));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Impersonation: serves a request in another user's name (upstream: `filters/impersonation`).
+//! Impersonation: serves a request as another user (upstream: `filters/impersonation`).
 //!
 //! | documented | where |
 //! |---|---|
 //! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `../auth/impersonation.rs` |
 //! | `impersonate:MODE` and `impersonate-on:MODE:VERB` together allow requests with this verb | `check` |
 //! | `user-info`, `serviceaccount`, `arbitrary-node`, `associated-node`: users that a mode applies to | `applies` |
-//! | The constrained modes never allow the group `system:masters` | `sane` |
+//! | The constrained modes never allow the group `system:masters` | `check_groups_and_extra` |
 //! | Nodes and service accounts get their groups; all users get `system:authenticated` | `become_user` |
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// User in a request's impersonation headers.
-struct Requested<'a> {
+/// User that a request's impersonation headers name.
+struct Impersonated<'a> {
     name: &'a str,
     groups: Vec<&'a str>,
     uid: &'a str,
@@ -32,8 +32,8 @@ struct Requested<'a> {
 }
 
 /// Returns the impersonated user if `user` may impersonate it, or `user` itself without impersonation headers.
-/// `attributes` are those of the request. The mode that last allowed `user` comes first. If no mode allows it, the
-/// client gets the first refusal.
+/// `attributes` are those of the request. Tries the mode that last allowed `user` first. If no mode allows the
+/// impersonation, returns the first refusal.
 ///
 /// Upstream: `getImpersonatedUser`.
 pub(super) fn impersonate(
@@ -43,7 +43,7 @@ pub(super) fn impersonate(
     attributes: &Attributes<'_>,
     audit: &RequestAudit,
 ) -> Result<Arc<User>, StatusError> {
-    let impersonated = requested(headers)?;
+    let impersonated = parse_headers(headers)?;
     if impersonated.name.is_empty() {
         if impersonated.groups.is_empty()
             && impersonated.uid.is_empty()
@@ -73,7 +73,7 @@ pub(super) fn impersonate(
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }
-    // `Legacy` applies to all users.
+    // There is always a refusal, because the mode `Legacy` applies to all users.
     Err(refusal.unwrap_or_else(|| StatusError::internal("all impersonation modes failed")))
 }
 
@@ -90,11 +90,11 @@ impl Mode {
     }
 
     /// Returns whether the mode applies to the impersonated user.
-    fn applies(self, impersonated: &Requested<'_>, user: &User) -> bool {
+    fn applies(self, impersonated: &Impersonated<'_>, user: &User) -> bool {
         let only_name = impersonated.groups.is_empty()
             && impersonated.uid.is_empty()
             && impersonated.extra.is_empty();
-        let node = node(impersonated.name);
+        let node = node_in_username(impersonated.name);
         match self {
             Self::AssociatedNode => {
                 only_name
@@ -116,64 +116,79 @@ impl Mode {
     /// Checks the permissions of the mode. Returns the refusal of the first missing one.
     fn check(
         self,
-        impersonated: &Requested<'_>,
+        impersonated: &Impersonated<'_>,
         user: &User,
         attributes: &Attributes<'_>,
         permitted: &dyn Fn(&Attributes<'_>) -> Result<(), StatusError>,
     ) -> Result<(), StatusError> {
         let Some(name) = self.name() else {
-            return permissions(impersonated, self, "impersonate").iter().try_for_each(permitted);
+            return required_permissions(impersonated, self, "impersonate")
+                .iter()
+                .try_for_each(permitted);
         };
         let verb = format!("impersonate-on:{name}:{}", attributes.verb);
         permitted(&Attributes { verb: &verb, ..*attributes })?;
         let verb = format!("impersonate:{name}");
-        let all = permissions(impersonated, self, &verb);
-        let of_many = |one: &&Attributes<'_>| matches!(one.resource, "groups" | "userextras");
-        all.iter().filter(|one| !of_many(one)).try_for_each(permitted)?;
-        sane(impersonated, user, &verb)?;
-        for (resource, subresource, n_wanted) in [
+        let required = required_permissions(impersonated, self, &verb);
+        for attributes in &required {
+            if !matches!(attributes.resource, "groups" | "userextras") {
+                permitted(attributes)?;
+            }
+        }
+        check_groups_and_extra(impersonated, user, &verb)?;
+        for (resource, subresource, count) in [
             ("groups", "", impersonated.groups.len()),
             ("userextras", "*", impersonated.extra.len()),
         ] {
-            let group = AUTHENTICATION;
-            let name = "*";
-            let any = Attributes {
+            let wildcard = Attributes {
                 verb: &verb,
-                group,
+                group: AUTHENTICATION_GROUP,
                 resource,
                 subresource,
-                name,
+                name: "*",
                 ..Attributes::default()
             };
-            if n_wanted < MANY || permitted(&any).is_err() {
-                all.iter().filter(|one| one.resource == resource).try_for_each(permitted)?;
+            if count >= MIN_COUNT_FOR_WILDCARD && permitted(&wildcard).is_ok() {
+                continue;
             }
+            let mut of_resource =
+                required.iter().filter(|attributes| attributes.resource == resource);
+            of_resource.try_for_each(permitted)?;
         }
         Ok(())
     }
 }
 
-const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Number of groups or values of extra from which a permission on all of them suffices.
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+/// Number of groups or extra values from which the server first checks for a permission on all of them (`*`), instead
+/// of a permission on each.
 ///
 /// Upstream: `manyAuthorizationChecksInLoop`.
-const MANY: usize = 4;
-const MASTERS: &str = "system:masters";
+const MIN_COUNT_FOR_WILDCARD: usize = 4;
+const SYSTEM_MASTERS: &str = "system:masters";
 
 /// Refuses groups and extra that the constrained modes never allow.
 ///
 /// Upstream: `authorizeGroups`, `validateExtra`.
-fn sane(impersonated: &Requested<'_>, user: &User, verb: &str) -> Result<(), StatusError> {
+fn check_groups_and_extra(
+    impersonated: &Impersonated<'_>,
+    user: &User,
+    verb: &str,
+) -> Result<(), StatusError> {
     let refuse = |resource: &str, name: &str, why: &str| {
-        let group = AUTHENTICATION;
+        let group = AUTHENTICATION_GROUP;
         let attributes = Attributes { verb, group, resource, name, ..Attributes::default() };
         Err(forbidden(user, &attributes, why))
     };
     if impersonated.groups.contains(&"") {
         return refuse("groups", "", "impersonating the empty string group is not allowed");
     }
-    if impersonated.groups.contains(&MASTERS) {
-        return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+    if impersonated.groups.contains(&SYSTEM_MASTERS) {
+        return refuse(
+            "groups",
+            SYSTEM_MASTERS,
+            "impersonating the system:masters group is not allowed",
+        );
     }
     for (key, value) in &impersonated.extra {
         let (domain, path) = key.split_once('/').unwrap_or_default();
@@ -194,7 +209,7 @@ fn sane(impersonated: &Requested<'_>, user: &User, verb: &str) -> Result<(), Sta
 }
 
 /// Parses the impersonation headers. [`headers::check`] has already refused values that are not text.
-fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
+fn parse_headers(headers: &HeaderMap) -> Result<Impersonated<'_>, StatusError> {
     let mut extra = Vec::new();
     for (name, value) in headers {
         let Some(key) = name.as_str().strip_prefix("impersonate-extra-") else { continue };
@@ -204,7 +219,7 @@ fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
         })?;
         extra.push((key.into_owned(), headers::value(value)));
     }
-    Ok(Requested {
+    Ok(Impersonated {
         name: headers::text(headers, "impersonate-user"),
         groups: headers.get_all("impersonate-group").iter().map(headers::value).collect(),
         uid: headers::text(headers, "impersonate-uid"),
@@ -215,7 +230,7 @@ fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
 /// Returns the node's name in a node's user name.
 ///
 /// Upstream: `isNodeUsername`.
-fn node(name: &str) -> Option<&str> {
+fn node_in_username(name: &str) -> Option<&str> {
     name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_empty())
 }
 
@@ -223,40 +238,39 @@ fn node(name: &str) -> Option<&str> {
 /// group and value of extra.
 ///
 /// Upstream: `impersonationModeState.check`.
-fn permissions<'a>(
-    impersonated: &'a Requested<'_>,
+fn required_permissions<'a>(
+    impersonated: &'a Impersonated<'_>,
     mode: Mode,
     verb: &'a str,
 ) -> Vec<Attributes<'a>> {
-    let of =
+    let on =
         |group, resource, name| Attributes { verb, group, resource, name, ..Attributes::default() };
-    let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION };
-    let mut all = vec![match (
-        mode,
-        serviceaccount::split_username(impersonated.name),
-        node(impersonated.name),
-    ) {
-        // The token determines the node.
-        (Mode::AssociatedNode, ..) => of(group, "nodes", "*"),
-        (Mode::ArbitraryNode, _, Some(node)) => of(group, "nodes", node),
+    let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION_GROUP };
+    let service_account = serviceaccount::split_username(impersonated.name);
+    let node = node_in_username(impersonated.name);
+    let mut required = vec![match (mode, service_account, node) {
+        // The mode only applies to the node in the user's own token, so the permission names no node.
+        (Mode::AssociatedNode, ..) => on(group, "nodes", "*"),
+        (Mode::ArbitraryNode, _, Some(node)) => on(group, "nodes", node),
         (_, Some((namespace, name)), _) => {
-            Attributes { namespace, ..of(group, "serviceaccounts", name) }
+            Attributes { namespace, ..on(group, "serviceaccounts", name) }
         }
-        _ => of(group, "users", impersonated.name),
+        _ => on(group, "users", impersonated.name),
     }];
     if !impersonated.uid.is_empty() {
-        all.push(of(AUTHENTICATION, "uids", impersonated.uid));
+        required.push(on(AUTHENTICATION_GROUP, "uids", impersonated.uid));
     }
-    all.extend(impersonated.groups.iter().map(|name| of(group, "groups", *name)));
-    all.extend(impersonated.extra.iter().map(|(key, value)| Attributes {
+    required.extend(impersonated.groups.iter().map(|name| on(group, "groups", *name)));
+    required.extend(impersonated.extra.iter().map(|(key, value)| Attributes {
         subresource: key.as_str(),
-        ..of(AUTHENTICATION, "userextras", *value)
+        ..on(AUTHENTICATION_GROUP, "userextras", *value)
     }));
-    all
+    required
 }
 
-/// Returns the impersonated user with the groups of its kind.
-fn become_user(impersonated: Requested<'_>, mode: Mode) -> User {
+/// Returns the impersonated user. Adds the groups that all nodes, service accounts, anonymous or authenticated users
+/// have.
+fn become_user(impersonated: Impersonated<'_>, mode: Mode) -> User {
     let account = serviceaccount::split_username(impersonated.name);
     let mut groups: Vec<Box<str>> = impersonated.groups.into_iter().map(Into::into).collect();
     if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
@@ -296,7 +310,7 @@ mod tests {
 
     /// Returns the checked permissions if only those with these prefixes are granted.
     fn asked(
-        impersonated: &Requested<'_>,
+        impersonated: &Impersonated<'_>,
         user: &User,
         given: &[&str],
     ) -> (Option<Mode>, Vec<String>) {
@@ -316,8 +330,8 @@ mod tests {
         (mode, all.into_inner())
     }
 
-    fn impersonated(name: &str) -> Requested<'_> {
-        Requested { name, groups: Vec::new(), uid: "", extra: Vec::new() }
+    fn impersonated(name: &str) -> Impersonated<'_> {
+        Impersonated { name, groups: Vec::new(), uid: "", extra: Vec::new() }
     }
 
     fn pod_of_node(node: &str) -> User {
@@ -393,7 +407,7 @@ mod tests {
     #[test]
     fn uid_groups_and_extra_have_permissions_of_their_own() {
         let user = User::authenticated("ann", []);
-        let some = || Requested {
+        let some = || Impersonated {
             uid: "u",
             groups: vec!["dev", "ops"],
             extra: vec![
@@ -421,8 +435,10 @@ mod tests {
         }
         assert_eq!(asked(&some(), &user, &legacy).0, Some(Mode::Legacy));
         // One permission allows many groups, but never the administrators' group.
-        let many =
-            |groups: &[&'static str]| Requested { groups: groups.to_vec(), ..impersonated("bob") };
+        let many = |groups: &[&'static str]| Impersonated {
+            groups: groups.to_vec(),
+            ..impersonated("bob")
+        };
         let given = [
             "impersonate-on:user-info:list",
             "impersonate:user-info users",
@@ -430,7 +446,7 @@ mod tests {
         ];
         assert_eq!(asked(&many(&["a", "b", "c", "d"]), &user, &given).0, Some(Mode::UserInfo));
         assert_eq!(asked(&many(&["a", "b", "c"]), &user, &given).0, None);
-        assert_eq!(asked(&many(&["a", "b", "c", MASTERS]), &user, &given).0, None);
+        assert_eq!(asked(&many(&["a", "b", "c", SYSTEM_MASTERS]), &user, &given).0, None);
         assert_eq!(asked(&many(&[""]), &user, &["impersonate:", "impersonate-on:"]).0, None);
     }
 
@@ -451,7 +467,7 @@ mod tests {
             ("system:serviceaccount:a:web", &["x"], Mode::Legacy, &["x", "system:authenticated"]),
         ] {
             let user =
-                become_user(Requested { groups: groups.to_vec(), ..impersonated(name) }, mode);
+                become_user(Impersonated { groups: groups.to_vec(), ..impersonated(name) }, mode);
             let found: Vec<&str> = user.groups.iter().map(|group| &**group).collect();
             assert_eq!(found, expected, "{name} {groups:?} {mode:?}");
         }

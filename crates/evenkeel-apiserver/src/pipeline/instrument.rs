@@ -24,18 +24,18 @@ pub(super) fn monitor(api: &Api, labels: Labels, took: Duration, code: StatusCod
 /// Counts a request that the server terminated: it took too long, or the server had too many requests.
 ///
 /// Upstream: `RecordRequestTermination`.
-pub(super) fn terminated(api: &Api, labels: Labels, code: StatusCode) {
+pub(super) fn record_termination(api: &Api, labels: Labels, code: StatusCode) {
     api.metrics.terminated(labels, code.as_u16());
 }
 
 /// Returns the metric labels of a request for a non-resource path: its method.
-pub(super) fn of_path(method: &Method) -> Labels {
-    let verb = if method == Method::HEAD { "GET" } else { known(method) };
+pub(super) fn labels_of_path(method: &Method) -> Labels {
+    let verb = if method == Method::HEAD { "GET" } else { method_label(method) };
     Labels { verb, ..Labels::default() }
 }
 
 /// Returns the metric labels of a request for a resource.
-pub(super) fn of_resource(
+pub(super) fn labels_of_resource(
     target: &Target<'_>,
     verb: &str,
     method: &Method,
@@ -43,7 +43,7 @@ pub(super) fn of_resource(
     query: &Query,
 ) -> Labels {
     let scope = scope(target, method);
-    let is_apply = text(headers, CONTENT_TYPE) == APPLY;
+    let is_apply = text(headers, CONTENT_TYPE) == APPLY_MEDIA_TYPE;
     let resource = &target.resource;
     Labels {
         verb: reported_verb(target.subresource, scope, verb, method, is_apply),
@@ -52,7 +52,7 @@ pub(super) fn of_resource(
         resource: resource.plural().into(),
         subresource: target.subresource.into(),
         scope,
-        dry_run: dry_run(query),
+        dry_run: dry_run_label(query),
     }
 }
 
@@ -68,7 +68,8 @@ fn scope(target: &Target<'_>, method: &Method) -> &'static str {
     }
 }
 
-/// Returns the verb in metrics. It is mostly the HTTP method, also for the deletion of a collection.
+/// Returns the verb in metrics. This is the HTTP method, even for the deletion of a collection, except for connections,
+/// watches, lists and server-side apply.
 ///
 /// Upstream: `CanonicalVerb`, `CleanVerb`.
 fn reported_verb(
@@ -78,21 +79,25 @@ fn reported_verb(
     method: &Method,
     is_apply: bool,
 ) -> &'static str {
-    match (subresource, verb, method) {
-        (subresource, ..) if is_long_running_subresource(subresource) => "CONNECT",
-        (_, "watch", _) => "WATCH",
-        (_, _, &Method::PATCH) if is_apply => "APPLY",
-        (_, _, &(Method::GET | Method::HEAD)) if scope != "resource" => "LIST",
-        (_, _, &Method::HEAD) => "GET",
-        (.., method) => known(method),
+    if is_long_running_subresource(subresource) {
+        return "CONNECT";
+    }
+    if verb == "watch" {
+        return "WATCH";
+    }
+    match *method {
+        Method::PATCH if is_apply => "APPLY",
+        Method::GET | Method::HEAD if scope != "resource" => "LIST",
+        Method::HEAD => "GET",
+        _ => method_label(method),
     }
 }
 
 /// Media type of a server-side apply.
-const APPLY: &str = "application/apply-patch+yaml";
+const APPLY_MEDIA_TYPE: &str = "application/apply-patch+yaml";
 
-/// Returns a method that metrics name, or else `other`.
-fn known(method: &Method) -> &'static str {
+/// Returns the label value of a method, `other` for methods that no request of the API uses.
+fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "POST" => "POST",
@@ -107,7 +112,7 @@ fn known(method: &Method) -> &'static str {
 /// Returns the value of `dryRun`, or `invalid` for an unknown one.
 ///
 /// Upstream: `cleanDryRun`.
-fn dry_run(query: &Query) -> &'static str {
+fn dry_run_label(query: &Query) -> &'static str {
     if !dry_run_errors(query.all("dryRun")).is_empty() {
         "invalid"
     } else if query.has("dryRun") {

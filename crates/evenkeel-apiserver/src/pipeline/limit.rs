@@ -1,4 +1,4 @@
-//! Priority and fairness stage: takes the seats of a request.
+//! Priority and fairness stage: acquires the seats of a request.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::flow::{self, Admission, ObjectStats, Rejection, RequestDigest};
 use crate::resource::Path;
 use crate::response::{Body, answer};
 
-/// Takes the seats of a request, or waits for them. The request releases them when its response is written, and a watch
-/// when it begins.
+/// Acquires the seats of a request, or waits for them. The request releases them when its response is written. A watch
+/// releases them when it begins.
 ///
 /// Upstream: `WithPriorityAndFairness`.
 pub(super) async fn limit(

@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `WithPanicRecovery` | `recover::recover` |
-//! | `WithAuditInit`, `WithAudit`, `WithFailedAuthenticationAudit` | `audit::id`, `../audit/mod.rs` |
+//! | `WithAuditInit`, `WithAudit`, `WithFailedAuthenticationAudit` | `audit::audit_id`, `../audit/mod.rs` |
 //! | `WithCacheControl` | `serve` |
 //! | `WithRequestInfo` | `../request/info.rs` |
 //! | `WithRequestDeadline`, `WithTimeoutForNonLongRunningRequests` | `deadline::of`, `handle` |
@@ -17,7 +17,7 @@
 //! | The handlers of the verbs | `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages/mod.rs` |
 //! | `MonitorRequest`, `RecordDroppedRequest` | `instrument::monitor` |
-//! | `RecordRequestTermination`, `RecordRequestAbort` | `instrument::terminated`, `seats::hold_until_written` |
+//! | `RecordRequestTermination`, `RecordRequestAbort` | `instrument::record_termination`, `seats::hold_until_written` |
 //! | A request holds its seats until its response is written | `seats::hold_until_written` |
 //!
 //! Upstream: `DefaultBuildHandlerChain`.
@@ -64,23 +64,23 @@ use evenkeel_tasks::panic_text;
 
 pub(crate) use authenticate::Anonymous;
 
-/// Parsed head of a request.
+/// Request without its body: the parsed URL and headers, its audit event and its metric labels.
 struct Incoming<'a> {
     api: &'a Arc<Api>,
-    /// User of the connection.
+    /// User of the connection, such as that of its client certificate.
     peer: Option<&'a Arc<User>>,
     method: &'a Method,
     uri: &'a Uri,
     path: &'a str,
     query: &'a Query,
-    /// Whether the path says that it is a watch, in the old way.
+    /// Whether the path has the deprecated prefix `watch`.
     is_watch_path: bool,
     info: RequestInfo<'a>,
     headers: &'a HeaderMap,
     upgrade: Option<&'a Upgrade>,
     audited: Audited<'a>,
-    /// What metrics say of it, once that is known. Only what is served is counted, under names of the server's own: paths are
-    /// the clients' to choose.
+    /// Metric labels, which are set when the path is resolved. Requests for unknown paths are not counted: clients
+    /// choose the path, so that the number of labels would have no limit.
     labels: OnceLock<Labels>,
 }
 
@@ -105,19 +105,19 @@ impl Incoming<'_> {
         self.info.verb == "watch" || flow::is_long_running(&self.info, self.path)
     }
 
-    /// Returns the metric labels of the request, or only its method if the path is not resolved.
+    /// Returns the metric labels of the request. They contain only the method until the path is resolved.
     fn labels(&self) -> Labels {
-        self.labels.get().cloned().unwrap_or_else(|| instrument::of_path(self.method))
+        self.labels.get().cloned().unwrap_or_else(|| instrument::labels_of_path(self.method))
     }
 }
 
-/// Response with the seats of its request.
-struct Answered {
+/// Response, and the seats that its request holds in priority and fairness.
+struct Handled {
     response: Response<Body>,
     permit: Option<Permit>,
 }
 
-impl From<Response<Body>> for Answered {
+impl From<Response<Body>> for Handled {
     fn from(response: Response<Body>) -> Self {
         Self { response, permit: None }
     }
@@ -136,12 +136,12 @@ where
     let (head, body) = request.into_parts();
     let (method, headers) = (&head.method, &head.headers);
     let mut body = Box::pin(body);
-    let (path, query, is_watch_path) = path::normalized(head.uri.path(), head.uri.query());
+    let (path, query, is_watch_path) = path::normalize(head.uri.path(), head.uri.query());
     let (path, query) = (&*path, &query);
     let info = RequestInfo::new(method, path, query);
     let labels = OnceLock::new();
     let upgrade = head.extensions.get::<Upgrade>();
-    let audit_id = audit::id(api, headers);
+    let audit_id = audit::audit_id(api, headers);
     let audited = Audited {
         audit: RequestAudit::new(api.auditor.as_ref()),
         id: &audit_id,
@@ -166,20 +166,21 @@ where
         audited,
         labels,
     };
-    let abandoned = incoming.audited.audit.guard();
+    let abandoned_guard = incoming.audited.audit.guard();
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
     let handled = AssertUnwindSafe(handle(&incoming, body.as_mut()));
     let handled = handled.catch_unwind().await;
-    // After a panic the state of the body is unknown.
-    let is_body_whole = handled.is_ok();
+    // After a panic, the state of the body is unknown.
+    let is_body_usable = handled.is_ok();
     if let Err(panic) = &handled {
         incoming.audited.audit.panicked(panic_text(&**panic)).await;
     }
     let handled = handled.unwrap_or_else(|panic| Err(recover::recover(&*panic, method, path)));
-    let Answered { mut response, permit } =
+    let Handled { mut response, permit } =
         handled.unwrap_or_else(|error| refusal(&error, headers, &query.0).into());
-    if is_body_whole && !headers.contains_key(EXPECT) {
+    // A client that expects `100 Continue` may not have sent the body.
+    if is_body_usable && !headers.contains_key(EXPECT) {
         request::body::discard(&api.tasks, body);
     }
     let is_long_running = incoming.is_long_running();
@@ -188,10 +189,10 @@ where
         .audit
         .respond(&mut response, incoming.audited.has_object(), is_long_running)
         .await;
-    abandoned.answered();
-    compress::apply(headers, &mut response);
-    audit::audit(audit_id.clone(), response.headers_mut());
-    // Cacheable responses (discovery, OpenAPI) have set their own header.
+    abandoned_guard.answered();
+    compress::compress(headers, &mut response);
+    audit::set_audit_id(audit_id.clone(), response.headers_mut());
+    // Discovery and OpenAPI responses, which clients may cache, already have this header.
     response
         .headers_mut()
         .entry(CACHE_CONTROL)
@@ -209,8 +210,8 @@ where
     response
 }
 
-/// Runs the stages within the request's deadline.
-async fn handle<B>(incoming: &Incoming<'_>, body: Pin<&mut B>) -> Result<Answered, StatusError>
+/// Checks the headers and the path, and runs the stages within the request's deadline.
+async fn handle<B>(incoming: &Incoming<'_>, body: Pin<&mut B>) -> Result<Handled, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -219,23 +220,23 @@ where
     path::check(incoming.uri.path())?;
     let deadline =
         deadline::of(&incoming.info, incoming.query).inspect_err(|_| incoming.audited.refuse())?;
-    let staged = stages(incoming, deadline, body);
+    let response = stages(incoming, deadline, body);
     match deadline {
-        None => staged.await,
-        Some(time) => tokio::time::timeout(time, staged).await.unwrap_or_else(|_| {
+        None => response.await,
+        Some(limit) => tokio::time::timeout(limit, response).await.unwrap_or_else(|_| {
             let error = deadline::deadline_exceeded();
-            instrument::terminated(incoming.api, incoming.labels(), error.code());
+            instrument::record_termination(incoming.api, incoming.labels(), error.code());
             Err(error)
         }),
     }
 }
 
-/// Runs the stages from authentication on.
+/// Runs the stages from authentication to the verb's handler.
 async fn stages<B>(
     incoming: &Incoming<'_>,
     deadline: Option<Duration>,
     body: Pin<&mut B>,
-) -> Result<Answered, StatusError>
+) -> Result<Handled, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -248,6 +249,7 @@ where
         return Ok(authenticate::unauthorized(headers, query).into());
     };
     incoming.audited.receive(&user).await?;
+    // Check the user of the connection, before impersonation.
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
     let user = impersonate::impersonate(api, user, headers, &attributes, &incoming.audited.audit)?;
@@ -259,40 +261,42 @@ where
         Admission::Execute(permit) => Some(permit),
         Admission::Reject(rejection) => {
             if let Path::Resource(target) = &parsed {
-                let _ =
-                    labels.set(instrument::of_resource(target, info.verb, method, headers, query));
+                let _ = labels
+                    .set(instrument::labels_of_resource(target, info.verb, method, headers, query));
             }
             let mut response = limit::too_many_requests(&rejection);
-            instrument::terminated(api, incoming.labels(), response.status());
+            instrument::record_termination(api, incoming.labels(), response.status());
             if is_anonymous {
                 response.extensions_mut().insert(Anonymous);
             }
             return Ok(response.into());
         }
     };
-    let watch = if info.verb == "watch" { api.flows.register_watch(info) } else { None };
+    let watch_registration =
+        if info.verb == "watch" { api.flows.register_watch(info) } else { None };
     let warnings = Warnings::default();
-    let answered = async {
+    let routed = async {
         authorize::authorize(api, &user, &attributes, &incoming.audited.audit)?;
         if let Some(remote) = aggregate::remote(api, path) {
-            let _ = labels.set(instrument::of_path(method));
+            let _ = labels.set(instrument::labels_of_path(method));
             let forwarded = incoming.forwarded(&user);
             return forward::serve(&forwarded, &remote, body).await;
         }
         let target = match parsed {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
-            Path::UnknownPart(resource, name) => {
+            Path::UnknownSubresource(resource, name) => {
                 warnings.add(resource.deprecation().map(Into::into));
                 return Err(StatusError::not_found(&resource.name, name));
             }
             Path::Other => {
-                let _ = labels.set(instrument::of_path(method));
+                let _ = labels.set(instrument::labels_of_path(method));
                 return nonresource::serve(api, method, path, headers, query);
             }
         };
-        let _ = labels.set(instrument::of_resource(&target, info.verb, method, headers, query));
-        incoming.audited.deprecation(&target.resource);
+        let _ =
+            labels.set(instrument::labels_of_resource(&target, info.verb, method, headers, query));
+        incoming.audited.annotate_deprecation(&target.resource);
         let now = api.clock.now();
         let (user, warnings) = (&*user, &warnings);
         let is_watch_path = incoming.is_watch_path;
@@ -313,13 +317,13 @@ where
         };
         verbs::dispatch(request, body).await
     };
-    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers, &query.0));
+    let mut response = routed.await.unwrap_or_else(|error| refusal(&error, headers, &query.0));
     warn(&mut response, &warnings.into_texts());
     if let Some(permit) = &permit {
         permit.mark(response.headers_mut());
     }
-    if let Some(watch) = watch {
-        response.body_mut().hold(watch);
+    if let Some(registration) = watch_registration {
+        response.body_mut().hold(registration);
     }
     if is_anonymous {
         response.extensions_mut().insert(Anonymous);
@@ -327,5 +331,5 @@ where
     if let Some(warning) = notes.warning {
         warn(&mut response, &[warning.to_owned()]);
     }
-    Ok(Answered { response, permit })
+    Ok(Handled { response, permit })
 }

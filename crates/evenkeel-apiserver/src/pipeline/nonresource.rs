@@ -23,9 +23,10 @@ pub(super) fn serve(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<Body>, StatusError> {
-    let get = *method == Method::GET;
-    let routed = |produced: &[&str]| {
-        if !get {
+    let is_get = *method == Method::GET;
+    // Checks the method and the `Accept` header like upstream's router (go-restful).
+    let check_route = |produced: &[&str]| {
+        if !is_get {
             return Err(StatusError::method_not_allowed());
         }
         route::accepts(headers, produced)
@@ -33,7 +34,7 @@ pub(super) fn serve(
     if path.contains("//") {
         return Ok(not_found());
     }
-    if let Some((root, check)) = health::of(path) {
+    if let Some((root, check)) = health::parse_path(path) {
         let results = health::Results { storage: api.store.health(), tasks: api.tasks.check() };
         return Ok(
             health::serve(&api.metrics, root, check, query, &results).unwrap_or_else(not_found)
@@ -42,8 +43,8 @@ pub(super) fn serve(
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     let response = match path {
         "/version" | "/version/" => {
-            routed(&["application/json"])?;
-            json(&version())
+            check_route(&["application/json"])?;
+            json_response(&version())
         }
         "/metrics" => {
             let mut text = api.metrics.render(&api.table, &api.store);
@@ -52,36 +53,40 @@ pub(super) fn serve(
                 auditor.render(&mut text);
             }
             api.aggregation.current().render(&mut text);
-            metrics(text)
+            metrics_response(text)
         }
-        "/metrics/slis" => metrics(api.metrics.render_checks()),
-        "/" => json(&index(api)),
+        "/metrics/slis" => metrics_response(api.metrics.render_checks()),
+        "/" => json_response(&index(api)),
         "/.well-known/openid-configuration" => {
-            routed(&["application/json"])?;
+            check_route(&["application/json"])?;
             let issuer = &api.authenticator.service_accounts;
-            openid("application/json", &issuer.openid_configuration())
+            openid_response("application/json", &issuer.openid_configuration())
         }
         "/openid/v1/jwks" => {
-            routed(&["application/jwk-set+json"])?;
+            check_route(&["application/jwk-set+json"])?;
             let issuer = &api.authenticator.service_accounts;
-            openid("application/jwk-set+json", &issuer.jwks())
+            openid_response("application/jwk-set+json", &issuer.jwks())
         }
         _ => match discovery::serve(api, trimmed, headers, &query.0) {
             Some(response) => {
-                // The groups and custom resources are behind no router.
+                // Upstream serves discovery of all groups and of custom resources without its router.
                 if response.status() != StatusCode::NOT_FOUND && discovery::is_routed(api, trimmed)
                 {
-                    routed(&discovery::FORMS)?;
+                    check_route(&discovery::FORMS)?;
                 }
                 response.map(Body::whole)
             }
-            None => match get.then(|| openapi::serve(api, path, headers, &query.0)).flatten() {
-                Some(response) => response.map(Body::whole),
-                None if discovery::is_routed(api, trimmed) => {
-                    return Err(StatusError::resource_not_found());
+            None => {
+                let openapi =
+                    if is_get { openapi::serve(api, path, headers, &query.0) } else { None };
+                match openapi {
+                    Some(response) => response.map(Body::whole),
+                    None if discovery::is_routed(api, trimmed) => {
+                        return Err(StatusError::resource_not_found());
+                    }
+                    None => not_found(),
                 }
-                None => not_found(),
-            },
+            }
         },
     };
     Ok(response)
@@ -97,12 +102,12 @@ fn not_found() -> Response<Body> {
     response
 }
 
-fn metrics(text: String) -> Response<Body> {
+fn metrics_response(text: String) -> Response<Body> {
     let kind = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     answer(StatusCode::OK, HeaderValue::from_static(kind), Body::whole(text.into()))
 }
 
-fn json(value: &serde_json::Value) -> Response<Body> {
+fn json_response(value: &serde_json::Value) -> Response<Body> {
     let text = serde_json::to_vec_pretty(value).unwrap_or_default();
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), Body::whole(text.into()))
 }
@@ -110,14 +115,15 @@ fn json(value: &serde_json::Value) -> Response<Body> {
 /// Responds with a discovery document of the service account issuer, which clients may cache for an hour.
 ///
 /// Upstream: `OpenIDMetadataServer`.
-fn openid(content_type: &'static str, document: &serde_json::Value) -> Response<Body> {
+fn openid_response(content_type: &'static str, document: &serde_json::Value) -> Response<Body> {
     let body = Body::whole(document.to_string().into());
     let mut response = answer(StatusCode::OK, HeaderValue::from_static(content_type), body);
-    let kept = HeaderValue::from_static("public, max-age=3600");
-    response.headers_mut().insert(CACHE_CONTROL, kept);
+    let one_hour = HeaderValue::from_static("public, max-age=3600");
+    response.headers_mut().insert(CACHE_CONTROL, one_hour);
     response
 }
 
+/// Returns the document of `/version`: that of the Kubernetes release whose behavior the server has.
 fn version() -> serde_json::Value {
     serde_json::json!({
         "major": "1",

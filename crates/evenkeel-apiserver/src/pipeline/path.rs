@@ -1,4 +1,4 @@
-//! Normalization of a request's path.
+//! Normalization of a request's path and query.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,27 @@ use crate::request::Query;
 
 /// Returns the decoded path and the query of a request, and whether the path had the deprecated prefix `watch`. Empty
 /// segments of a proxy's path are dropped; those of other paths stay, so that no resource matches.
-pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query, bool) {
+pub(super) fn normalize<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query, bool) {
     let path = percent_decode_str(path).decode_utf8_lossy();
     let path: Cow<'_, str> = match (path.find("//"), path.find("/proxy/")) {
-        (Some(empty), Some(proxy)) if proxy < empty => Cow::Owned(squeeze(&path)),
+        (Some(empty), Some(proxy)) if proxy < empty => Cow::Owned(merge_slashes(&path)),
         _ => path,
     };
-    let (path, old_watch) = without_watch(path);
+    let (path, is_watch_path) = strip_watch_prefix(path);
     let mut query = Query::parse(query);
-    if old_watch {
+    if is_watch_path {
         query.0.push(("watch".to_owned(), "1".to_owned()));
     }
-    (path, query, old_watch)
+    (path, query, is_watch_path)
 }
 
 /// Rejects a path with an invalid percent encoding. Go rejects it before any handler.
 pub(super) fn check(path: &str) -> Result<(), StatusError> {
-    let broken = path.match_indices('%').any(|(index, _)| {
+    let has_invalid_escape = path.match_indices('%').any(|(index, _)| {
         let digits = path.as_bytes().get(index + 1..index + 3);
         !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     });
-    if broken {
+    if has_invalid_escape {
         return Err(StatusError::bad_request(
             "the path cannot be read: a '%' in it is not followed by two hexadecimal digits",
         ));
@@ -37,7 +37,8 @@ pub(super) fn check(path: &str) -> Result<(), StatusError> {
     Ok(())
 }
 
-fn squeeze(path: &str) -> String {
+/// Replaces each sequence of slashes with one slash.
+fn merge_slashes(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for c in path.chars() {
         if c != '/' || !out.ends_with('/') {
@@ -48,15 +49,16 @@ fn squeeze(path: &str) -> String {
 }
 
 /// Strips the deprecated prefix: `/api/v1/watch/pods` watches `/api/v1/pods`. Returns whether the path had it.
-fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
-    let slashes = if path.starts_with("/api/") {
+fn strip_watch_prefix(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
+    // Index of the slash after the version.
+    let slash_index = if path.starts_with("/api/") {
         2
     } else if path.starts_with("/apis/") {
         3
     } else {
         return (path, false);
     };
-    let Some((index, _)) = path.match_indices('/').nth(slashes) else { return (path, false) };
+    let Some((index, _)) = path.match_indices('/').nth(slash_index) else { return (path, false) };
     match path[index..].strip_prefix("/watch/") {
         Some(rest) => {
             let rest = format!("{}/{rest}", &path[..index]);

@@ -11,8 +11,9 @@ use crate::flow::Permit;
 use crate::metrics::{InFlight, Labels};
 use crate::response::Body;
 
-/// Holds the seats of a request until its response is written. If the client does not read it within a minute, the
-/// server aborts the response and releases the seats. A short response is written at once and does not need this.
+/// Holds the seats of a request until its response is written. If the client does not read the response within a
+/// minute, the server aborts it and releases the seats. A short response does not need this, because it is written at
+/// once.
 ///
 /// Upstream: `WithTimeoutForNonLongRunningRequests`, `ErrAbortHandler`.
 pub(super) fn hold_until_written(

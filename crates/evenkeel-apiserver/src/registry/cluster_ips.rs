@@ -16,36 +16,38 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const NETWORKING: &str = "networking.k8s.io/v1";
-/// Minimum and maximum number of addresses at the start of a range for Services that request a specific address. Other
-/// Services get them only when the rest of the range is full.
+/// Minimum and maximum number of addresses at the start of a range that are reserved for Services that request a
+/// specific address: a 16th of the range. Other Services get them only when the rest of the range is full (KEP-3070).
 const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 
 /// Range of a ServiceCIDR.
 pub(super) struct Range {
     cidr: Cidr,
-    /// Whether Services may get addresses: the ServiceCIDR has no deletion timestamp and is not marked unready.
+    /// Whether new Services may get addresses: the ServiceCIDR has no deletion timestamp, and its condition `Ready` is
+    /// not false.
     ready: bool,
 }
 
 impl Range {
     /// Returns the first and the last address of the range that may be allocated.
-    fn bounds(&self) -> (u128, u128) {
+    fn allocatable(&self) -> (u128, u128) {
         let (first, last) = (number(self.cidr.first()), number(self.cidr.last()));
         // Exclude the network address, and the broadcast address of IPv4.
-        (first + 1, if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last })
+        let last = if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last };
+        (first + 1, last)
     }
 
-    /// Returns whether the address is one that Services may get.
-    fn has(&self, ip: IpAddr) -> bool {
-        let (first, last) = self.bounds();
+    /// Returns whether the address may be allocated from the range.
+    fn contains(&self, ip: IpAddr) -> bool {
+        let (first, last) = self.allocatable();
         self.cidr.contains(ip) && (first..=last).contains(&number(ip))
     }
 }
 
 /// Returns the ranges of all ServiceCIDRs, older ones first.
 pub(super) fn ranges(api: &Api) -> Vec<Range> {
-    let mut all = loopback::all(api, NETWORKING, "servicecidrs", "");
-    all.sort_by_key(|cidr| {
+    let mut service_cidrs = loopback::list(api, NETWORKING, "servicecidrs", "");
+    service_cidrs.sort_by_key(|cidr| {
         (
             text(cidr, "metadata.creationTimestamp").to_owned(),
             text(cidr, "metadata.name").to_owned(),
@@ -56,60 +58,63 @@ pub(super) fn ranges(api: &Api) -> Vec<Range> {
             text(condition, "type") == "Ready" && text(condition, "status") != "True"
         });
         let ready = get(object, "metadata.deletionTimestamp").is_none() && !unready;
-        let cidrs: Vec<Range> = list(object, "spec.cidrs")
+        let ranges: Vec<Range> = list(object, "spec.cidrs")
             .iter()
             .filter_map(|cidr| Some(Range { cidr: Cidr::parse(cidr.as_str()?)?, ready }))
             .collect();
-        cidrs
+        ranges
     };
-    all.iter().flat_map(ranges_of).collect()
+    service_cidrs.iter().flat_map(ranges_of).collect()
 }
 
-/// Returns the reason why an address cannot be allocated. `has_service` tells whether a Service has it.
+/// Returns the reason why an address cannot be allocated, or `None` if it can. `has_service` returns whether a Service
+/// uses an address.
 pub(super) fn refusal(
     api: &Api,
     ranges: &[Range],
     ip: IpAddr,
     has_service: impl Fn(IpAddr) -> bool,
 ) -> Option<&'static str> {
-    if !ranges.iter().any(|range| range.ready && range.has(ip)) {
+    if !ranges.iter().any(|range| range.ready && range.contains(ip)) {
         return Some("the provided network does not match the current range");
     }
-    (has_service(ip) || is_taken(api, ip)).then_some("provided IP is already allocated")
+    (has_service(ip) || has_ip_address(api, ip)).then_some("provided IP is already allocated")
 }
 
-/// Returns a free address of the family, or `None` if all its ranges are full. `is_free` tells whether no Service has an
-/// address.
-pub(super) fn free(
+/// Returns a free address of the family, or `None` if all its ranges are full. `is_unused` returns whether no Service
+/// uses an address.
+pub(super) fn find_free(
     api: &Api,
     ranges: &[Range],
     family: IpFamily,
-    is_free: impl Fn(IpAddr) -> bool,
+    is_unused: impl Fn(IpAddr) -> bool,
 ) -> Option<IpAddr> {
     let usable =
         ranges.iter().filter(|range| range.ready && IpFamily::of(range.cidr.first()) == family);
-    usable.filter_map(|range| free_in(api, range, &is_free)).next()
+    usable.filter_map(|range| find_free_in(api, range, &is_unused)).next()
 }
 
-fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
-    let (first, last) = range.bounds();
+/// Searches a range from a random address on, and its reserved start last.
+fn find_free_in(api: &Api, range: &Range, is_unused: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let (first, last) = range.allocatable();
     let size = last.checked_sub(first)? + 1;
     let reserved = (size / 16).clamp(*RESERVED.start(), *RESERVED.end());
-    let rest = if size > reserved { first + reserved } else { first };
-    let from = api.random(|rng| rng.random_range(rest..=last));
-    (from..=last)
-        .chain(rest..from)
-        .chain(first..rest)
+    let unreserved_start = if size > reserved { first + reserved } else { first };
+    let start = api.random(|rng| rng.random_range(unreserved_start..=last));
+    (start..=last)
+        .chain(unreserved_start..start)
+        .chain(first..unreserved_start)
         .map(|number| from_number(number, range.cidr.is_ipv4()))
-        .find(|ip| is_free(*ip) && !is_taken(api, *ip))
+        .find(|ip| is_unused(*ip) && !has_ip_address(api, *ip))
 }
 
-fn is_taken(api: &Api, ip: IpAddr) -> bool {
-    let Some(resource) = addresses(api) else { return false };
+/// Returns whether an address is allocated: an IPAddress with its name exists.
+fn has_ip_address(api: &Api, ip: IpAddr) -> bool {
+    let Some(resource) = ip_address_resource(api) else { return false };
     api.store.latest(&resource.resource_prefix, &key(&resource, "", &ip.to_string())).is_some()
 }
 
-fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
+fn ip_address_resource(api: &Api) -> Option<Arc<ResourceType>> {
     api.table.get(NETWORKING, "ipaddresses")
 }
 
@@ -130,8 +135,8 @@ fn ip_address(ip: IpAddr, service: &Value) -> Value {
 
 /// Adds the creation of the IPAddress of a Service's cluster IP to a transaction, unless it exists.
 pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
-    let Some(resource) = addresses(api) else { return };
-    if !is_taken(api, ip) {
+    let Some(resource) = ip_address_resource(api) else { return };
+    if !has_ip_address(api, ip) {
         let now = seconds(api.clock.now());
         loopback::create(api, &resource, ip_address(ip, service), &now, transaction);
     }
@@ -139,7 +144,7 @@ pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 
 /// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it belongs to another Service.
 pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
-    let Some(resource) = addresses(api) else { return };
+    let Some(resource) = ip_address_resource(api) else { return };
     let key = key(&resource, "", &ip.to_string());
     let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else { return };
     let belongs_to_service = entry.decode().is_ok_and(|object: Value| {
@@ -155,14 +160,20 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 }
 
 /// Creates the missing IPAddresses of Services. Older server versions did not create any.
-pub(crate) async fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
-    let Some(resource) = addresses(api) else { return Ok(()) };
+pub(crate) async fn create_missing_ip_addresses(api: &Arc<Api>) -> Result<(), StatusError> {
+    let Some(resource) = ip_address_resource(api) else { return Ok(()) };
     let now = seconds(api.clock.now());
     let mut transaction = Transaction::default();
-    for service in loopback::all(api, "v1", "services", "") {
+    for service in loopback::list(api, "v1", "services", "") {
         let ips = list(&service, "spec.clusterIPs").iter();
         for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            loopback::put(api, &resource, ip_address(ip, &service), &now, &mut transaction);
+            loopback::create_if_absent(
+                api,
+                &resource,
+                ip_address(ip, &service),
+                &now,
+                &mut transaction,
+            );
         }
     }
     api.store.commit(transaction).await?;

@@ -9,5 +9,5 @@ pub(crate) mod resourceclaim;
 mod service;
 mod storage;
 
-pub(crate) use cluster_ips::show_all;
+pub(crate) use cluster_ips::create_missing_ip_addresses;
 pub(crate) use storage::{INDEXED_RESOURCES, allocate, begin_write, finish_write};

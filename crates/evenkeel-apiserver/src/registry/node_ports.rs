@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Range of node ports.
 pub(super) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
-/// Number before the first one that a dry run gives.
+/// A dry run allocates the numbers after this one, as in upstream.
 const DRY_RUN_START: i64 = 32768;
 
 /// Returns whether the Service gets node ports even if the client does not request them.
@@ -63,13 +63,13 @@ pub(super) enum NodePortError {
 
 /// Allocation of the node ports of one write.
 pub(super) struct NodePorts<'a> {
-    /// Whether a stored Service has a port.
+    /// Returns whether a stored Service has the port.
     is_taken: &'a dyn Fn(u16) -> bool,
     /// Port at which the search for a free one begins.
     start: u16,
     /// Ports that this write allocates.
     allocated: BTreeSet<i64>,
-    /// Whether nothing is stored. As upstream, a dry run then gives numbers that need not be in the range.
+    /// Whether the write is a dry run. As in upstream, it may allocate ports outside the range.
     dry_run: bool,
 }
 
@@ -83,79 +83,81 @@ impl<'a> NodePorts<'a> {
     /// Upstream: `initNodePorts`.
     pub(super) fn create(&mut self, service: &mut Value) -> Result<(), NodePortError> {
         let allocates = allocates_node_ports(service);
-        let mut requested: BTreeMap<i64, i64> = BTreeMap::new();
+        // First node port that is requested for each port number.
+        let mut requested_by_number: BTreeMap<i64, i64> = BTreeMap::new();
         for port in list(service, "spec.ports") {
             if let Some(node_port) = node_port(port) {
-                requested.entry(number(port)).or_insert(node_port);
+                requested_by_number.entry(port_number(port)).or_insert(node_port);
             }
         }
-        let mut by_number: BTreeMap<i64, i64> = BTreeMap::new();
-        self.each(service, &mut |ports, index, port| {
-            let own = node_port(port);
-            if own.is_none() && !allocates {
+        let mut allocated_by_number: BTreeMap<i64, i64> = BTreeMap::new();
+        self.try_for_each_port(service, &mut |ports, index, port| {
+            let requested = node_port(port);
+            if requested.is_none() && !allocates {
                 return Ok(());
             }
-            let number = number(port);
-            let chosen = match (by_number.get(&number), own) {
-                // Several protocols on the same port share a node port.
+            let number = port_number(port);
+            let chosen = match (allocated_by_number.get(&number), requested) {
+                // Entries with the same port number and different protocols share a node port.
                 (Some(shared), None) => *shared,
-                (Some(shared), Some(own)) => {
-                    if *shared != own {
-                        ports.request(index, own)?;
+                (Some(shared), Some(requested)) => {
+                    if *shared != requested {
+                        ports.allocate_requested(index, requested)?;
                     }
-                    own
+                    requested
                 }
                 (None, _) => {
-                    let chosen = match requested.get(&number) {
-                        Some(requested) => ports.request(index, *requested)?,
-                        None => ports.next()?,
+                    let chosen = match requested_by_number.get(&number) {
+                        Some(requested) => ports.allocate_requested(index, *requested)?,
+                        None => ports.allocate_next()?,
                     };
-                    by_number.insert(number, chosen);
+                    allocated_by_number.insert(number, chosen);
                     chosen
                 }
             };
             set(port, "nodePort", chosen);
             Ok(())
         })?;
-        if needs_health_check(service) { self.health_check(service) } else { Ok(()) }
+        if needs_health_check(service) { self.allocate_health_check(service) } else { Ok(()) }
     }
 
     /// Allocates the node ports that an update needs in addition to those of the old Service.
     ///
     /// Upstream: `updateNodePorts`, `updateHealthCheckNodePort`.
     pub(super) fn update(&mut self, service: &mut Value, old: &Value) -> Result<(), NodePortError> {
-        let (allocates, had) = (allocates_node_ports(service), requested_node_ports(old));
-        let mut kept: BTreeSet<(String, i64)> = BTreeSet::new();
-        self.each(service, &mut |ports, index, port| {
+        let allocates = allocates_node_ports(service);
+        let old_node_ports = requested_node_ports(old);
+        let mut seen: BTreeSet<(String, i64)> = BTreeSet::new();
+        self.try_for_each_port(service, &mut |ports, index, port| {
             let chosen = match node_port(port) {
-                Some(own) => {
-                    if !had.contains(&own) && !ports.has(own) {
-                        ports.request(index, own)?;
+                Some(requested) => {
+                    if !old_node_ports.contains(&requested) && !ports.has_allocated(requested) {
+                        ports.allocate_requested(index, requested)?;
                     }
-                    own
+                    requested
                 }
                 None if allocates => {
-                    let chosen = ports.next()?;
+                    let chosen = ports.allocate_next()?;
                     set(port, "nodePort", chosen);
                     chosen
                 }
                 None => return Ok(()),
             };
             let protocol = text(port, "protocol");
-            if !kept.insert((protocol.to_owned(), chosen)) {
+            if !seen.insert((protocol.to_owned(), chosen)) {
                 let why = format!("duplicate nodePort: {{{protocol} {chosen}}}");
                 return Err(NodePortError::Unknown(why));
             }
             Ok(())
         })?;
         if needs_health_check(service) && !needs_health_check(old) {
-            return self.health_check(service);
+            return self.allocate_health_check(service);
         }
         Ok(())
     }
 
     /// Visits the ports of a Service whose type has node ports, until an error.
-    fn each(
+    fn try_for_each_port(
         &mut self,
         service: &mut Value,
         visit: &mut dyn FnMut(&mut Self, usize, &mut Value) -> Result<(), NodePortError>,
@@ -171,7 +173,7 @@ impl<'a> NodePorts<'a> {
     /// Allocates the health check's port: the requested port, or any free one.
     ///
     /// Upstream: `allocHealthCheckNodePort`.
-    fn health_check(&mut self, service: &mut Value) -> Result<(), NodePortError> {
+    fn allocate_health_check(&mut self, service: &mut Value) -> Result<(), NodePortError> {
         let requested = int(service, "spec.healthCheckNodePort").filter(|port| *port != 0);
         if let Some(port) = requested {
             return self.allocate(port).map_err(|why| {
@@ -180,7 +182,7 @@ impl<'a> NodePorts<'a> {
                 ))
             });
         }
-        let port = self.free().ok_or_else(|| {
+        let port = self.allocate_any().ok_or_else(|| {
             NodePortError::Internal(
                 "failed to allocate a HealthCheck NodePort 0: range is full".to_owned(),
             )
@@ -190,30 +192,34 @@ impl<'a> NodePorts<'a> {
     }
 
     /// Returns whether this write has already allocated the port.
-    fn has(&self, port: i64) -> bool {
+    fn has_allocated(&self, port: i64) -> bool {
         self.allocated.contains(&port)
     }
 
     /// Allocates and returns the port that `spec.ports[index]` requests.
-    fn request(&mut self, index: usize, port: i64) -> Result<i64, NodePortError> {
+    fn allocate_requested(&mut self, index: usize, port: i64) -> Result<i64, NodePortError> {
         self.allocate(port).map(|()| port).map_err(|why| {
             let field = format!("spec.ports[{index}].nodePort");
             NodePortError::Invalid(Box::new(FieldError::invalid(field, port, why)))
         })
     }
 
-    /// Allocates any free port.
-    fn next(&mut self) -> Result<i64, NodePortError> {
-        self.free().ok_or_else(|| {
+    /// Allocates any free port for an entry of `spec.ports`.
+    fn allocate_next(&mut self) -> Result<i64, NodePortError> {
+        self.allocate_any().ok_or_else(|| {
             NodePortError::Internal("failed to allocate a nodePort: range is full".to_owned())
         })
     }
 
+    /// Allocates any free port. Returns `None` if the range is full.
+    ///
     /// Upstream: `PortAllocationOperation.AllocateNext`.
-    fn free(&mut self) -> Option<i64> {
-        let is_free = |port: i64| !self.allocated.contains(&port) && !self.is_stored(port);
+    fn allocate_any(&mut self) -> Option<i64> {
+        let is_free =
+            |port: i64| !self.allocated.contains(&port) && !self.is_of_stored_service(port);
         let free = if self.dry_run {
             let after = self.allocated.last().unwrap_or(&DRY_RUN_START).saturating_add(1);
+            // Upstream's loop ends before 100, so that it never searches.
             (after..100).find(|port| is_free(*port)).unwrap_or(after)
         } else {
             let (start, end) = (i64::from(self.start), i64::from(*NODE_PORTS.end()));
@@ -225,10 +231,12 @@ impl<'a> NodePorts<'a> {
     }
 
     /// Returns whether a stored Service has the port.
-    fn is_stored(&self, port: i64) -> bool {
+    fn is_of_stored_service(&self, port: i64) -> bool {
         u16::try_from(port).is_ok_and(|port| (self.is_taken)(port))
     }
 
+    /// Allocates a port. The error has upstream's text.
+    ///
     /// Upstream: `PortAllocationOperation.Allocate`.
     fn allocate(&mut self, port: i64) -> Result<(), String> {
         let is_in_range = u16::try_from(port).is_ok_and(|port| NODE_PORTS.contains(&port));
@@ -239,14 +247,14 @@ impl<'a> NodePorts<'a> {
                 NODE_PORTS.end()
             ));
         }
-        if self.is_stored(port) || !self.allocated.insert(port) {
+        if self.is_of_stored_service(port) || !self.allocated.insert(port) {
             return Err("provided port is already allocated".to_owned());
         }
         Ok(())
     }
 }
 
-fn number(port: &Value) -> i64 {
+fn port_number(port: &Value) -> i64 {
     int(port, "port").unwrap_or_default()
 }
 
@@ -353,11 +361,11 @@ mod tests {
     fn a_dry_run_gives_any_number() {
         let is_taken = |port| port == 30080;
         let mut ports = NodePorts::new(&is_taken, 30500, true);
-        assert_eq!(ports.next().ok(), Some(32769));
-        assert_eq!(ports.next().ok(), Some(32770));
+        assert_eq!(ports.allocate_next().ok(), Some(32769));
+        assert_eq!(ports.allocate_next().ok(), Some(32770));
         let mut ports = NodePorts::new(&is_taken, 30500, true);
         assert_eq!(ports.allocate(2), Ok(()));
-        assert_eq!(ports.next().ok(), Some(3));
+        assert_eq!(ports.allocate_next().ok(), Some(3));
         assert!(ports.allocate(3).is_err() && ports.allocate(30080).is_err());
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | A policy with a new `paramKind` needs `get` on all objects of the kind | `policy` |
-//! | A binding with a new `paramRef` or policy needs `get` on the named object, or `list` for a selector | `binding` |
-//! | If the kind cannot be resolved, the user needs the permission on all resources | `Resolved` |
+//! | A policy with a new `paramKind` needs `get` on all objects of the kind | `check_policy` |
+//! | A binding with a new `paramRef` or policy needs `get` on the named object, or `list` for a selector | `check_binding` |
+//! | If the kind cannot be param_resource, the user needs the permission on all resources | `ParamResource` |
 //!
 //! Upstream: `authz.go` of the four packages for policies in `pkg/registry/admissionregistration`.
 
@@ -28,26 +28,31 @@ pub(crate) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Optio
         return None;
     }
     match cx.resource.plural() {
-        "validatingadmissionpolicies" | "mutatingadmissionpolicies" => policy(cx, new, old),
-        "validatingadmissionpolicybindings" => binding(cx, "validatingadmissionpolicies", new, old),
-        "mutatingadmissionpolicybindings" => binding(cx, "mutatingadmissionpolicies", new, old),
+        "validatingadmissionpolicies" | "mutatingadmissionpolicies" => check_policy(cx, new, old),
+        "validatingadmissionpolicybindings" => {
+            check_binding(cx, "validatingadmissionpolicies", new, old)
+        }
+        "mutatingadmissionpolicybindings" => {
+            check_binding(cx, "mutatingadmissionpolicies", new, old)
+        }
         _ => None,
     }
 }
 
 /// Upstream: `authorizeCreate` and `authorizeUpdate` of policies.
-fn policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
+fn check_policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
     let kind = ParamKind::of(new)?;
     if old.and_then(ParamKind::of) == Some(kind) {
         return None;
     }
-    let everything = Attributes { verb: "get", name: "*", namespace: "*", ..Attributes::default() };
-    if may(cx, &Resolved::of(cx, kind), everything) {
+    let all_objects =
+        Attributes { verb: "get", name: "*", namespace: "*", ..Attributes::default() };
+    if is_allowed(cx, &ParamResource::of(cx, kind), all_objects) {
         return None;
     }
     let why = format!(
         "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
-        shown(cx.user),
+        format_user(cx.user),
         kind.kind,
         kind.api_version
     );
@@ -55,7 +60,7 @@ fn policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldErr
 }
 
 /// Upstream: `authorizeCreate` and `authorizeUpdate` of bindings.
-fn binding(
+fn check_binding(
     cx: &Context<'_>,
     policies: &str,
     new: &Value,
@@ -67,24 +72,29 @@ fn binding(
     }
     let policy = stored_policy(cx, policies, text(new, "spec.policyName"));
     let kind = policy.as_ref().and_then(ParamKind::of);
-    let resolved = kind.map_or(Resolved::EVERYTHING, |kind| Resolved::of(cx, kind));
+    let param_resource =
+        kind.map_or(ParamResource::ALL_RESOURCES, |kind| ParamResource::of(cx, kind));
     let (name, namespace) = (text(reference, "name"), text(reference, "namespace"));
     let verb = if name.is_empty() { "list" } else { "get" };
-    if may(cx, &resolved, Attributes { verb, name, namespace, ..Attributes::default() }) {
+    if is_allowed(
+        cx,
+        &param_resource,
+        Attributes { verb, name, namespace, ..Attributes::default() },
+    ) {
         return None;
     }
-    let user = shown(cx.user);
-    let unknown = match (&policy, kind) {
+    let user = format_user(cx.user);
+    let failed_step = match (&policy, kind) {
         (None, _) => Some(format!("get policy {}", text(new, "spec.policyName"))),
         (Some(_), Some(kind)) if kind.group().is_none() => Some(format!("parse paramKind {kind}")),
-        (Some(_), Some(kind)) if resolved.resource.is_none() => {
+        (Some(_), Some(kind)) if param_resource.resource.is_none() => {
             Some(format!("resolve paramKind {kind}"))
         }
         _ => None,
     };
-    let why = match unknown {
-        Some(unknown) => format!(
-            "unable to {unknown} to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, versions and resources"
+    let why = match failed_step {
+        Some(failed_step) => format!(
+            "unable to {failed_step} to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, versions and resources"
         ),
         None => {
             // Upstream swaps user and verb in the text for mutating policies.
@@ -104,16 +114,14 @@ fn binding(
 /// Returns whether a binding still refers to the same parameters and policy. A binding with a selector or an action
 /// always counts as changed, because upstream compares pointers to these.
 fn is_same_reference(new: &Value, old: &Value) -> bool {
-    let has = |field: &str| {
-        [new, old].iter().any(|binding| get(binding, &format!("spec.paramRef.{field}")).is_some())
-    };
-    let same = |path: &str| text(new, path) == text(old, path);
+    let is_set = |path: &str| get(new, path).is_some() || get(old, path).is_some();
+    let is_same = |path: &str| text(new, path) == text(old, path);
     get(old, "spec.paramRef").is_some()
-        && ["spec.policyName", "spec.paramRef.name", "spec.paramRef.namespace"]
-            .into_iter()
-            .all(same)
-        && !has("selector")
-        && !has("parameterNotFoundAction")
+        && is_same("spec.policyName")
+        && is_same("spec.paramRef.name")
+        && is_same("spec.paramRef.namespace")
+        && !is_set("spec.paramRef.selector")
+        && !is_set("spec.paramRef.parameterNotFoundAction")
 }
 
 fn stored_policy(cx: &Context<'_>, plural: &str, name: &str) -> Option<Value> {
@@ -122,9 +130,14 @@ fn stored_policy(cx: &Context<'_>, plural: &str, name: &str) -> Option<Value> {
     entry.decode().ok()
 }
 
-fn may(cx: &Context<'_>, resolved: &Resolved<'_>, attributes: Attributes<'_>) -> bool {
+/// Returns whether the user may make a request with these attributes for the parameters' resource.
+fn is_allowed(
+    cx: &Context<'_>,
+    param_resource: &ParamResource<'_>,
+    attributes: Attributes<'_>,
+) -> bool {
     let attributes =
-        Attributes { group: resolved.group, resource: resolved.plural(), ..attributes };
+        Attributes { group: param_resource.group, resource: param_resource.plural(), ..attributes };
     cx.allows(&attributes)
 }
 
@@ -161,19 +174,22 @@ impl std::fmt::Display for ParamKind<'_> {
 }
 
 /// Resource of a policy's parameters.
-struct Resolved<'a> {
+struct ParamResource<'a> {
     /// API group; `*` for all.
     group: &'a str,
     /// Resource; `None` means all resources.
     resource: Option<Arc<ResourceType>>,
 }
 
-impl<'a> Resolved<'a> {
-    const EVERYTHING: Self = Self { group: "*", resource: None };
+impl<'a> ParamResource<'a> {
+    const ALL_RESOURCES: Self = Self { group: "*", resource: None };
 
+    /// Returns the resource of a kind. An unknown kind means all resources of its group, an invalid group all
+    /// resources.
+    ///
     /// Upstream: `discoveryResourceResolver.Resolve`.
     fn of(cx: &Context<'_>, kind: ParamKind<'a>) -> Self {
-        let Some(group) = kind.group() else { return Self::EVERYTHING };
+        let Some(group) = kind.group() else { return Self::ALL_RESOURCES };
         let rows = cx.api.table.rows();
         Self { group, resource: rows.of_kind(kind.api_version, kind.kind).next().cloned() }
     }
@@ -184,7 +200,7 @@ impl<'a> Resolved<'a> {
 }
 
 /// Formats a user as Go formats a pointer to `DefaultInfo`.
-fn shown(user: &User) -> String {
+fn format_user(user: &User) -> String {
     let mut extra: Vec<String> =
         user.extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();
     extra.sort_unstable();
@@ -228,9 +244,9 @@ mod tests {
     #[test]
     fn users_are_formatted_as_in_go() {
         let mut user = User::authenticated("bob", ["a"]);
-        assert_eq!(shown(&user), "&{bob  [a system:authenticated] map[]}");
+        assert_eq!(format_user(&user), "&{bob  [a system:authenticated] map[]}");
         user.extra =
             [("k".into(), ["1".into(), "2".into()].into()), ("a".into(), [].into())].into();
-        assert_eq!(shown(&user), "&{bob  [a system:authenticated] map[a:[] k:[1 2]]}");
+        assert_eq!(format_user(&user), "&{bob  [a system:authenticated] map[a:[] k:[1 2]]}");
     }
 }

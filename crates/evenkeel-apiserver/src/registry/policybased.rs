@@ -2,9 +2,9 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | A user who writes a role holds its permissions, or has the verb `escalate` on the role | `role` |
-//! | A user who sets or changes an aggregation rule holds every permission | `aggregation` |
-//! | A user who writes a binding holds the role's permissions, or has the verb `bind` on the role | `binding` |
+//! | A user who writes a role holds its permissions, or has the verb `escalate` on the role | `check_role` |
+//! | A user who sets or changes an aggregation rule holds every permission | `check_aggregation` |
+//! | A user who writes a binding holds the role's permissions, or has the verb `bind` on the role | `check_binding` |
 //!
 //! The check reads the object after mutating admission and before validation. Upstream:
 //! `pkg/registry/rbac/clusterrole/policybased` and its neighbours.
@@ -19,55 +19,63 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{get, list, same_meaning, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-const MASTERS: &str = "system:masters";
+const SYSTEM_MASTERS: &str = "system:masters";
 
-/// Refuses a write that grants more than the user holds. `requested` is the name in the request's path, empty for a
-/// creation.
+/// Refuses a write of a role or binding that grants permissions that the user does not hold. `name_in_path` is the name
+/// in the request's path. It is empty for a create.
 pub(crate) fn check(
     cx: &Context<'_>,
-    requested: &str,
+    name_in_path: &str,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
     let resource = cx.resource;
-    if resource.group() != GROUP || !cx.subresource.is_empty() || cx.user.is_in(MASTERS) {
+    if resource.group() != GROUP || !cx.subresource.is_empty() || cx.user.is_in(SYSTEM_MASTERS) {
         return Ok(());
     }
     let is_role = matches!(resource.plural(), "roles" | "clusterroles");
     if !is_role && !matches!(resource.plural(), "rolebindings" | "clusterrolebindings") {
         return Ok(());
     }
-    if is_role && may(cx, "escalate", resource.plural(), requested, GROUP) {
+    if is_role && is_allowed(cx, "escalate", resource.plural(), name_in_path, GROUP) {
         return Ok(());
     }
     if old.is_some_and(|old| mutates_only_gc_fields(object, old)) {
         return Ok(());
     }
-    if is_role { role(cx, object, old) } else { binding(cx, object) }
+    if is_role { check_role(cx, object, old) } else { check_binding(cx, object) }
 }
 
 /// Returns whether the user has a verb on a role, in the request's namespace.
-fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
+fn is_allowed(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
     let attributes = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
     cx.allows(&attributes)
 }
 
+/// Refuses a role with rules that the user does not hold.
+///
 /// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`.
-fn role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
+fn check_role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let role: Role = serde_json::from_value(object.clone()).map_err(StatusError::internal)?;
-    confirm(cx, &role.rules.unwrap_or_default())?;
-    aggregation(cx, object, old)
+    check_user_holds(cx, &role.rules.unwrap_or_default())?;
+    check_aggregation(cx, object, old)
 }
 
 /// Refuses an aggregation rule unless the user holds every permission. Aggregation can add any rule to a role.
-fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
+fn check_aggregation(
+    cx: &Context<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
     let aggregates = |role: &Value| !list(role, "aggregationRule.clusterRoleSelectors").is_empty();
-    if cx.resource.plural() != "clusterroles" || !aggregates(object) && !old.is_some_and(aggregates)
-    {
+    if cx.resource.plural() != "clusterroles" {
         return Ok(());
     }
-    confirm(cx, &full_authority()).map_err(|_| {
+    if !aggregates(object) && !old.is_some_and(aggregates) {
+        return Ok(());
+    }
+    check_user_holds(cx, &full_authority()).map_err(|_| {
         let why = "must have cluster-admin privileges to use the aggregationRule";
         StatusError::forbidden(&cx.resource.name, cx.name, why)
     })
@@ -75,15 +83,17 @@ fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<
 
 /// Returns rules for every verb on every resource and path.
 fn full_authority() -> [PolicyRule; 2] {
-    let all = || vec![Box::from("*")];
+    let any = || vec![Box::from("*")];
     [
-        PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() },
-        PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() },
+        PolicyRule { verbs: any(), api_groups: any(), resources: any(), ..PolicyRule::default() },
+        PolicyRule { verbs: any(), non_resource_urls: any(), ..PolicyRule::default() },
     ]
 }
 
+/// Refuses a binding to a role that the user neither holds nor may bind.
+///
 /// Upstream: `clusterrolebinding/policybased.Storage`, `rolebinding/policybased.Storage`.
-fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
+fn check_binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
     let reference = get(object, "roleRef").cloned().unwrap_or_default();
     let reference: RoleRef = serde_json::from_value(reference).map_err(StatusError::internal)?;
     let (plural, namespace) = match &*reference.kind {
@@ -95,10 +105,10 @@ fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
             return Err(StatusError::plain_internal(why));
         }
     };
-    if may(cx, "bind", plural, &reference.name, &reference.api_group) {
+    if is_allowed(cx, "bind", plural, &reference.name, &reference.api_group) {
         return Ok(());
     }
-    confirm(cx, &rules_of(cx, plural, namespace, &reference.name)?)
+    check_user_holds(cx, &rules_of(cx, plural, namespace, &reference.name)?)
 }
 
 /// Returns the rules of a stored role.
@@ -110,19 +120,19 @@ fn rules_of(
     namespace: &str,
     name: &str,
 ) -> Result<Vec<PolicyRule>, StatusError> {
-    let absent = || {
+    let not_found = || {
         let resource = GroupResource { group: GROUP.into(), resource: plural.into() };
         StatusError::not_found(&resource, name)
     };
-    let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(absent)?;
+    let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(not_found)?;
     let entry = cx.api.store.get(&resource.resource_prefix, &key(&resource, namespace, name));
-    let entry = entry.ok_or_else(absent)?;
+    let entry = entry.ok_or_else(not_found)?;
     let role: Role = serde_json::from_slice(entry.json()).map_err(StatusError::internal)?;
     Ok(role.rules.unwrap_or_default())
 }
 
 /// Refuses rules that the user does not hold in the request's namespace.
-fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
+fn check_user_holds(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
     let held = cx.api.authorizer.rules_for(&cx.api.store, cx.user, cx.namespace);
     escalation::confirm_no_escalation(cx.user, &held, rules)
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
@@ -133,14 +143,14 @@ fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
 ///
 /// Upstream: `IsOnlyMutatingGCFields`.
 pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
-    let bare = |object: &Value| {
+    let without_gc_fields = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
             set(&mut object, &format!("metadata.{field}"), Value::Null);
         }
         object
     };
-    same_meaning(&bare(new), &bare(old))
+    same_meaning(&without_gc_fields(new), &without_gc_fields(old))
 }
 
 #[cfg(test)]

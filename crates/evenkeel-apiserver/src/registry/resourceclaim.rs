@@ -2,10 +2,10 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | A request with `adminAccess` needs the namespace's label `resource.kubernetes.io/admin-access: "true"` | `admin_access` |
-//! | A new allocation of devices with admin access needs the label, too | `admin_access` |
-//! | Changing `status.allocation` or `status.reservedFor` needs the verb on `resourceclaims/binding` | `binding` |
-//! | Changing `status.devices` needs a verb on `resourceclaims/driver` for each driver: `associated-node:VERB` for a service account on the claim's node, `arbitrary-node:VERB` for others | `device_status` |
+//! | A request with `adminAccess` needs the namespace's label `resource.kubernetes.io/admin-access: "true"` | `check_admin_access` |
+//! | A new allocation of devices with admin access needs the label, too | `check_admin_access` |
+//! | Changing `status.allocation` or `status.reservedFor` needs the verb on `resourceclaims/binding` | `check_binding` |
+//! | Changing `status.devices` needs a verb on `resourceclaims/driver` for each driver: `associated-node:VERB` for a service account on the claim's node, `arbitrary-node:VERB` for others | `check_device_status` |
 //!
 //! Upstream: `pkg/registry/resource/utils.go`.
 
@@ -24,10 +24,10 @@ const GROUP: &str = "resource.k8s.io";
 /// Label that allows claims with admin access in a namespace if it is `true`.
 ///
 /// Upstream: `DRAAdminNamespaceLabelKey`.
-const ADMIN_NAMESPACE: &str = "resource.kubernetes.io/admin-access";
+const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Returns the errors of a write to a claim or a claim template without the permissions. `verb` is `update` or `patch`
-/// for updates.
+/// Returns an error for each permission that a write of a ResourceClaim or ResourceClaimTemplate lacks. For an update,
+/// `verb` is `update` or `patch`.
 pub(crate) fn check(
     cx: &Context<'_>,
     verb: &str,
@@ -40,26 +40,30 @@ pub(crate) fn check(
     let requests = match (cx.resource.plural(), cx.subresource, old) {
         ("resourceclaims", "", None) => "spec.devices.requests",
         ("resourceclaimtemplates", "", None) => "spec.spec.devices.requests",
-        ("resourceclaims", "status", Some(old)) => return status(cx, verb, new, old),
+        ("resourceclaims", "status", Some(old)) => return check_status(cx, verb, new, old),
         _ => return Vec::new(),
     };
-    admin_access(cx, admin_request(list(new, requests))).into_iter().collect()
+    check_admin_access(cx, admin_request_path(list(new, requests))).into_iter().collect()
 }
 
+/// Returns the errors of an update of `status`.
+///
 /// Upstream: `resourceclaimStatusStrategy.ValidateUpdate`.
-fn status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let granted = admin_result(old).is_some();
-    let requested = admin_result(new).filter(|_| !granted);
-    let mut errors: Vec<FieldError> = admin_access(cx, requested).into_iter().collect();
-    errors.extend(binding(cx, verb, new, old));
+fn check_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    // An allocation that already has admin access may stay.
+    let had_admin_access = admin_result_path(old).is_some();
+    let new_admin_access = if had_admin_access { None } else { admin_result_path(new) };
+    let mut errors: Vec<FieldError> =
+        check_admin_access(cx, new_admin_access).into_iter().collect();
+    errors.extend(check_binding(cx, verb, new, old));
     if is_allocated(new) {
-        errors.extend(device_status(cx, verb, new, old));
+        errors.extend(check_device_status(cx, verb, new, old));
     }
     errors
 }
 
 /// Returns the path of the first request for admin access. As in upstream, a template has the path of a claim.
-fn admin_request(requests: &[Value]) -> Option<String> {
+fn admin_request_path(requests: &[Value]) -> Option<String> {
     let index = requests.iter().position(|request| flag(request, "exactly.adminAccess"))?;
     Some(format!("spec.devices.requests[{index}].adminAccess"))
 }
@@ -67,24 +71,24 @@ fn admin_request(requests: &[Value]) -> Option<String> {
 /// Returns the path of the first allocated device with admin access.
 ///
 /// Upstream: `adminRequested`.
-fn admin_result(claim: &Value) -> Option<String> {
+fn admin_result_path(claim: &Value) -> Option<String> {
     let results = list(claim, "status.allocation.devices.results");
     let index = results.iter().position(|result| flag(result, "adminAccess"))?;
     Some(format!("status.allocation.devices.results[{index}].adminAccess"))
 }
 
-/// Refuses admin access in a namespace without the label.
+/// Refuses admin access in a namespace without the label. `path` is the field that requests admin access, if any does.
 ///
 /// Upstream: `AuthorizedForAdmin`, `AuthorizedForAdminStatus`.
-fn admin_access(cx: &Context<'_>, path: Option<String>) -> Option<FieldError> {
+fn check_admin_access(cx: &Context<'_>, path: Option<String>) -> Option<FieldError> {
     let path = path?;
     let namespace = cx.stored_namespace();
     let labels = get(&namespace, "metadata.labels");
-    if labels.and_then(|labels| labels.get(ADMIN_NAMESPACE)?.as_str()) == Some("true") {
+    if labels.and_then(|labels| labels.get(ADMIN_ACCESS_LABEL)?.as_str()) == Some("true") {
         return None;
     }
     let why = format!(
-        "admin access to devices requires the `{ADMIN_NAMESPACE}: true` label on the containing namespace"
+        "admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
     );
     Some(FieldError::forbidden(path, why))
 }
@@ -105,12 +109,15 @@ fn changes_binding(new: &Value, old: &Value) -> bool {
         || !same("status.reservedFor")
 }
 
+/// Refuses a change of the allocation or the consumers by a user without permission on `resourceclaims/binding`.
+///
 /// Upstream: `AuthorizedForBinding`.
-fn binding(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Option<FieldError> {
+fn check_binding(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Option<FieldError> {
     if !changes_binding(new, old) {
         return None;
     }
-    let refused = may(cx, Attributes { verb, subresource: "binding", ..Attributes::default() });
+    let refused =
+        authorize(cx, Attributes { verb, subresource: "binding", ..Attributes::default() });
     refused.err().map(|error| {
         let why = format!(
             "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb=\"{verb}\" permission: {error}"
@@ -122,23 +129,23 @@ fn binding(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Option<Fie
 /// Checks for each driver with a changed device status whether the user may write it.
 ///
 /// Upstream: `AuthorizedForDeviceStatus`.
-fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+fn check_device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut verbs = vec![format!("arbitrary-node:{verb}")];
     if is_on_node(cx.user, allocated_node(new)) {
         verbs.insert(0, format!("associated-node:{verb}"));
     }
     let mut errors = Vec::new();
     for driver in modified_drivers(new, old) {
-        let authorize = |verb: &String| {
+        let authorize_verb = |verb: &String| {
             let namespace = cx.namespace;
             let subresource = "driver";
             let attributes =
                 Attributes { verb, subresource, namespace, name: driver, ..Attributes::default() };
-            may(cx, attributes)
+            authorize(cx, attributes)
         };
-        // One of the verbs is enough. The error shows the first refusal.
-        let Some(refusal) = authorize(&verbs[0]).err() else { continue };
-        if verbs[1..].iter().any(|verb| authorize(verb).is_ok()) {
+        // A permission for one of the verbs suffices. The error contains the first refusal.
+        let Some(refusal) = authorize_verb(&verbs[0]).err() else { continue };
+        if verbs[1..].iter().any(|verb| authorize_verb(verb).is_ok()) {
             continue;
         }
         let verbs = verbs.join(" ");
@@ -151,7 +158,7 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
 }
 
 /// Authorizes a request for a synthetic subresource of claims, which only RBAC rules name.
-fn may(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> {
+fn authorize(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> {
     let attributes = Attributes { group: GROUP, resource: "resourceclaims", ..attributes };
     permit(&cx.api.authorizer, &cx.api.store, cx.user, &attributes)
 }
@@ -160,16 +167,17 @@ fn may(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> 
 ///
 /// Upstream: `getModifiedDrivers`.
 fn modified_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
-    let mut before: BTreeMap<_, &Value> =
+    let mut old_devices: BTreeMap<_, &Value> =
         list(old, "status.devices").iter().map(|device| (device_id(device), device)).collect();
     let mut drivers = BTreeSet::new();
     for device in list(new, "status.devices") {
-        let stored = before.remove(&device_id(device));
+        let stored = old_devices.remove(&device_id(device));
         if !stored.is_some_and(|stored| same_meaning(stored, device)) {
             drivers.insert(text(device, "driver"));
         }
     }
-    drivers.extend(before.values().map(|device| text(device, "driver")));
+    // The remaining devices were removed.
+    drivers.extend(old_devices.values().map(|device| text(device, "driver")));
     drivers
 }
 
@@ -213,7 +221,7 @@ mod tests {
         ] {
             let want =
                 want.map(|index: usize| format!("spec.devices.requests[{index}].adminAccess"));
-            assert_eq!(admin_request(&requests), want, "{requests:?}");
+            assert_eq!(admin_request_path(&requests), want, "{requests:?}");
         }
     }
 

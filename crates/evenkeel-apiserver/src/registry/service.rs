@@ -36,28 +36,37 @@ fn port_value(port: u16) -> String {
 
 /// Returns the index values of a Service: its cluster IPs and node ports.
 pub(super) fn index(service: &Value) -> Vec<String> {
-    let (addresses, ports) = allocated_values(service);
-    let addresses = addresses.into_iter().map(address_value);
-    addresses.chain(ports.into_iter().map(port_value)).collect()
+    let AllocatedValues { cluster_ips, node_ports } = allocated_values(service);
+    let addresses = cluster_ips.into_iter().map(address_value);
+    addresses.chain(node_ports.into_iter().map(port_value)).collect()
 }
 
-/// Returns a Service's cluster IPs (none if it is headless) and its node ports.
-fn allocated_values(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
-    let addresses = list(service, "spec.clusterIPs")
+/// Values of a Service that no other Service may have.
+#[derive(Default)]
+struct AllocatedValues {
+    /// Cluster IPs; none for a headless Service.
+    cluster_ips: Vec<IpAddr>,
+    /// Distinct node ports of `spec.ports`, and the port of the health check.
+    node_ports: Vec<u16>,
+}
+
+fn allocated_values(service: &Value) -> AllocatedValues {
+    let cluster_ips = list(service, "spec.clusterIPs")
         .iter()
         .filter_map(|ip| ip.as_str()?.parse().ok())
         .collect();
     let port = |value: Option<i64>| {
         value.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
     };
-    let mut ports: Vec<u16> = list(service, "spec.ports")
+    let mut node_ports: Vec<u16> = list(service, "spec.ports")
         .iter()
         .filter_map(|entry| port(int(entry, "nodePort")))
         .collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports.extend(port(int(service, "spec.healthCheckNodePort")));
-    (addresses, ports)
+    // Entries with different protocols may share a node port.
+    node_ports.sort_unstable();
+    node_ports.dedup();
+    node_ports.extend(port(int(service, "spec.healthCheckNodePort")));
+    AllocatedValues { cluster_ips, node_ports }
 }
 
 /// Allocates addresses and ports for a new Service.
@@ -91,9 +100,9 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
             return Err(StatusError::internal(why));
         }
     }
-    let is_taken = |port| is_taken(cx.api, &port_value(port));
+    let is_node_port_taken = |port| is_taken(cx.api, &port_value(port));
     let start = cx.api.random(|rng| rng.random_range(NODE_PORTS));
-    let mut ports = NodePorts::new(&is_taken, start, cx.dry_run);
+    let mut ports = NodePorts::new(&is_node_port_taken, start, cx.dry_run);
     let result = match old {
         None => ports.create(service),
         Some(old) => ports.update(service, old),
@@ -110,7 +119,8 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&kind, cx.name, &errors)) }
 }
 
-/// Removes the internal traffic policy of a Service that has no endpoints, unless validation refuses it.
+/// Removes a valid internal traffic policy of an ExternalName Service, which does not use it. An invalid one stays, so
+/// that validation refuses it.
 ///
 /// Upstream: `defaultOnReadInternalTrafficPolicy`.
 fn drop_unused_policy(service: &mut Value) {
@@ -129,30 +139,32 @@ pub(super) fn begin_write(
     old: Option<&Value>,
     transaction: &mut Transaction,
 ) {
-    let (had_addresses, had_ports) = old.map(allocated_values).unwrap_or_default();
-    let (mut addresses, mut ports) = allocated_values(service);
-    addresses.retain(|address| !had_addresses.contains(address));
-    ports.retain(|port| !had_ports.contains(port));
+    let previous = old.map(allocated_values).unwrap_or_default();
+    let AllocatedValues { mut cluster_ips, mut node_ports } = allocated_values(service);
+    cluster_ips.retain(|address| !previous.cluster_ips.contains(address));
+    node_ports.retain(|port| !previous.node_ports.contains(port));
     let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
-    for address in addresses {
+    for address in cluster_ips {
         transaction.unique(&resource_prefix, address_value(address));
         cluster_ips::create(api, address, service, transaction);
     }
-    for port in ports {
+    for port in node_ports {
         transaction.unique(&resource_prefix, port_value(port));
     }
 }
 
-/// Adds the deletion of IPAddresses that only `old` has.
+/// Adds the deletion of the IPAddresses of cluster IPs that only `old` has. `service` is `None` for a deletion.
 pub(super) fn finish_write(
     api: &Api,
     service: Option<&Value>,
     old: &Value,
     transaction: &mut Transaction,
 ) {
-    let (kept, _) = service.map(allocated_values).unwrap_or_default();
-    for address in allocated_values(old).0.into_iter().filter(|address| !kept.contains(address)) {
-        cluster_ips::delete(api, address, old, transaction);
+    let current = service.map(allocated_values).unwrap_or_default();
+    for address in allocated_values(old).cluster_ips {
+        if !current.cluster_ips.contains(&address) {
+            cluster_ips::delete(api, address, old, transaction);
+        }
     }
 }
 
@@ -188,18 +200,22 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
     }
 }
 
-/// Sets the node port of each port without one to that of the old port with the same name, unless another port requests
-/// it.
+/// Sets the node port of each port without one to the node port of the old port with the same name, unless another port
+/// requests that.
 fn patch_node_ports(new: &mut Value, old: &Value) {
     let requested = requested_node_ports(new);
-    let by_name: BTreeMap<&str, i64> = list(old, "spec.ports")
+    let old_by_name: BTreeMap<&str, i64> = list(old, "spec.ports")
         .iter()
         .filter_map(|port| Some((text(port, "name"), node_port(port)?)))
         .collect();
     value::each(new, "spec.ports.*", &mut |port| {
-        let known = by_name.get(text(port, "name")).filter(|known| !requested.contains(known));
-        if let Some(known) = known.filter(|_| node_port(port).is_none()) {
-            set(port, "nodePort", *known);
+        if node_port(port).is_some() {
+            return;
+        }
+        if let Some(old_node_port) = old_by_name.get(text(port, "name"))
+            && !requested.contains(old_node_port)
+        {
+            set(port, "nodePort", *old_node_port);
         }
     });
 }
@@ -268,7 +284,8 @@ fn allocate_cluster_ips(
     let families = ip_families(service);
     let first_to_allocate = match old {
         None => 0,
-        // Validation refuses a change of the first address. The second comes and goes with the second family.
+        // An update keeps the first address, because validation refuses its change. It allocates a second address only
+        // when it adds a second family.
         Some(old) if is_matching_prefer_dual_stack(service, old) || is_headless(old) => {
             return Ok(());
         }
@@ -282,7 +299,7 @@ fn allocate_cluster_ips(
     let mut ips = requested.clone();
     for (family, ip) in families.into_iter().zip(&mut ips).skip(first_to_allocate) {
         let wanted = ip.as_str().unwrap_or_default();
-        *ip = cluster_ip(api, &ranges, family, wanted, &requested)?.into();
+        *ip = allocate_cluster_ip(api, &ranges, family, wanted, &requested)?.into();
     }
     if first_to_allocate == 0
         && let Some(first) = ips.first()
@@ -293,23 +310,23 @@ fn allocate_cluster_ips(
     Ok(())
 }
 
-/// Returns the requested address if it can be allocated, or a free one if none is requested. An error quotes `all`
-/// requested addresses.
+/// Returns the requested address if it can be allocated, or a free one if none is requested. An error quotes
+/// `all_requested` addresses.
 ///
 /// Upstream: `allocIPs`.
-fn cluster_ip(
+fn allocate_cluster_ip(
     api: &Api,
     ranges: &[Range],
     family: IpFamily,
     requested: &str,
-    all: &[Value],
+    all_requested: &[Value],
 ) -> Result<String, AllocationError> {
     let has_service = |ip| is_taken(api, &address_value(ip));
     if requested.is_empty() {
-        let free = cluster_ips::free(api, ranges, family, |ip| !has_service(ip));
+        let free = cluster_ips::find_free(api, ranges, family, |ip| !has_service(ip));
         return free.map(|ip| ip.to_string()).ok_or(AllocationError::Full);
     }
-    // Validation refuses what is no address.
+    // An invalid address stays, so that validation refuses it.
     let Ok(address) = requested.parse() else { return Ok(requested.to_owned()) };
     match cluster_ips::refusal(api, ranges, address, has_service) {
         None => Ok(requested.to_owned()),
@@ -317,7 +334,7 @@ fn cluster_ip(
             let why = format!("failed to allocate IP {requested}: {why}");
             Err(AllocationError::Invalid(Box::new(FieldError::invalid(
                 "spec.clusterIPs",
-                Value::from(all),
+                Value::from(all_requested),
                 why,
             ))))
         }

@@ -16,7 +16,8 @@ fn is_service(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == service::RESOURCE_PREFIX
 }
 
-/// Allocates values for a created (no `old`) or updated object: the cluster IPs and node ports of a Service.
+/// Allocates the cluster IPs and node ports of a Service, and nothing for other resources. `old` is `None` for a
+/// create.
 ///
 /// Upstream: `Allocators` of `registry/core/service/storage`.
 pub(crate) fn allocate(
@@ -34,7 +35,7 @@ pub(crate) fn allocate(
     }
 }
 
-/// Adds the writes that precede the object's own to the transaction, and the values that must be unique. `old` is
+/// Adds the writes to a transaction that precede the write of the object, and the values that must be unique. `old` is
 /// `None` for a create.
 ///
 /// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
@@ -50,7 +51,7 @@ pub(crate) fn begin_write(
     }
 }
 
-/// Adds the writes that follow the object's own to the transaction. `object` is `None` for a deletion.
+/// Adds the writes to a transaction that follow the write of the object. `object` is `None` for a deletion.
 ///
 /// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
 pub(crate) fn finish_write(

@@ -29,27 +29,28 @@ where
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
+    // A body of one frame is not copied. The second frame moves all bytes to `buffer`.
     let mut first: Option<Bytes> = None;
-    let mut more = BytesMut::new();
+    let mut buffer = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             StatusError::bad_request(format!("the body cannot be read: {error}"))
         })?;
         let Ok(data) = frame.into_data() else { continue };
         match &first {
-            None if more.is_empty() => first = Some(data),
+            None if buffer.is_empty() => first = Some(data),
             _ => {
                 if let Some(first) = first.take() {
-                    more.extend_from_slice(&first);
+                    buffer.extend_from_slice(&first);
                 }
-                more.extend_from_slice(&data);
+                buffer.extend_from_slice(&data);
             }
         }
-        if first.as_ref().map_or(more.len(), Bytes::len) > MAX_BODY_BYTES {
+        if first.as_ref().map_or(buffer.len(), Bytes::len) > MAX_BODY_BYTES {
             return Err(too_large());
         }
     }
-    Ok(first.unwrap_or_else(|| more.freeze()))
+    Ok(first.unwrap_or_else(|| buffer.freeze()))
 }
 
 /// Drains the rest of a body without delaying the response. A client that still writes can then read the response and

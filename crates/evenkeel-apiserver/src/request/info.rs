@@ -1,4 +1,5 @@
-//! Request info: verb and target of a request, parsed from the method and the URL. The resource need not exist.
+//! Verb and target of a request, parsed from the method and the URL (upstream: `RequestInfo`). The resource need not
+//! exist.
 
 use http::Method;
 
@@ -63,6 +64,7 @@ impl<'a> RequestInfo<'a> {
         }
         if let ["namespaces", namespace, more @ ..] = rest {
             info.namespace = namespace;
+            // `status` and `finalize` are subresources of the Namespace. Others are collections in it.
             if more.first().is_some_and(|part| !matches!(*part, "status" | "finalize")) {
                 rest = more;
             }
@@ -106,7 +108,7 @@ fn name_in_selector(fields: &str) -> &str {
     if matches!(name, "." | "..") || name.contains(['/', '%']) {
         return "";
     }
-    // The query contains a name without escapes literally.
+    // The selector contains the name literally, without escapes, so that the result can borrow from it.
     fields.find(name).map_or("", |index| &fields[index..index.saturating_add(name.len())])
 }
 

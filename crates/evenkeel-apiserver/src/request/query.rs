@@ -90,6 +90,7 @@ pub(crate) struct WriteOptions {
     has_manager: bool,
     /// `fieldValidation`: ignores, warns about or refuses unknown and duplicate fields. Default: warns.
     pub(crate) validation: FieldValidation,
+    /// Whether the client set `fieldValidation`.
     has_validation: bool,
     /// `force` of a server-side apply: takes fields over from other managers instead of reporting a conflict.
     pub(crate) force: Option<bool>,
@@ -135,7 +136,7 @@ impl WriteOptions {
                 FieldValidation::Warn
             }
         };
-        refuse(kind, &errors)?;
+        check_errors(kind, &errors)?;
         Ok(Self {
             dry_run: query.has("dryRun"),
             manager: if manager.is_empty() {
@@ -218,8 +219,8 @@ pub(crate) fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> Vec<F
     vec![FieldError::not_supported("dryRun", values, &["All"])]
 }
 
-/// Returns a 422 with the errors of an options object, or `Ok` if there are none.
-pub(crate) fn refuse(kind: &'static str, errors: &[FieldError]) -> Result<(), StatusError> {
+/// Returns a 422 if there are errors of an options object. `kind` is the kind of the options.
+pub(crate) fn check_errors(kind: &'static str, errors: &[FieldError]) -> Result<(), StatusError> {
     if errors.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Documents about a table's resources, which are made once for each of its snapshots: discovery and OpenAPI.
+//! Discovery and OpenAPI documents about the resources of a table. Each snapshot of the table creates a document once.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-/// OpenAPI documents of a snapshot. The first request for a document makes it.
+/// OpenAPI documents of a snapshot. The first request for a document creates it.
 #[derive(Clone, Default)]
 pub(crate) struct OpenApiDocuments {
     /// Version 2 of the whole API, in JSON and in protobuf.
@@ -16,10 +16,11 @@ pub(crate) struct OpenApiDocuments {
     pub(crate) version_three: OnceLock<BTreeMap<String, PackedDocument>>,
 }
 
-/// Document in gzip.
+/// OpenAPI document, compressed by gzip.
 #[derive(Clone)]
 pub(crate) struct PackedDocument {
-    /// Hash of what the document adds to the recorded ones, or of the document, in hexadecimal digits.
+    /// Hash in hexadecimal digits: of the part that custom resources add to a recorded document, or of the whole
+    /// document.
     pub(crate) hash: String,
     pub(crate) bytes: Bytes,
 }

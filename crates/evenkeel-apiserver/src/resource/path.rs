@@ -12,8 +12,8 @@ pub(crate) enum Path<'a> {
     Resource(Target<'a>),
     /// Known group and version with an unknown resource.
     UnknownResource,
-    /// Object of a custom resource with this name, and a subresource that the custom resource lacks.
-    UnknownPart(Arc<ResourceType>, &'a str),
+    /// Custom resource, the name of an object, and a subresource that the custom resource does not have.
+    UnknownSubresource(Arc<ResourceType>, &'a str),
     /// Any other path, such as discovery, health or an unknown path.
     Other,
 }
@@ -54,6 +54,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
         Some(row) if row.custom.is_some() => Path::Other,
         _ => Path::UnknownResource,
     };
+    // A proxy request may have empty segments after `/proxy/`.
     let before_proxy = path.find("/proxy/").unwrap_or(path.len());
     if path.get(..before_proxy).is_some_and(|path| path.contains("//")) {
         return unknown;
@@ -62,12 +63,14 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
     let (namespace, parts) = match parts.as_slice() {
         // `/namespaces/x/status` is a subresource of the namespace, but `/namespaces/x/pods` is a collection in it.
-        ["namespaces", ns, resource, more @ ..] if !(core && is_namespace_part(resource, more)) => {
+        ["namespaces", ns, resource, more @ ..]
+            if !(core && is_namespace_subresource(resource, more)) =>
+        {
             (*ns, [&[*resource], more].concat())
         }
         other => ("", other.to_vec()),
     };
-    let Some(resource) = parts.first().and_then(|r| rows.get(api_version, r)) else {
+    let Some(resource) = parts.first().and_then(|plural| rows.get(api_version, plural)) else {
         return unknown;
     };
     if resource.namespaced == namespace.is_empty() && (parts.len() > 1 || !namespace.is_empty()) {
@@ -78,7 +81,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let subresource = parts.get(2).copied().unwrap_or_default();
     if !subresource.is_empty() && resource.subresource(subresource).is_none() {
         return match &resource.custom {
-            Some(_) => Path::UnknownPart(resource.clone(), name),
+            Some(_) => Path::UnknownSubresource(resource.clone(), name),
             None => unknown,
         };
     }
@@ -100,8 +103,9 @@ fn split_version(path: &str) -> Option<(&str, &str)> {
     Some((&rest[..version], &rest[version + 1..]))
 }
 
-fn is_namespace_part(resource: &str, more: &[&str]) -> bool {
-    more.is_empty() && matches!(resource, "status" | "finalize")
+/// Returns whether the last segment of a path below a namespace is a subresource of the Namespace.
+fn is_namespace_subresource(segment: &str, more: &[&str]) -> bool {
+    more.is_empty() && matches!(segment, "status" | "finalize")
 }
 
 #[cfg(test)]
@@ -117,7 +121,7 @@ mod tests {
                 t.resource.name, t.namespace, t.name, t.subresource
             ),
             Path::UnknownResource => "unknown".to_owned(),
-            Path::UnknownPart(resource, name) => {
+            Path::UnknownSubresource(resource, name) => {
                 format!("no such part of {} {name}", resource.name)
             }
             Path::Other => "other".to_owned(),

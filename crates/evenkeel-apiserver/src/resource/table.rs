@@ -11,7 +11,8 @@ use super::types::{Column, ResourceType, Subresource, Verb, Verbs};
 use crate::strategy;
 use evenkeel_apimachinery::group_version::{GroupResource, GroupVersionKind};
 
-const DATA: &str = include_str!("../../data/resources.jsonl");
+/// Built-in resources as JSON: one [`Row`] in each line.
+const BUILTIN_ROWS: &str = include_str!("../../data/resources.jsonl");
 
 /// Table of a server's resources. Clones share it. The CRD controller adds and removes custom resources at run time.
 #[derive(Clone)]
@@ -62,7 +63,7 @@ impl Rows {
 /// Built-in resources, without documents.
 static BUILTIN: LazyLock<Rows> = LazyLock::new(|| {
     let mut rows = Rows::default();
-    for line in DATA.lines() {
+    for line in BUILTIN_ROWS.lines() {
         match serde_json::from_str::<Row>(line) {
             Ok(row) => rows.add(Arc::new(row.into_type())),
             Err(error) => tracing::error!(%error, "a row of the resource table cannot be read"),
@@ -130,6 +131,7 @@ impl Table {
     }
 }
 
+/// Recorded resource, as in discovery documents.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -142,7 +144,7 @@ struct Row {
     short_names: Box<[Box<str>]>,
     categories: Box<[Box<str>]>,
     verbs: Vec<Box<str>>,
-    subresources: Vec<SubRow>,
+    subresources: Vec<SubresourceRow>,
     #[serde(default)]
     columns: Vec<ColumnRow>,
 }
@@ -151,21 +153,23 @@ struct Row {
 type ColumnRow = (Arc<str>, Arc<str>, Arc<str>, i64);
 
 #[derive(Deserialize)]
-struct SubRow {
+struct SubresourceRow {
     name: Arc<str>,
-    kind: SubKind,
+    kind: SubresourceKind,
     verbs: Vec<Box<str>>,
 }
 
+/// Kind of a subresource. Group and version are empty if they equal the parent's.
 #[derive(Deserialize)]
-struct SubKind {
+struct SubresourceKind {
     group: Arc<str>,
     version: Arc<str>,
     kind: Arc<str>,
 }
 
 fn verbs(names: &[Box<str>]) -> Verbs {
-    names.iter().filter_map(|n| Verb::ALL.into_iter().find(|v| v.as_str() == &**n)).collect()
+    let verb = |name: &str| Verb::ALL.into_iter().find(|verb| verb.as_str() == name);
+    names.iter().filter_map(|name| verb(name)).collect()
 }
 
 impl ResourceType {
@@ -181,6 +185,19 @@ impl ResourceType {
     }
 }
 
+impl SubresourceRow {
+    fn into_subresource(self, parent: &GroupVersionKind) -> Subresource {
+        let SubresourceKind { group, version, kind } = self.kind;
+        let foreign_kind = !version.is_empty();
+        let kind = if foreign_kind {
+            GroupVersionKind { group, version, kind }
+        } else {
+            GroupVersionKind { kind, ..parent.clone() }
+        };
+        Subresource { name: self.name, kind, foreign_kind, verbs: verbs(&self.verbs) }
+    }
+}
+
 impl Row {
     fn into_type(self) -> ResourceType {
         let gvk = GroupVersionKind {
@@ -188,23 +205,8 @@ impl Row {
             version: self.version.clone(),
             kind: self.kind,
         };
-        let subresources = self
-            .subresources
-            .into_iter()
-            .map(|s| {
-                let foreign_kind = !s.kind.version.is_empty();
-                let kind = if foreign_kind {
-                    GroupVersionKind {
-                        group: s.kind.group,
-                        version: s.kind.version,
-                        kind: s.kind.kind,
-                    }
-                } else {
-                    GroupVersionKind { kind: s.kind.kind, ..gvk.clone() }
-                };
-                Subresource { name: s.name, kind, foreign_kind, verbs: verbs(&s.verbs) }
-            })
-            .collect();
+        let subresources =
+            self.subresources.into_iter().map(|row| row.into_subresource(&gvk)).collect();
         let (resource_prefix, stored) = resource_prefix(&self.group, &self.version, &self.resource);
         ResourceType {
             api_version: gvk.api_version().into(),
@@ -237,8 +239,8 @@ impl Row {
     }
 }
 
-/// Returns a resource's prefix in the store, and whether `version` is its storage version. As in upstream, the core
-/// group stores events of both groups, and HorizontalPodAutoscalers are stored as v2.
+/// Returns a resource's prefix in the store, and whether `version` is its storage version. As in upstream, Events of
+/// the core group and of `events.k8s.io` are stored as core Events, and HorizontalPodAutoscalers are stored as v2.
 fn resource_prefix(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("/events".into(), false),
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn the_table_has_all_recorded_resources() {
         let table = Table::builtin();
-        assert_eq!(table.rows().all.len(), DATA.lines().count());
+        assert_eq!(table.rows().all.len(), BUILTIN_ROWS.lines().count());
         let deployments = table.get("apps/v1", "deployments").expect("deployments are built in");
         assert!(deployments.namespaced && deployments.verbs.has(Verb::Watch));
         let scale = deployments.subresource("scale").expect("deployments scale");

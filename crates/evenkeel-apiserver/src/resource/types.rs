@@ -125,14 +125,14 @@ pub(crate) struct ResourceType {
     /// Prefix of the objects' keys in the store. All versions of a resource share it, and so do `events` of both
     /// groups.
     pub(crate) resource_prefix: ResourcePrefix,
-    /// Whether this is the storage version; `Strategy::convert_out` converts to the others.
+    /// Whether this is the storage version. `Strategy::convert_out` converts objects to the other versions.
     pub(crate) stored: bool,
     /// Strategy of the kind.
     pub(crate) strategy: Arc<dyn Strategy>,
     /// Source of objects that are computed rather than stored, such as metrics.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// Version of a custom resource. Each object is stored in the storage version at the time of its write, so that no
-    /// version is `stored` and each read converts.
+    /// Version of a custom resource; `None` for a built-in one. Each object is stored in the version that was the
+    /// storage version when it was written. So no version is `stored`, and each read converts.
     pub(crate) custom: Option<Arc<Version>>,
 }
 
@@ -174,8 +174,8 @@ impl ResourceType {
         }
     }
 
-    /// Returns whether [`Strategy::convert_out`] converts objects from the storage version. The decoding of custom
-    /// resources converts them.
+    /// Returns whether [`Strategy::convert_out`] must convert objects from the storage version. For custom resources,
+    /// this is never the case: their decoding converts them.
     pub(crate) fn converts(&self) -> bool {
         !self.stored && self.custom.is_none()
     }

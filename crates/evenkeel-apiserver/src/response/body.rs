@@ -23,6 +23,7 @@ pub struct Body {
 }
 
 enum Inner {
+    /// All bytes that are not sent yet; `None` if there are none.
     Whole(Option<Bytes>),
     Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
@@ -133,7 +134,7 @@ impl http_body::Body for Body {
 }
 
 impl Body {
-    /// Returns the bytes of a complete body, and leaves them in it.
+    /// Returns the bytes of a complete body without removing them.
     pub(crate) fn peek(&self) -> Option<Bytes> {
         match &self.inner {
             Inner::Whole(bytes) => bytes.clone(),
@@ -141,14 +142,14 @@ impl Body {
         }
     }
 
-    /// Completes a body of pieces, and returns its bytes like [`peek`](Self::peek).
+    /// Turns a body of pieces into a complete one. Returns its bytes like [`peek`](Self::peek).
     pub(crate) fn gather(&mut self) -> Option<Bytes> {
         if let Inner::Pieces(pieces) = &mut self.inner {
-            let mut all = Vec::new();
+            let mut bytes = Vec::new();
             for piece in pieces.by_ref() {
-                all.extend_from_slice(&piece);
+                bytes.extend_from_slice(&piece);
             }
-            self.inner = Inner::Whole(Some(all.into()));
+            self.inner = Inner::Whole(Some(bytes.into()));
         }
         self.peek()
     }

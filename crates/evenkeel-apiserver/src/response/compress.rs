@@ -18,41 +18,47 @@ pub(crate) const THRESHOLD: usize = 128 * 1024;
 /// Returns whether the client accepts gzip. As in upstream, a coding with a quality such as `gzip;q=1` does not count.
 ///
 /// Upstream: `responseContentEncodingSupported`.
-pub(crate) fn accepted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     text(headers, ACCEPT_ENCODING).split(',').any(|coding| coding.trim() == "gzip")
 }
 
 /// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.
-pub(crate) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
-    let compresses = response.status().is_success()
+pub(crate) fn compress(headers: &HeaderMap, response: &mut Response<Body>) {
+    let should_compress = response.status().is_success()
         && response.body().size_hint().exact().is_some_and(|size| size > THRESHOLD as u64)
         && !response.headers().contains_key(CONTENT_ENCODING)
-        && accepted(headers);
-    if !compresses {
+        && accepts_gzip(headers);
+    if !should_compress {
         return;
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());
     let Some(bytes) = body.into_whole() else { return };
     *response.body_mut() = Body::pieces(Gzip::new(std::iter::once(bytes)));
-    mark(response);
+    set_gzip_headers(response);
 }
 
 /// Sets the headers of a compressed response.
-pub(crate) fn mark(response: &mut Response<Body>) {
+pub(crate) fn set_gzip_headers(response: &mut Response<Body>) {
     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
+/// Minimum size of a compressed piece in bytes, except for the last one.
+const MIN_PIECE_BYTES: usize = THRESHOLD / 4;
+
 /// Iterator that compresses pieces on demand.
 pub(crate) struct Gzip<I> {
     pieces: I,
+    /// Encoder with the compressed bytes that were not returned yet; `None` after the last piece.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl<I: Iterator<Item = Bytes>> Gzip<I> {
     /// Compresses the pieces of an iterator.
     pub(crate) fn new(pieces: I) -> Self {
-        Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), Compression::new(1))) }
+        // The fastest level, as in upstream (`defaultGzipContentEncodingLevel`).
+        let level = Compression::new(1);
+        Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), level)) }
     }
 }
 
@@ -64,7 +70,7 @@ impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
         for piece in self.pieces.by_ref() {
             // Writes to memory do not fail.
             let _ = encoder.write_all(&piece);
-            if encoder.get_ref().len() >= THRESHOLD / 4 {
+            if encoder.get_ref().len() >= MIN_PIECE_BYTES {
                 return Some(std::mem::take(encoder.get_mut()).into());
             }
         }
@@ -91,8 +97,8 @@ mod tests {
         ] {
             let headers =
                 HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]);
-            assert_eq!(accepted(&headers), is_accepted, "{value}");
+            assert_eq!(accepts_gzip(&headers), is_accepted, "{value}");
         }
-        assert!(!accepted(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 }

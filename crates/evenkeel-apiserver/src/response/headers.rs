@@ -23,10 +23,9 @@ pub(crate) fn refusal(
         let realm = HeaderValue::from_static("Bearer realm=\"kubernetes-master\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, realm);
     }
-    if let Some(seconds) =
-        error.0.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0)
-    {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    let retry_after = error.0.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if retry_after > 0 {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
     }
     response
 }
@@ -39,15 +38,15 @@ pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) ->
     response
 }
 
-/// Maximum total length of a response's warnings in characters. Longer ones are truncated.
+/// Maximum total length of a response's warnings in characters. If they are longer, each of them is truncated.
 ///
 /// Upstream: `truncateAtTotalRunes`.
-const MAX_WARNINGS: usize = 4 * 1024;
+const MAX_TOTAL_WARNING_LENGTH: usize = 4 * 1024;
 
 /// Maximum length of a truncated warning in characters.
 ///
 /// Upstream: `truncateItemRunes`.
-const MAX_WARNING: usize = 256;
+const MAX_WARNING_LENGTH: usize = 256;
 
 /// Adds a `Warning` header for each distinct text: `299 - "text"`.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
@@ -64,21 +63,25 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
 /// Upstream: `AddWarning`.
 fn truncated_warnings(warnings: &[String]) -> Vec<&str> {
     let mut seen = HashSet::new();
-    let mut all: Vec<&str> = warnings.iter().map(String::as_str).collect();
-    all.retain(|warning| !warning.is_empty() && seen.insert(*warning));
+    let mut distinct: Vec<&str> = warnings.iter().map(String::as_str).collect();
+    distinct.retain(|warning| !warning.is_empty() && seen.insert(*warning));
     let length = |text: &str| text.chars().count();
-    if all.iter().map(|warning| length(warning)).sum::<usize>() <= MAX_WARNINGS {
-        return all;
+    let total: usize = distinct.iter().map(|warning| length(warning)).sum();
+    if total <= MAX_TOTAL_WARNING_LENGTH {
+        return distinct;
     }
-    let mut remaining = MAX_WARNINGS;
-    let cut = all.into_iter().map_while(|warning| {
-        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(index, _)| index);
-        let warning = warning.get(..end)?;
-        let fits = remaining > 0;
+    let mut remaining = MAX_TOTAL_WARNING_LENGTH;
+    let mut truncated = Vec::new();
+    for warning in distinct {
+        if remaining == 0 {
+            break;
+        }
+        let end = warning.char_indices().nth(MAX_WARNING_LENGTH).map_or(warning.len(), |(i, _)| i);
+        let warning = &warning[..end];
         remaining = remaining.saturating_sub(length(warning));
-        fits.then_some(warning)
-    });
-    cut.collect()
+        truncated.push(warning);
+    }
+    truncated
 }
 
 #[cfg(test)]
@@ -92,9 +95,9 @@ mod tests {
         };
         for (warnings, count, length) in [
             (warnings_of(3, 10), 3, 10),
-            (warnings_of(1, MAX_WARNINGS), 1, MAX_WARNINGS),
-            (warnings_of(1, MAX_WARNINGS + 1), 1, MAX_WARNING),
-            (warnings_of(100, 300), 16, MAX_WARNING),
+            (warnings_of(1, MAX_TOTAL_WARNING_LENGTH), 1, MAX_TOTAL_WARNING_LENGTH),
+            (warnings_of(1, MAX_TOTAL_WARNING_LENGTH + 1), 1, MAX_WARNING_LENGTH),
+            (warnings_of(100, 300), 16, MAX_WARNING_LENGTH),
             (warnings_of(500, 10), 410, 10),
         ] {
             let warnings = truncated_warnings(&warnings);

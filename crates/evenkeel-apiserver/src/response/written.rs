@@ -1,4 +1,5 @@
-//! Guards that a response holds until it is written or its deadline passes.
+//! Guards that a response holds until it is written or its deadline passes. The body and a timer share a guard, and the
+//! first of them to finish releases it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn release(state: &Mutex<State>, next: State) -> bool {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let State::Held(guard) = std::mem::replace(&mut *state, next) else { return false };
     drop(state);
-    // The guard's drop dispatches other requests, so it must not hold the lock.
+    // Dropping the guard dispatches other requests, so drop it without the lock.
     drop(guard);
     true
 }

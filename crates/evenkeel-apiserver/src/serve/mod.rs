@@ -197,9 +197,9 @@ impl Builder {
         self
     }
 
-    /// Sets the range of cluster IPs (`--service-cluster-ip-range`), or two ranges of different IP families, separated by
-    /// a comma. The first has the family of the advertised address. Default: 10.96.0.0/16, or fd00:10:96::/112 if the
-    /// advertised address is of IPv6. The Service `kubernetes` gets the first range's first address.
+    /// Sets the range of cluster IPs (`--service-cluster-ip-range`), or two ranges of different IP families, separated
+    /// by a comma. The first has the family of the advertised address. Default: 10.96.0.0/16, or fd00:10:96::/112 if
+    /// the advertised address is of IPv6. The Service `kubernetes` gets the first range's first address.
     pub fn service_cluster_ip_range(mut self, range: impl Into<String>) -> Self {
         self.service_range = Some(range.into());
         self
@@ -459,9 +459,9 @@ impl Server {
     /// # Errors
     /// The API's APIService cannot be written.
     pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
-        self.api.table.add(computed::rows(api));
+        self.api.table.add(computed::resource_types(api));
         let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
-        Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
+        Ok(bootstrap::register(&self.api, computed::apiservice(api, &now)).await?)
     }
 
     /// Adds a control plane component (`scheduler`, `controller-manager`) to the `componentstatuses`. Each request for

@@ -21,8 +21,11 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 pub(crate) struct Cursor {
     store: Store,
     resource_prefix: ResourcePrefix,
+    /// Revision up to which events were returned.
     at: u64,
+    /// Revision of the last commit that wrote to the collection or to the scope.
     signal: watch::Receiver<u64>,
+    /// Subscription to a scope; `None` for the whole collection.
     subscription: Option<Subscription>,
 }
 
@@ -39,14 +42,14 @@ impl Cursor {
     /// cursor's scope.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
-        // One lock covers the events and the revision up to which they are complete. Otherwise the cursor would skip a
+        // Read the events and the committed revision under one lock. Otherwise the cursor would skip the events of a
         // commit between the two reads.
         let state = shared.read();
         let Some(collection) = state.collections.get(&self.resource_prefix) else {
             return Err(Expired);
         };
         let ring = &collection.ring;
-        let (events, all) = match &self.subscription {
+        let Batch { events, is_last } = match &self.subscription {
             Some(subscription) if self.at >= subscription.since => {
                 let revisions = shared.watchers.after(subscription, self.at, MAX_EVENTS)?;
                 recorded_events(ring, &revisions, state.revision)?
@@ -54,15 +57,15 @@ impl Cursor {
             _ => events_since(ring, self.at)?,
         };
         let last = events.last().map_or(self.at, |e| e.entry.revision);
-        self.at = if all { last.max(state.revision) } else { last };
+        self.at = if is_last { last.max(state.revision) } else { last };
         Ok(events)
     }
 
     /// Waits until there may be new events.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
-        // The sender outlives this cursor, which holds the store of a collection's sender or the subscription of a
-        // scope's.
+        // The sender outlives this cursor: the cursor holds the store, which has the sender of a collection, or the
+        // subscription, which keeps the sender of a scope.
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 
@@ -72,34 +75,37 @@ impl Cursor {
     }
 }
 
-/// Returns the next events after a revision, and whether no further events follow.
-fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
-    let mut budget = Budget::default();
-    let mut since = ring.since(at)?.peekable();
-    let mut events = Vec::new();
-    while let Some(event) = since.next_if(|event| budget.takes(event)) {
-        events.push(event.clone());
-    }
-    Ok((events, since.peek().is_none()))
+/// Events that one call returns.
+struct Batch {
+    events: Vec<Arc<Event>>,
+    /// Whether no further events follow.
+    is_last: bool,
 }
 
-/// Returns the next events of a scope, and whether no further events follow. `revisions` may include a commit that is
-/// not visible yet.
-fn recorded_events(
-    ring: &Ring,
-    revisions: &[u64],
-    committed: u64,
-) -> Result<(Vec<Arc<Event>>, bool), Expired> {
+/// Returns the next events of a collection after a revision.
+fn events_since(ring: &Ring, at: u64) -> Result<Batch, Expired> {
+    let mut budget = Budget::default();
+    let mut later_events = ring.since(at)?.peekable();
+    let mut events = Vec::new();
+    while let Some(event) = later_events.next_if(|event| budget.admits(event)) {
+        events.push(event.clone());
+    }
+    Ok(Batch { events, is_last: later_events.peek().is_none() })
+}
+
+/// Returns the next events of a scope, whose recorded revisions are `revisions`. These may include a commit that is not
+/// visible yet: `committed` is the last visible revision.
+fn recorded_events(ring: &Ring, revisions: &[u64], committed: u64) -> Result<Batch, Expired> {
     let mut budget = Budget::default();
     let mut events = Vec::with_capacity(revisions.len());
     for revision in revisions.iter().filter(|revision| **revision <= committed) {
         let event = ring.get(*revision)?;
-        if !budget.takes(event) {
-            return Ok((events, false));
+        if !budget.admits(event) {
+            return Ok(Batch { events, is_last: false });
         }
         events.push(event.clone());
     }
-    Ok((events, revisions.len() < MAX_EVENTS))
+    Ok(Batch { events, is_last: revisions.len() < MAX_EVENTS })
 }
 
 /// Events and bytes that one call has returned so far.
@@ -110,8 +116,8 @@ struct Budget {
 }
 
 impl Budget {
-    /// Returns whether the event fits in the call's limits, and counts it.
-    fn takes(&mut self, event: &Event) -> bool {
+    /// Returns whether the event fits in the call's limits, and counts it. The first event always fits.
+    fn admits(&mut self, event: &Event) -> bool {
         let size = event.entry.size();
         let fits = self.events == 0
             || self.events < MAX_EVENTS && self.bytes.saturating_add(size) <= MAX_BYTES;
@@ -122,20 +128,20 @@ impl Budget {
 }
 
 impl Store {
-    /// Starts to follow a part of a collection after a revision.
+    /// Returns a cursor in the events of a scope of a collection after a revision.
     pub(crate) fn follow(
         &self,
         resource_prefix: &ResourcePrefix,
         scope: &Scope,
         revision: u64,
     ) -> Result<Cursor, Expired> {
-        let signal = self.shared.read_collection(resource_prefix, |kept| {
-            kept.ring.holds(revision).map(|()| kept.signal.subscribe())
+        let collection_signal = self.shared.read_collection(resource_prefix, |collection| {
+            collection.ring.check_history_after(revision)?;
+            Ok(collection.signal.subscribe())
         })?;
-        let scoped = self.shared.watchers.subscribe(resource_prefix, scope);
-        let (subscription, signal) = match scoped {
-            Some((subscription, signal)) => (Some(subscription), signal),
-            None => (None, signal),
+        let (subscription, signal) = match self.shared.watchers.subscribe(resource_prefix, scope) {
+            Some((subscription, scope_signal)) => (Some(subscription), scope_signal),
+            None => (None, collection_signal),
         };
         Ok(Cursor {
             store: self.clone(),

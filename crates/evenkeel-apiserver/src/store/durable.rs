@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backend::{Backend, BackendError};
-use super::engine::guarded;
+use super::engine::catch_engine_panic;
 use super::entry::{Change, Entry};
 use super::history::History;
-use super::pending::{Refusal, Waiting};
+use super::pending::{QueuedTransaction, Refusal};
 use super::record::{self, StoredRecord, Transformer};
 use super::state::State;
 use crate::clock::Clock;
@@ -43,13 +43,16 @@ pub(super) struct Durable {
     /// Path of the data folder, for messages.
     folder: String,
     mode: Mode,
-    /// Time of the next retry.
-    next: Option<Instant>,
+    /// Time before which the store does not retry the engine or the reservation; `None` if a retry need not wait.
+    next_retry: Option<Instant>,
 }
 
+/// Writes that the engine accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Mode {
+    /// The engine accepts all writes.
     Healthy {
+        /// Whether disk space is reserved for deletions on a full disk.
         reserved: bool,
     },
     /// The engine accepts only deletions.
@@ -61,8 +64,11 @@ enum Mode {
     /// The engine accepts no writes.
     Failed {
         why: String,
+        /// Whether the disk is full.
         full: bool,
+        /// Whether recovery must rewrite all records, because the file may differ from memory.
         rewrite: bool,
+        /// Delay between the last retry and the next one.
         retry: Duration,
     },
 }
@@ -77,14 +83,14 @@ impl Durable {
     ) -> Self {
         let mode = Mode::Healthy { reserved: false };
         // Reserve disk space later, so that the first writes do not wait for it.
-        let next = Some(clock.instant() + RETRY_INTERVAL);
-        Self { backend, transformer, history, clock, folder, mode, next }
+        let next_retry = Some(clock.instant() + RETRY_INTERVAL);
+        Self { backend, transformer, history, clock, folder, mode, next_retry }
     }
 
     /// Returns which writes the store refuses, with the reason; `None` if the engine is healthy.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let folder = &self.folder;
-        let (why, but_deletions) = match &self.mode {
+        let (why, accepts_deletions) = match &self.mode {
             Mode::Healthy { .. } => return None,
             Mode::Full { why, .. } => (
                 format!(
@@ -105,7 +111,7 @@ impl Durable {
                 false,
             ),
         };
-        Some(Refusal { why: why.into(), but_deletions })
+        Some(Refusal { why: why.into(), accepts_deletions })
     }
 
     /// Commits a batch, which is on disk when this returns.
@@ -114,29 +120,29 @@ impl Durable {
     /// Reason why nothing of the batch was written.
     pub(super) fn commit(
         &mut self,
-        batch: &[Waiting],
+        batch: &[QueuedTransaction],
         state: &RwLock<State>,
     ) -> Result<(), Arc<str>> {
         if let Mode::Failed { .. } = self.mode {
-            return Err(self.why());
+            return Err(self.refusal_reason());
         }
-        let writes = || batch.iter().flat_map(|waiting| &waiting.writes);
+        let writes = || batch.iter().flat_map(|transaction| &transaction.writes);
         let records = writes()
             .map(|staged| {
                 let transformer = &*self.transformer;
                 record::encode(&staged.resource_prefix, &staged.event.entry, transformer)
             })
             .collect::<Result<Vec<StoredRecord>, String>>()?;
-        let committed = guarded(|| self.backend.commit(&records), BackendError::Damaged);
+        let committed = catch_engine_panic(|| self.backend.commit(&records), BackendError::Damaged);
         if let Err(error) = committed {
             self.fail(&error, state);
-            return Err(self.why());
+            return Err(self.refusal_reason());
         }
         for staged in writes() {
             let event = &staged.event;
-            let previous = event.previous.as_ref().map(|entry| (entry.revision, entry.size()));
+            let superseded = event.previous.as_ref().map(|entry| (entry.revision, entry.size()));
             let is_deletion = event.entry.change == Change::Deleted;
-            self.history.note(event.entry.revision, is_deletion, previous);
+            self.history.add_record(event.entry.revision, is_deletion, superseded);
         }
         if let Mode::Full { shrink, .. } = &mut self.mode {
             *shrink = true;
@@ -144,7 +150,8 @@ impl Durable {
         Ok(())
     }
 
-    fn why(&self) -> Arc<str> {
+    /// Returns the reason of the refusal, after a failure.
+    fn refusal_reason(&self) -> Arc<str> {
         let why = self.refusal().map(|refusal| refusal.why);
         why.unwrap_or_else(|| "the data folder cannot be written to".into())
     }
@@ -157,7 +164,7 @@ impl Durable {
         let rewrite = error.is_loss();
         let why = error.to_string();
         self.mode = Mode::Failed { why: why.clone(), full, rewrite, retry: RETRY_INTERVAL };
-        self.next = Some(self.clock.instant() + RETRY_INTERVAL);
+        self.next_retry = Some(self.clock.instant() + RETRY_INTERVAL);
         if full && was_healthy {
             self.backend.release();
             self.mode = match self.restore(state, false) {
@@ -172,23 +179,27 @@ impl Durable {
         }
     }
 
-    /// Reopens the engine's files, or rewrites them if their records differ from memory or `rewrite` is true.
+    /// Reopens the engine's files. Rewrites them from memory if their last revision differs from memory's, or if
+    /// `rewrite` is true.
     fn restore(&mut self, state: &RwLock<State>, rewrite: bool) -> Result<(), BackendError> {
         let read = || state.read().unwrap_or_else(PoisonError::into_inner);
         if !rewrite {
-            let extent = guarded(|| self.backend.reopen(), BackendError::Damaged)?;
+            let extent = catch_engine_panic(|| self.backend.reopen(), BackendError::Damaged)?;
             if extent.revision == read().revision {
                 return Ok(());
             }
         }
         let (compacted, records) = read().records();
         let mut history = History::new(compacted);
-        let mut live: HashMap<(ResourcePrefix, Arc<str>), (u64, usize)> = HashMap::new();
+        let mut live = LiveRecords::new();
         let mut encoded = records.iter().map(|(revision, (resource_prefix, entry))| {
             record_write(&mut history, &mut live, *revision, resource_prefix, entry);
             record::encode(resource_prefix, entry, &*self.transformer)
         });
-        guarded(|| self.backend.rewrite(compacted, &mut encoded), BackendError::Damaged)?;
+        catch_engine_panic(
+            || self.backend.rewrite(compacted, &mut encoded),
+            BackendError::Damaged,
+        )?;
         drop(encoded);
         self.history = history;
         tracing::warn!(folder = self.folder, "the data folder's file was written anew from memory");
@@ -199,74 +210,81 @@ impl Durable {
     /// Returns the delay until the next call.
     pub(super) fn maintain(&mut self, state: &RwLock<State>) -> Duration {
         let now = self.clock.instant();
-        let is_due = self.next.is_none_or(|next| next <= now);
+        let is_due = self.next_retry.is_none_or(|next| next <= now);
         match self.mode.clone() {
             Mode::Healthy { reserved } => {
                 if !reserved && is_due {
                     let reserved = self.backend.reserve().is_ok();
                     self.mode = Mode::Healthy { reserved };
-                    self.next = (!reserved).then(|| now + RESERVE_RETRY_INTERVAL);
+                    self.next_retry = (!reserved).then(|| now + RESERVE_RETRY_INTERVAL);
                 }
-                self.history.plan(now);
+                self.history.schedule(now);
                 self.compact(state);
             }
             Mode::Full { why, shrink } => {
-                self.history.give_up();
+                self.history.compact_all();
                 self.compact(state);
                 if is_due && matches!(self.mode, Mode::Full { .. }) && !self.history.is_due() {
-                    self.next = Some(now + RETRY_INTERVAL);
-                    self.make_room(why, shrink, state);
+                    self.next_retry = Some(now + RETRY_INTERVAL);
+                    self.retry_full(why, shrink, state);
                 }
             }
             Mode::Failed { why, full, rewrite, retry } if is_due => {
                 let retry = (retry * 2).min(MAX_RETRY_INTERVAL);
-                self.next = Some(now + retry);
+                self.next_retry = Some(now + retry);
                 self.mode = Mode::Failed { why, full, rewrite, retry };
-                self.retry(full, rewrite, state);
+                self.retry_failed(full, rewrite, state);
             }
             Mode::Failed { .. } => {}
         }
         if self.history.is_due() && !matches!(self.mode, Mode::Failed { .. }) {
             return Duration::ZERO;
         }
-        self.next.map_or(MAX_IDLE, |next| next.saturating_duration_since(now)).min(MAX_IDLE)
+        self.next_retry.map_or(MAX_IDLE, |next| next.saturating_duration_since(now)).min(MAX_IDLE)
     }
 
+    /// Removes some of the records that are due for removal.
     fn compact(&mut self, state: &RwLock<State>) {
         if !self.history.is_due() {
             return;
         }
-        let superseded = self.history.take(COMPACTION_STEP);
+        let superseded = self.history.take_due(COMPACTION_STEP);
         let compacted = self.history.compacted();
-        let done = guarded(|| self.backend.compact(compacted, &superseded), BackendError::Damaged);
-        if let Err(error) = done {
+        let compaction = catch_engine_panic(
+            || self.backend.compact(compacted, &superseded),
+            BackendError::Damaged,
+        );
+        if let Err(error) = compaction {
             self.fail(&error, state);
         }
     }
 
-    /// Returns to normal operation if the disk has space for the reserve.
-    fn make_room(&mut self, why: String, shrink: bool, state: &RwLock<State>) {
+    /// Accepts all writes again if the disk has space for the reserve. First shrinks the file if deletions may have
+    /// freed space in it.
+    fn retry_full(&mut self, why: String, shrink: bool, state: &RwLock<State>) {
         if shrink {
             self.mode = Mode::Full { why, shrink: false };
-            if let Err(error) = guarded(|| self.backend.shrink(), BackendError::Damaged) {
+            if let Err(error) = catch_engine_panic(|| self.backend.shrink(), BackendError::Damaged)
+            {
                 return self.fail(&error, state);
             }
         }
         if self.backend.reserve().is_ok() {
-            self.recovered();
+            self.resume_writes();
         }
     }
 
-    fn retry(&mut self, full: bool, rewrite: bool, state: &RwLock<State>) {
+    /// Restores a failed engine, and commits an empty batch as a test.
+    fn retry_failed(&mut self, full: bool, rewrite: bool, state: &RwLock<State>) {
         // Reopening reads the whole file, so wait until the disk has space.
         if full && self.backend.reserve().is_err() {
             return;
         }
         let restored = self
             .restore(state, rewrite)
-            .and_then(|()| guarded(|| self.backend.commit(&[]), BackendError::Damaged));
+            .and_then(|()| catch_engine_panic(|| self.backend.commit(&[]), BackendError::Damaged));
         match restored {
-            Ok(()) => self.recovered(),
+            Ok(()) => self.resume_writes(),
             Err(error) => {
                 if let Mode::Failed { why, rewrite, full, .. } = &mut self.mode {
                     *rewrite |= error.is_loss();
@@ -277,26 +295,31 @@ impl Durable {
         }
     }
 
-    fn recovered(&mut self) {
+    /// Accepts writes again after a failure.
+    fn resume_writes(&mut self) {
         self.mode = Mode::Healthy { reserved: false };
-        self.next = None;
+        self.next_retry = None;
         tracing::info!(folder = self.folder, "writes go on");
     }
 }
 
-/// Records a write in the history. `live` has the last record of each object.
+/// Revision and size in bytes of the last record of each object, by resource prefix and key.
+type LiveRecords = HashMap<(ResourcePrefix, Arc<str>), (u64, usize)>;
+
+/// Records a write in the history. `live` has the records of the objects before the write.
 fn record_write(
     history: &mut History,
-    live: &mut HashMap<(ResourcePrefix, Arc<str>), (u64, usize)>,
+    live: &mut LiveRecords,
     revision: u64,
     resource_prefix: &ResourcePrefix,
     entry: &Entry,
 ) {
     let object = (resource_prefix.clone(), entry.key.clone());
     let is_deletion = entry.change == Change::Deleted;
-    let previous = match is_deletion {
-        true => live.remove(&object),
-        false => live.insert(object, (revision, entry.size())),
+    let superseded = if is_deletion {
+        live.remove(&object)
+    } else {
+        live.insert(object, (revision, entry.size()))
     };
-    history.note(revision, is_deletion, previous);
+    history.add_record(revision, is_deletion, superseded);
 }

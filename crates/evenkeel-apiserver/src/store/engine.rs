@@ -18,7 +18,7 @@ use redb::{
 };
 
 use super::backend::{Backend, BackendError, Extent, ReadRecord};
-use super::folder::{FileFailure, Folder, Watched};
+use super::folder::{FailureRecorder, FileFailure, Folder};
 use super::layout::{COMPACTED, META, N_RECORDS, RECORDS};
 use super::migration;
 use super::overlay::OverlayBackend;
@@ -27,14 +27,14 @@ use super::record::StoredRecord;
 /// Size of the database's cache. It is small because the store holds all objects in memory.
 const CACHE_BYTES: usize = 8 << 20;
 /// Name of the file that reserves disk space.
-pub(super) const RESERVE: &str = "evenkeel.reserve";
-/// Size of [`RESERVE`] in bytes: enough pages for some hundred deletions, which then free space themselves.
+pub(super) const RESERVE_FILE: &str = "evenkeel.reserve";
+/// Size of [`RESERVE_FILE`] in bytes: enough pages for some hundred deletions, which then free space themselves.
 const RESERVE_BYTES: usize = 4 << 20;
 /// Maximum number of records in one commit of a rewrite.
 const MAX_RECORDS_PER_COMMIT: usize = 1_000;
 
 /// Suffix of a file that is being rewritten.
-pub(super) const NEW: &str = ".new";
+pub(super) const NEW_SUFFIX: &str = ".new";
 
 /// Reason why a file could not be opened.
 #[derive(Debug)]
@@ -55,6 +55,7 @@ pub(super) struct Engine {
 
 struct OpenFile {
     database: Database,
+    /// First failed operation of the file.
     failure: Arc<Mutex<Option<FileFailure>>>,
     n_records: u64,
 }
@@ -66,7 +67,7 @@ impl OpenFile {
     }
 }
 
-/// Converts the first failure of a file.
+/// Returns the error of a file's first failure, if an operation has failed.
 fn failure_error(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
     let FileFailure { why, full, not_synced } =
         failure.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
@@ -83,6 +84,7 @@ fn folder_error(error: &io::Error) -> BackendError {
     if super::folder::is_full(error) { BackendError::Full(why) } else { BackendError::Io(why) }
 }
 
+/// Converts an error of redb.
 fn engine_error(error: &redb::Error) -> BackendError {
     match error {
         redb::Error::Io(error) if super::folder::is_full(error) => folder_error(error),
@@ -114,7 +116,7 @@ fn not_opened(error: DatabaseError, failure: Option<BackendError>) -> NotOpened 
 }
 
 /// Runs engine code on a file that may be damaged. Converts a panic to the error that `damaged` returns.
-pub(super) fn guarded<T, E>(
+pub(super) fn catch_engine_panic<T, E>(
     work: impl FnOnce() -> Result<T, E>,
     damaged: impl FnOnce(String) -> E,
 ) -> Result<T, E> {
@@ -124,9 +126,9 @@ pub(super) fn guarded<T, E>(
 
 /// Verifies a file without changing it. Returns its database, with repairs only in memory, and whether the last process
 /// closed the file properly.
-pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool), NotOpened> {
+pub(super) fn open_verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool), NotOpened> {
     let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
-    guarded(
+    catch_engine_panic(
         || {
             let repaired = Arc::new(AtomicBool::new(false));
             let repaired_in_callback = Arc::clone(&repaired);
@@ -134,12 +136,12 @@ pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool)
                 .set_repair_callback(move |_| repaired_in_callback.store(true, Ordering::Relaxed))
                 .create_with_backend(OverlayBackend::new(file).map_err(io)?)
                 .map_err(|error| not_opened(error, None))?;
-            let in_order = !repaired.load(Ordering::Relaxed);
-            // A repair verifies every page.
-            let is_whole =
-                !in_order || database.check_integrity().map_err(|error| not_opened(error, None))?;
-            if is_whole {
-                return Ok((database, in_order));
+            let was_closed = !repaired.load(Ordering::Relaxed);
+            // A repair has already verified every page.
+            let is_intact = !was_closed
+                || database.check_integrity().map_err(|error| not_opened(error, None))?;
+            if is_intact {
+                return Ok((database, was_closed));
             }
             let why = "the checksum of a page does not match".to_owned();
             Err(NotOpened::Failed(BackendError::Damaged(why)))
@@ -158,17 +160,17 @@ pub(super) fn read(
     let read = database.begin_read().map_err(|error| failed(error.into()))?;
     let records = read.open_table(RECORDS).map_err(|error| failed(error.into()))?;
     let rows = records.range(after + 1..).map_err(|error| failed(error.into()))?;
-    let mut found = 0;
+    let mut n_found = 0;
     for row in rows {
         let (revision, bytes) = row.map_err(|error| failed(error.into()))?;
         each(revision.value(), bytes.value())?;
-        found += 1;
+        n_found += 1;
     }
     let meta = read.open_table(META).map_err(|error| failed(error.into()))?;
     let expected = meta.get(N_RECORDS).map_err(|error| failed(error.into()))?;
     let expected = expected.map_or(0, |expected| expected.value());
-    if after == 0 && found != expected {
-        return Err(BackendError::Damaged(format!("{found} records are there of {expected}")));
+    if after == 0 && n_found != expected {
+        return Err(BackendError::Damaged(format!("{n_found} records are there of {expected}")));
     }
     Ok(())
 }
@@ -197,14 +199,15 @@ pub(super) fn write_all(
         n_records += chunk.len() as u64;
         let last = chunk.len() < MAX_RECORDS_PER_COMMIT;
         let durability = if last { Durability::Immediate } else { Durability::None };
-        put(database, &chunk, n_records, Some(compacted), durability).map_err(failed)?;
+        write_records(database, &chunk, n_records, Some(compacted), durability).map_err(failed)?;
         if last {
             return Ok(n_records);
         }
     }
 }
 
-fn put(
+/// Commits records in one transaction. `n_records` is the number of records after it.
+fn write_records(
     database: &Database,
     records: &[StoredRecord],
     n_records: u64,
@@ -240,7 +243,7 @@ pub(super) fn write_new(
     let database = builder().create_with_backend(file);
     let database = database.map_err(|error| engine_error(&error.into()))?;
     write_all(&database, compacted, records)?;
-    migration::guard(&database).map_err(|error| engine_error(&error))?;
+    migration::create_tables(&database).map_err(|error| engine_error(&error))?;
     drop(database);
     to.parent().map_or(Ok(()), |folder| super::folder::sync_folder(folder).map_err(io))
 }
@@ -253,14 +256,15 @@ impl Engine {
         engine.verify()?;
         engine.open_file()?;
         // A crash may have left an incomplete rewrite.
-        if let Err(error) = engine.folder.remove(&format!("{name}{NEW}")) {
-            tracing::warn!(folder = engine.folder.shown(), %error, "an unused file cannot be removed");
+        if let Err(error) = engine.folder.remove(&format!("{name}{NEW_SUFFIX}")) {
+            tracing::warn!(folder = engine.folder.display_path(), %error, "an unused file cannot be removed");
         }
         Ok(engine)
     }
 
+    /// Verifies the file if it exists.
     fn verify(&self) -> Result<(), NotOpened> {
-        if !self.folder.has(&self.name) {
+        if !self.folder.contains(&self.name) {
             return Ok(());
         }
         let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
@@ -269,10 +273,10 @@ impl Engine {
         if file.len().map_err(io)? == 0 {
             return Ok(());
         }
-        let (_, in_order) = verified(file)?;
-        if !in_order {
+        let (_, was_closed) = open_verified(file)?;
+        if !was_closed {
             tracing::warn!(
-                folder = self.folder.shown(),
+                folder = self.folder.display_path(),
                 file = self.name,
                 "the file was not closed in order; a last batch that was not synced is cut off, all others are verified"
             );
@@ -283,8 +287,8 @@ impl Engine {
     fn open_file(&mut self) -> Result<(), NotOpened> {
         self.file = None;
         let io = |error: io::Error| NotOpened::Failed(folder_error(&error));
-        let (file, failure) = Watched::new(self.folder.open(&self.name).map_err(io)?);
-        guarded(
+        let (file, failure) = FailureRecorder::new(self.folder.open(&self.name).map_err(io)?);
+        catch_engine_panic(
             || {
                 let database = builder()
                     .create_with_backend(file)
@@ -317,7 +321,7 @@ impl Backend for Engine {
     fn commit(&mut self, records: &[StoredRecord]) -> Result<(), BackendError> {
         let file = self.file()?;
         let n_records = file.n_records + records.len() as u64;
-        put(&file.database, records, n_records, None, Durability::Immediate)
+        write_records(&file.database, records, n_records, None, Durability::Immediate)
             .map_err(|error| file.error(error))?;
         file.n_records = n_records;
         if let Some(last) = records.last() {
@@ -328,7 +332,7 @@ impl Backend for Engine {
 
     fn read(&self, after: u64, each: ReadRecord<'_>) -> Result<(), BackendError> {
         let file = self.file.as_ref().ok_or_else(closed)?;
-        guarded(|| read(&file.database, after, each), BackendError::Damaged)
+        catch_engine_panic(|| read(&file.database, after, each), BackendError::Damaged)
     }
 
     fn extent(&self) -> Extent {
@@ -373,10 +377,10 @@ impl Backend for Engine {
         compacted: u64,
         records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
     ) -> Result<(), BackendError> {
-        let name = format!("{}{NEW}", self.name);
+        let name = format!("{}{NEW_SUFFIX}", self.name);
         let io = |error: io::Error| folder_error(&error);
         self.folder.remove(&name).map_err(io)?;
-        let (file, failure) = Watched::new(self.folder.open(&name).map_err(io)?);
+        let (file, failure) = FailureRecorder::new(self.folder.open(&name).map_err(io)?);
         let mut revision = compacted;
         let mut records = records.map(|record| {
             let record = record.map_err(BackendError::Io)?;
@@ -388,7 +392,7 @@ impl Backend for Engine {
             .map_err(|error| engine_error(&error.into()))
             .and_then(|database| {
                 let n_records = write_all(&database, compacted, &mut records)?;
-                migration::guard(&database).map_err(|error| engine_error(&error))?;
+                migration::create_tables(&database).map_err(|error| engine_error(&error))?;
                 self.folder.rename(&name, &self.name).map_err(io)?;
                 Ok((database, n_records))
             });
@@ -416,15 +420,15 @@ impl Backend for Engine {
     }
 
     fn reserve(&mut self) -> Result<(), BackendError> {
-        self.folder.fill(RESERVE, RESERVE_BYTES).map_err(|error| {
-            let _ = self.folder.remove(RESERVE);
+        self.folder.fill(RESERVE_FILE, RESERVE_BYTES).map_err(|error| {
+            let _ = self.folder.remove(RESERVE_FILE);
             folder_error(&error)
         })
     }
 
     fn release(&mut self) {
-        if let Err(error) = self.folder.remove(RESERVE) {
-            tracing::warn!(folder = self.folder.shown(), %error, "the reserve cannot be given back");
+        if let Err(error) = self.folder.remove(RESERVE_FILE) {
+            tracing::warn!(folder = self.folder.display_path(), %error, "the reserve cannot be given back");
         }
     }
 }

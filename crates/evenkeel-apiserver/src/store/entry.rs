@@ -6,8 +6,8 @@ use bytes::Bytes;
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// Start of a watch event's frame. The spaces give all three the same length, so that the object has the same position
-/// in each frame.
+/// Start of a watch event's frame. The spaces give all three starts the same length, so that the object has the same
+/// position in each frame.
 const ADDED: &[u8] = b"{\"type\":\"ADDED\",   \"object\":";
 const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
 const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
@@ -38,7 +38,8 @@ impl Change {
         }
     }
 
-    fn before(self) -> &'static [u8] {
+    /// Returns the start of the frame of a watch event of this type.
+    fn frame_start(self) -> &'static [u8] {
         match self {
             Self::Added => ADDED,
             Self::Modified => MODIFIED,
@@ -54,9 +55,10 @@ const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 /// Encoded object without its resource version, which the store inserts when it assigns the revision.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
+    /// Start of a frame ([`MODIFIED`]), then the object as JSON with an empty resource version.
     buffer: Vec<u8>,
-    /// Position of the resource version.
-    hole: usize,
+    /// Position in `buffer` at which the store inserts the resource version.
+    version_start: usize,
     selection: SelectionAttributes,
     /// Whether the object nests deeper than stored objects may.
     too_deep: bool,
@@ -70,27 +72,33 @@ impl Encoded {
         buffer.extend_from_slice(MODIFIED);
         buffer.push(b'{');
         for field in ["kind", "apiVersion"] {
-            put_field(&mut buffer, field, object.get(field).unwrap_or(&Value::Null));
+            push_field(&mut buffer, field, object.get(field).unwrap_or(&Value::Null));
         }
         buffer.extend_from_slice(METADATA_START);
-        let hole = buffer.len();
+        let version_start = buffer.len();
         buffer.extend_from_slice(b"\",");
         for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten()
         {
             if key != "resourceVersion" {
-                put_field(&mut buffer, key, value);
+                push_field(&mut buffer, key, value);
             }
         }
+        // Remove the comma after the last field.
         buffer.pop();
         buffer.extend_from_slice(b"},");
         for (key, value) in object.as_object().into_iter().flatten() {
             if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
-                put_field(&mut buffer, key, value);
+                push_field(&mut buffer, key, value);
             }
         }
         buffer.pop();
         buffer.push(b'}');
-        Self { buffer, hole, selection, too_deep: json::is_deeper(object, json::MAX_DEPTH) }
+        Self {
+            buffer,
+            version_start,
+            selection,
+            too_deep: json::is_deeper(object, json::MAX_DEPTH),
+        }
     }
 
     /// Returns whether the object nests too deeply to be stored, because no reader could decode it.
@@ -108,10 +116,10 @@ impl Encoded {
         &self.buffer
     }
 
-    /// Returns the same with another buffer, which may differ after the place of the resource version.
+    /// Returns the same object with another buffer. The buffers may differ only after the resource version.
     pub(super) fn with_bytes(&self, buffer: Vec<u8>) -> Self {
-        let Self { hole, too_deep, .. } = *self;
-        Self { buffer, hole, selection: self.selection.clone(), too_deep }
+        let Self { version_start, too_deep, .. } = *self;
+        Self { buffer, version_start, selection: self.selection.clone(), too_deep }
     }
 
     /// Decodes the object, with an empty resource version.
@@ -127,42 +135,43 @@ impl Encoded {
         let mut out = Vec::with_capacity(encoded.buffer.len());
         if version.is_empty() {
             const FIELD: usize = b"\"resourceVersion\":\"".len();
-            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.hole - FIELD]);
-            // A quote follows the hole, and then a comma or the end of `metadata`.
-            let rest = &encoded.buffer[encoded.hole + 1..];
+            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.version_start - FIELD]);
+            // Skip the closing quote, and the comma unless `metadata` ends.
+            let rest = &encoded.buffer[encoded.version_start + 1..];
             out.extend_from_slice(rest.strip_prefix(b",").unwrap_or(rest));
         } else {
-            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.hole]);
+            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.version_start]);
             out.extend_from_slice(version.as_bytes());
-            out.extend_from_slice(&encoded.buffer[encoded.hole..]);
+            out.extend_from_slice(&encoded.buffer[encoded.version_start..]);
         }
         out
     }
 
     /// Returns whether `entry` has the same object, apart from the resource version.
-    pub(crate) fn same_as(&self, entry: &Entry) -> bool {
-        let theirs = &entry.frame;
-        let (hole, after) = (self.hole, entry.hole as usize + entry.digits as usize);
-        hole == entry.hole as usize
-            && self.buffer[OBJECT_START..hole] == theirs[OBJECT_START..hole]
-            && self.buffer[hole..] == theirs[after..theirs.len() - FRAME_END.len()]
+    pub(crate) fn has_same_object(&self, entry: &Entry) -> bool {
+        let frame = &entry.frame;
+        let version_start = self.version_start;
+        let version_end = entry.version_start as usize + entry.version_length as usize;
+        version_start == entry.version_start as usize
+            && self.buffer[OBJECT_START..version_start] == frame[OBJECT_START..version_start]
+            && self.buffer[version_start..] == frame[version_end..frame.len() - FRAME_END.len()]
     }
 
-    /// Inserts the revision as the resource version.
+    /// Returns the entry of the object at a revision, which becomes its resource version.
     pub(crate) fn into_entry(self, key: Arc<str>, revision: u64, change: Change) -> Entry {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(revision).as_bytes();
         let mut frame = Vec::with_capacity(self.buffer.len() + digits.len() + FRAME_END.len());
-        frame.extend_from_slice(change.before());
-        frame.extend_from_slice(&self.buffer[OBJECT_START..self.hole]);
+        frame.extend_from_slice(change.frame_start());
+        frame.extend_from_slice(&self.buffer[OBJECT_START..self.version_start]);
         frame.extend_from_slice(digits);
-        frame.extend_from_slice(&self.buffer[self.hole..]);
+        frame.extend_from_slice(&self.buffer[self.version_start..]);
         frame.extend_from_slice(FRAME_END);
         Entry {
             key,
             frame: Bytes::from(frame),
-            hole: u32::try_from(self.hole).unwrap_or(u32::MAX),
-            digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
+            version_start: u32::try_from(self.version_start).unwrap_or(u32::MAX),
+            version_length: u8::try_from(digits.len()).unwrap_or(u8::MAX),
             revision,
             change,
             is_stale: false,
@@ -172,13 +181,16 @@ impl Encoded {
     }
 }
 
-fn put_field(buffer: &mut Vec<u8>, key: &str, value: &Value) {
+fn push_field(buffer: &mut Vec<u8>, key: &str, value: &Value) {
     // Writes of JSON to memory do not fail.
     let _ = serde_json::to_writer(&mut *buffer, key);
     buffer.push(b':');
     let _ = serde_json::to_writer(&mut *buffer, value);
     buffer.push(b',');
 }
+
+/// Approximate size in bytes of an entry's other fields and of its key.
+const ENTRY_OVERHEAD: usize = 160;
 
 /// Stored object in one state.
 #[derive(Debug, Clone)]
@@ -188,9 +200,9 @@ pub(crate) struct Entry {
     /// Frame of the state's watch event, which contains the object.
     frame: Bytes,
     /// Position of the resource version in the frame.
-    hole: u32,
+    version_start: u32,
     /// Length of the resource version.
-    digits: u8,
+    version_length: u8,
     /// Revision of the write that created this state.
     pub(crate) revision: u64,
     /// Kind of the write that created this state.
@@ -216,7 +228,8 @@ impl Entry {
 
     /// Returns the object as a list item: without its outer braces, `kind` and `apiVersion`.
     pub(crate) fn item(&self) -> &[u8] {
-        &self.frame[self.hole as usize - METADATA_START.len()..self.frame.len() - FRAME_END.len()]
+        &self.frame
+            [self.version_start as usize - METADATA_START.len()..self.frame.len() - FRAME_END.len()]
     }
 
     /// Returns the object's protobuf message. `encode` creates it from the JSON at the first use.
@@ -246,7 +259,7 @@ impl Entry {
             return self.frame.clone();
         }
         let mut frame = Vec::with_capacity(self.frame.len());
-        frame.extend_from_slice(change.before());
+        frame.extend_from_slice(change.frame_start());
         frame.extend_from_slice(&self.frame[OBJECT_START..]);
         frame.into()
     }
@@ -258,30 +271,39 @@ impl Entry {
 
     /// Returns the object at another revision, for its deletion or for an event that removes it from a selector's
     /// results.
-    pub(crate) fn at(&self, revision: u64, change: Change) -> Self {
-        let (hole, after) = (self.hole as usize, self.hole as usize + self.digits as usize);
+    pub(crate) fn with_revision(&self, revision: u64, change: Change) -> Self {
+        let version_start = self.version_start as usize;
+        let version_end = version_start + self.version_length as usize;
         let mut buffer = Vec::with_capacity(self.frame.len());
-        buffer.extend_from_slice(&self.frame[..hole]);
-        buffer.extend_from_slice(&self.frame[after..self.frame.len() - FRAME_END.len()]);
-        Encoded { buffer, hole, selection: self.selection.clone(), too_deep: false }.into_entry(
-            self.key.clone(),
-            revision,
-            change,
-        )
+        buffer.extend_from_slice(&self.frame[..version_start]);
+        buffer.extend_from_slice(&self.frame[version_end..self.frame.len() - FRAME_END.len()]);
+        let selection = self.selection.clone();
+        let encoded = Encoded { buffer, version_start, selection, too_deep: false };
+        encoded.into_entry(self.key.clone(), revision, change)
     }
 
     /// Returns the approximate size in memory in bytes, without the protobuf message.
     pub(crate) fn size(&self) -> usize {
-        self.frame.len() + self.selection.0.len() + 160
+        self.frame.len() + self.selection.0.len() + ENTRY_OVERHEAD
     }
 
     /// Encodes the entry for a record on disk.
+    ///
+    /// | bytes | content |
+    /// |---|---|
+    /// | 0 | format, 1 |
+    /// | 1 | 1 if the write created the object, 0 if it updated the object |
+    /// | 2 | length of the resource version |
+    /// | 3–6 | position of the resource version in the frame |
+    /// | 7–14 | revision |
+    /// | 15–18 | length of the attributes for selectors |
+    /// | then | attributes for selectors, and the frame |
     pub(super) fn to_log(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.frame.len() + self.selection.0.len() + 32);
         out.push(1);
         out.push(u8::from(self.change == Change::Added));
-        out.push(self.digits);
-        out.extend_from_slice(&self.hole.to_le_bytes());
+        out.push(self.version_length);
+        out.extend_from_slice(&self.version_start.to_le_bytes());
         out.extend_from_slice(&self.revision.to_le_bytes());
         out.extend_from_slice(&u32::try_from(self.selection.0.len()).unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.selection.0);
@@ -295,26 +317,27 @@ impl Entry {
         if head[0] != 1 {
             return None;
         }
-        let hole = u32::from_le_bytes(head[3..7].try_into().ok()?);
+        let version_start = u32::from_le_bytes(head[3..7].try_into().ok()?);
         let revision = u64::from_le_bytes(head[7..15].try_into().ok()?);
         let selection = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
         let (selection, frame) = rest.split_at_checked(selection)?;
-        let digits = head[2];
-        // The object, its list item and its events are slices of the frame, so that each part must be at its position.
-        let (before, version) = frame.split_at_checked(hole as usize)?;
-        let (version, after) = version.split_at_checked(digits as usize)?;
-        let is_whole = before.get(OBJECT_START..)?.ends_with(METADATA_START)
+        let version_length = head[2];
+        // Check the positions of the frame's parts, because readers return slices of it: the object, its list item and
+        // its events.
+        let (before, rest) = frame.split_at_checked(version_start as usize)?;
+        let (version, after) = rest.split_at_checked(version_length as usize)?;
+        let is_intact = before.get(OBJECT_START..)?.ends_with(METADATA_START)
             && after.starts_with(b"\"")
             && after.ends_with(FRAME_END)
             && version == itoa::Buffer::new().format(revision).as_bytes();
-        if !is_whole {
+        if !is_intact {
             return None;
         }
         Some(Self {
             key,
             frame: Bytes::copy_from_slice(frame),
-            hole,
-            digits,
+            version_start,
+            version_length,
             revision,
             change: if head[1] == 1 { Change::Added } else { Change::Modified },
             is_stale: false,
@@ -324,26 +347,27 @@ impl Entry {
     }
 }
 
-/// Packed labels and selectable fields of an object: the number of fields in one byte, the values of the fields in the
-/// kind's order, and the labels as keys and values. A zero byte ends each text.
+/// Selectable fields and labels of an object in one buffer: the number of fields in one byte, the values of the fields
+/// in the kind's order, and the labels as keys and values. A zero byte ends each text. Empty without fields and labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 
 impl SelectionAttributes {
-    /// Packs the attributes of an object. `fields` must call back once for each selectable field.
+    /// Packs the attributes of an object. `fields` must call its callback once for each selectable field, with the
+    /// value.
     pub(crate) fn new(object: &Value, fields: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut packed = Vec::new();
         let mut count = 0u8;
         packed.push(0);
         fields(&mut |value| {
-            put_text(&mut packed, value);
+            push_text(&mut packed, value);
             count += 1;
         });
         packed[0] = count;
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         for (key, value) in labels.into_iter().flatten() {
-            put_text(&mut packed, key);
-            put_text(&mut packed, value.as_str().unwrap_or_default());
+            push_text(&mut packed, key);
+            push_text(&mut packed, value.as_str().unwrap_or_default());
         }
         if packed == [0] {
             packed.clear();
@@ -370,11 +394,12 @@ impl SelectionAttributes {
     }
 }
 
-fn put_text(packed: &mut Vec<u8>, text: &str) {
+fn push_text(packed: &mut Vec<u8>, text: &str) {
     packed.extend(text.bytes().filter(|b| *b != 0));
     packed.push(0);
 }
 
+/// Iterator over texts that each end with a zero byte.
 struct Texts<'a>(&'a [u8]);
 
 impl<'a> Iterator for Texts<'a> {
@@ -415,7 +440,7 @@ mod tests {
         let item: Value = serde_json::from_slice(&[b"{", entry.item()].concat()).expect("json");
         assert_eq!(item["metadata"], object["metadata"]);
         assert!(item.get("kind").is_none());
-        let deleted = entry.at(99_999, Change::Deleted);
+        let deleted = entry.with_revision(99_999, Change::Deleted);
         let event: Value = serde_json::from_slice(&deleted.event(Change::Deleted)).expect("json");
         assert_eq!(event["object"]["metadata"]["resourceVersion"], "99999");
         assert_eq!(event["type"], "DELETED");
@@ -450,8 +475,8 @@ mod tests {
     fn an_entry_whose_resource_version_is_misplaced_is_damaged() {
         let whole = entry().to_log();
         let read = |bytes: &[u8]| Entry::from_log("ns/x".into(), bytes);
-        let hole = u32::from_le_bytes(whole[3..7].try_into().expect("four bytes"));
-        for moved in [0, 28, 31, hole - 1, hole + 1, u32::MAX] {
+        let version_start = u32::from_le_bytes(whole[3..7].try_into().expect("four bytes"));
+        for moved in [0, 28, 31, version_start - 1, version_start + 1, u32::MAX] {
             let mut bytes = whole.clone();
             bytes[3..7].copy_from_slice(&moved.to_le_bytes());
             assert!(read(&bytes).is_none(), "the version at {moved}");
@@ -475,8 +500,8 @@ mod tests {
         let entry = entry();
         let mut object = entry.decode().expect("json");
         let encoded = |object: &Value| Encoded::new(object, SelectionAttributes::default());
-        assert!(encoded(&object).same_as(&entry));
+        assert!(encoded(&object).has_same_object(&entry));
         object["data"]["a"] = json!("e");
-        assert!(!encoded(&object).same_as(&entry));
+        assert!(!encoded(&object).has_same_object(&entry));
     }
 }

@@ -25,9 +25,17 @@ pub(crate) struct Event {
 #[derive(Debug, Default)]
 struct Cache {
     /// Most recent frames in formats other than the stored one. All watches share them.
-    frames: Vec<(Format, Change, Bytes)>,
+    frames: Vec<CachedFrame>,
     /// Counter of the ring, with the event's counted bytes; `None` outside of a ring.
     ring_bytes: Option<(Arc<RingBytes>, usize)>,
+}
+
+/// Frame of an event for the watches that request its format. The type of the event depends on a watch's selector.
+#[derive(Debug)]
+struct CachedFrame {
+    format: Format,
+    change: Change,
+    bytes: Bytes,
 }
 
 impl Event {
@@ -35,44 +43,48 @@ impl Event {
         Self { entry, previous, cache: Mutex::default() }
     }
 
-    /// Returns the frame in this format. `make` creates it unless it is cached.
+    /// Returns the event's frame in this format, with the event type `change`. `encode` creates it unless it is cached.
     pub(crate) fn frame<E>(
         &self,
         format: &Format,
         change: Change,
-        make: impl FnOnce() -> Result<Bytes, E>,
+        encode: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
         let find = |cache: &Cache| {
             let mut frames = cache.frames.iter();
-            frames.find(|(f, c, _)| *c == change && f == format).map(|(_, _, frame)| frame.clone())
+            let found = frames.find(|cached| cached.change == change && cached.format == *format);
+            found.map(|cached| cached.bytes.clone())
         };
         if let Some(frame) = find(&self.cache()) {
             return Ok(frame);
         }
-        let frame = make()?;
+        let frame = encode()?;
         let mut cache = self.cache();
-        if cache.ring_bytes.as_ref().is_some_and(|(ring_bytes, _)| ring_bytes.has_room(frame.len()))
-            && find(&cache).is_none()
-        {
+        let has_room = match &cache.ring_bytes {
+            Some((ring_bytes, _)) => ring_bytes.has_room(frame.len()),
+            None => false,
+        };
+        // Another watch may have cached the same frame in the meantime.
+        if has_room && find(&cache).is_none() {
             if cache.frames.len() == MAX_FRAMES {
                 cache.frames.remove(0);
             }
-            cache.frames.push((format.clone(), change, frame.clone()));
+            cache.frames.push(CachedFrame { format: format.clone(), change, bytes: frame.clone() });
         }
-        // `make` may also have cached the object's protobuf message.
-        self.count(&mut cache);
+        // `encode` may also have cached the object's protobuf message.
+        self.update_counted_bytes(&mut cache);
         Ok(frame)
     }
 
-    /// Counts the event's bytes in the ring's counter until [`release`](Self::release).
-    pub(super) fn hold(&self, ring_bytes: &Arc<RingBytes>) {
+    /// Counts the event's bytes in the ring's counter until [`leave_ring`](Self::leave_ring).
+    pub(super) fn enter_ring(&self, ring_bytes: &Arc<RingBytes>) {
         let mut cache = self.cache();
         cache.ring_bytes = Some((ring_bytes.clone(), 0));
-        self.count(&mut cache);
+        self.update_counted_bytes(&mut cache);
     }
 
     /// Drops the cached frames and subtracts the event's bytes, because it has left its ring.
-    pub(super) fn release(&self) {
+    pub(super) fn leave_ring(&self) {
         let mut cache = self.cache();
         if let Some((ring_bytes, bytes)) = cache.ring_bytes.take() {
             ring_bytes.change(bytes, 0);
@@ -80,14 +92,15 @@ impl Event {
         cache.frames = Vec::new();
     }
 
-    fn count(&self, cache: &mut Cache) {
-        let Some((ring_bytes, before)) = &mut cache.ring_bytes else { return };
+    /// Replaces the event's counted bytes with its current size.
+    fn update_counted_bytes(&self, cache: &mut Cache) {
+        let Some((ring_bytes, counted)) = &mut cache.ring_bytes else { return };
         let states = std::iter::once(&self.entry).chain(&self.previous);
         let states = states.map(|e| e.size() + e.known_protobuf().map_or(0, Bytes::len));
-        let frames = cache.frames.iter().map(|(.., frame)| frame.len());
+        let frames = cache.frames.iter().map(|cached| cached.bytes.len());
         let now = size_of::<Self>() + states.chain(frames).sum::<usize>();
-        ring_bytes.change(*before, now);
-        *before = now;
+        ring_bytes.change(*counted, now);
+        *counted = now;
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
@@ -126,12 +139,12 @@ mod tests {
         let (size, ring_bytes) = (entry.size(), Arc::new(RingBytes::default()));
         let event = Event::new(Arc::new(entry), None);
         let frame = |format: &Format| {
-            let make = || Ok::<_, Infallible>(Bytes::from(vec![0; 1000]));
-            event.frame(format, Change::Added, make).expect("never fails")
+            let encode = || Ok::<_, Infallible>(Bytes::from(vec![0; 1000]));
+            event.frame(format, Change::Added, encode).expect("never fails")
         };
         frame(&format("application/json", "1"));
         assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0), "in no ring yet");
-        event.hold(&ring_bytes);
+        event.enter_ring(&ring_bytes);
         let base = size_of::<Event>() + size;
         assert_eq!(ring_bytes.own(), base);
         for (frames, accept) in (1..).zip([
@@ -151,7 +164,7 @@ mod tests {
             (frame(&format("application/yaml", "0")), frame(&format("application/yaml", "0")));
         assert_ne!(first.as_ptr(), again.as_ptr());
         ring_bytes.change(MAX_BYTES, 0);
-        event.release();
+        event.leave_ring();
         assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0));
         frame(&format("application/yaml", "0"));
         assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0));

@@ -11,7 +11,9 @@ const RESERVED_FOR_FRAMES: usize = MAX_BYTES / 8;
 /// Byte counters of one ring's events and of all rings.
 #[derive(Debug, Default)]
 pub(super) struct RingBytes {
+    /// Bytes of the ring's events.
     own: AtomicUsize,
+    /// Bytes of the events of all rings of the store.
     all: Arc<AtomicUsize>,
 }
 

@@ -73,9 +73,9 @@ pub(super) trait Folder: Send + Sync {
     /// Creates a file with this many bytes, and syncs it to disk.
     fn fill(&self, name: &str, bytes: usize) -> io::Result<()>;
     /// Returns whether a file exists.
-    fn has(&self, name: &str) -> bool;
+    fn contains(&self, name: &str) -> bool;
     /// Returns the path of the folder for messages.
-    fn shown(&self) -> String;
+    fn display_path(&self) -> String;
 }
 
 /// Folder on disk.
@@ -83,7 +83,7 @@ pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl Folder for DiskFolder {
     fn open(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
-        let is_new = !self.has(name);
+        let is_new = !self.contains(name);
         let file = files::open(&self.0.join(name))?;
         if is_new {
             // Without this sync, a power failure may remove the file with all its synced data.
@@ -112,11 +112,11 @@ impl Folder for DiskFolder {
         file.sync_all()
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.0.join(name).exists()
     }
 
-    fn shown(&self) -> String {
+    fn display_path(&self) -> String {
         self.0.display().to_string()
     }
 }
@@ -138,13 +138,13 @@ pub(super) struct FileFailure {
 
 /// File that records its first failure. The engine reports the cause only for the failing operation, not for later
 /// ones.
-pub(super) struct Watched {
+pub(super) struct FailureRecorder {
     file: Box<dyn StorageBackend>,
     failure: Arc<Mutex<Option<FileFailure>>>,
 }
 
-impl Watched {
-    /// Wraps a file. Returns it with the cell for its first failure.
+impl FailureRecorder {
+    /// Wraps a file. Also returns the cell that receives its first failure.
     pub(super) fn new(file: Box<dyn StorageBackend>) -> (Self, Arc<Mutex<Option<FileFailure>>>) {
         let failure = Arc::default();
         (Self { file, failure: Arc::clone(&failure) }, failure)
@@ -173,13 +173,13 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-impl Debug for Watched {
+impl Debug for FailureRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.file.fmt(f)
     }
 }
 
-impl StorageBackend for Watched {
+impl StorageBackend for FailureRecorder {
     fn len(&self) -> io::Result<u64> {
         self.record("read the length", self.file.len())
     }

@@ -3,20 +3,20 @@
 use super::entry::Change;
 use super::record::{self, Identity};
 
-/// Decodes a record after it has corrected the checksum. Asserts that a valid record survives another encoding, and
-/// that all representations of its object can be read.
+/// Corrects the checksum of a record, and decodes the record. Asserts that a valid record survives another encoding,
+/// and that all representations of its object can be read.
 pub(crate) fn record(data: &[u8]) {
     const REVISION: u64 = 7;
     let mut bytes = data.to_vec();
     let sum = record::checksum(REVISION, &bytes);
-    if let Some(field) = bytes.get_mut(2..6) {
+    if let Some(field) = bytes.get_mut(record::CHECKSUM) {
         field.copy_from_slice(&sum.to_le_bytes());
     }
     let Ok(record) = record::decode(REVISION, &bytes, &Identity) else { return };
     let Some(entry) = record.entry else { return };
     entry.item();
     entry.event(Change::Deleted);
-    entry.at(REVISION + 1, Change::Modified);
+    entry.with_revision(REVISION + 1, Change::Modified);
     entry.selection.label("a");
     entry.selection.field(0);
     let again = record::encode(record.resource_prefix, &entry, &Identity).expect("encoded");

@@ -25,12 +25,12 @@ use super::writer::Writer;
 use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
-/// Checks for a dry run whether the object may be stored.
-pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
+/// Returns an error if an object may not be stored. A dry run calls this, because it commits no transaction.
+pub(crate) fn check_storable(object: &Value) -> Result<(), WriteError> {
     if json::is_deeper(object, json::MAX_DEPTH) { Err(WriteError::TooDeep) } else { Ok(()) }
 }
 
-/// Handle of the store. Clones are cheap. The drop of the last clone stops the store's thread.
+/// Handle of the store. Clones are cheap. Dropping the last clone stops the store's thread.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) shared: Arc<Shared>,
@@ -85,14 +85,22 @@ impl Store {
         self.shared.read().revision
     }
 
-    /// Returns the revision of the last write to a collection that is still recorded, or 0.
-    pub(crate) fn touched(&self, resource_prefix: &str) -> u64 {
-        self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.touched)
+    /// Returns the revision of the last known write to a collection, or 0 if none is known.
+    pub(crate) fn last_write_revision(&self, resource_prefix: &str) -> u64 {
+        self.shared
+            .read()
+            .collections
+            .get(resource_prefix)
+            .map_or(0, |collection| collection.last_write)
     }
 
     /// Returns the number of objects in a collection.
     pub(crate) fn count(&self, resource_prefix: &str) -> usize {
-        self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.objects.len())
+        self.shared
+            .read()
+            .collections
+            .get(resource_prefix)
+            .map_or(0, |collection| collection.objects.len())
     }
 
     /// Returns the object with this key.
@@ -116,11 +124,11 @@ impl Store {
 
     /// Returns an error with the reason if the store refuses writes.
     pub(crate) fn health(&self) -> Result<(), String> {
-        self.try_again();
+        self.retry_if_due();
         self.shared.pending().refusal().map_or(Ok(()), |refusal| Err(refusal.why.to_string()))
     }
 
-    /// Waits until the store has failed for good, and returns the reason. The future does not keep the store alive.
+    /// Waits until the store has failed permanently, and returns the reason. The future does not keep the store alive.
     pub(crate) fn failed(&self) -> impl Future<Output = String> + Send + use<> {
         let mut failed = self.shared.failed.subscribe();
         async move {
@@ -135,7 +143,7 @@ impl Store {
     /// Returns the bytes of all recent events, with their frames.
     #[cfg(test)]
     pub(crate) fn held_by_events(&self) -> usize {
-        self.shared.read().held.bytes()
+        self.shared.read().history_bytes.bytes()
     }
 
     /// Makes the next commit panic.
@@ -147,27 +155,27 @@ impl Store {
     /// Refuses writes of a store in memory, as a full disk does, or accepts them again.
     #[cfg(test)]
     pub(crate) fn refuse_writes(&self, refuse: bool) {
-        let refusal = Refusal { why: "it is full".into(), but_deletions: false };
+        let refusal = Refusal { why: "it is full".into(), accepts_deletions: false };
         self.shared.pending().set_refusal(refuse.then_some(refusal));
     }
 
-    /// Retries a failed engine whose retry is due, if the store has no thread that does so.
-    fn try_again(&self) {
+    /// Retries a failed engine if a retry is due. Only for a store without a thread, which otherwise does this.
+    fn retry_if_due(&self) {
         if !self.shared.threaded && self.shared.pending().refusal().is_some() {
-            self.shared.turn_here();
+            self.shared.commit_on_this_thread();
         }
     }
 
     /// Waits until the store has reached this revision, for reads that require it.
-    pub(crate) async fn reached(&self, revision: u64) -> Result<(), WriteError> {
+    pub(crate) async fn wait_for_revision(&self, revision: u64) -> Result<(), WriteError> {
         let mut settled = self.shared.settled.subscribe();
         let reached = settled.wait_for(|settled| *settled >= revision).await;
         reached.map(|_| ()).map_err(|_| closed())
     }
 
     /// Commits a transaction, and returns the written entries in order; a deleted object is in its last state. The
-    /// transaction is staged before the first await, so that it is committed as a whole even if the caller is dropped
-    /// while it waits.
+    /// transaction is staged before the first await, so that it is committed as a whole even if the caller's future is
+    /// dropped while it waits.
     pub(crate) async fn commit(
         &self,
         mut transaction: Transaction,
@@ -177,12 +185,12 @@ impl Store {
             return self.settle().await.map(|()| Vec::new());
         }
         loop {
-            self.try_again();
-            let values = transaction.values(self.shared.indexed_resources);
-            let not_staged = match self.shared.stage(transaction, values) {
+            self.retry_if_due();
+            let index_values = transaction.index_values(self.shared.indexed_resources);
+            let not_staged = match self.shared.stage(transaction, index_values) {
                 Ok(StagedTransaction { entries, outcome }) => {
                     if !self.shared.threaded {
-                        self.shared.turn_here();
+                        self.shared.commit_on_this_thread();
                     }
                     let outcome = outcome.await.map_err(|_| closed())?;
                     return outcome.map(|()| entries).map_err(WriteError::Storage);
@@ -192,14 +200,14 @@ impl Store {
             // An error must not depend on pending writes, which may never be committed. Wait for them and stage again.
             match not_staged.depends_on {
                 None => return Err(not_staged.error),
-                Some(revision) => self.resolved(revision).await?,
+                Some(revision) => self.wait_for_outcome(revision).await?,
             }
             transaction = not_staged.transaction;
         }
     }
 
     /// Waits until the outcome of all writes up to a revision is known.
-    async fn resolved(&self, revision: u64) -> Result<(), WriteError> {
+    async fn wait_for_outcome(&self, revision: u64) -> Result<(), WriteError> {
         let mut resolved = self.shared.resolved.subscribe();
         let known = resolved.wait_for(|resolved| resolved.revision >= revision).await;
         known.map(|_| ()).map_err(|_| closed())
@@ -213,12 +221,13 @@ impl Store {
         let (committed, staged) = {
             let pending = self.shared.pending();
             let committed = self.shared.read().revision;
-            (committed, if pending.has_any() { pending.revision() } else { committed })
+            let staged = if pending.has_any() { pending.revision() } else { committed };
+            (committed, staged)
         };
         if staged <= committed {
             return Ok(());
         }
-        self.resolved(staged).await?;
+        self.wait_for_outcome(staged).await?;
         match &self.shared.resolved.borrow().refused {
             Some((refused, why)) if *refused > committed => Err(WriteError::Storage(why.clone())),
             _ => Ok(()),
@@ -246,7 +255,7 @@ impl Store {
 
     /// Signals writes to a collection once they are visible. The receiver does not keep the store alive.
     pub(crate) fn changes(&self, resource_prefix: &ResourcePrefix) -> watch::Receiver<u64> {
-        self.shared.read_collection(resource_prefix, |kept| kept.signal.subscribe())
+        self.shared.read_collection(resource_prefix, |collection| collection.signal.subscribe())
     }
 
     /// Returns all objects of a collection.
@@ -255,7 +264,7 @@ impl Store {
             .read()
             .collections
             .get(resource_prefix)
-            .map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
+            .map_or_else(Vec::new, |collection| collection.objects.values().cloned().collect())
     }
 }
 
@@ -263,25 +272,28 @@ fn closed() -> WriteError {
     WriteError::Storage("the store is closed".into())
 }
 
-/// Waits for a signal of [`Store::changes`] or for the delay `again`. Returns `false` if the store was dropped.
-pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, again: Option<Duration>) -> bool {
-    any_changed(std::slice::from_mut(changes), again).await
+/// Waits for a signal of [`Store::changes`], at most for `max_wait`. Returns `false` if the store was dropped.
+pub(crate) async fn changed(
+    changes: &mut watch::Receiver<u64>,
+    max_wait: Option<Duration>,
+) -> bool {
+    any_changed(std::slice::from_mut(changes), max_wait).await
 }
 
 /// Waits like [`changed`] for a signal of any of several collections.
 pub(crate) async fn any_changed(
     changes: &mut [watch::Receiver<u64>],
-    again: Option<Duration>,
+    max_wait: Option<Duration>,
 ) -> bool {
-    let any = select_all(changes.iter_mut().map(|changes| Box::pin(changes.changed())));
-    let wait = async {
-        match again {
+    let any_change = select_all(changes.iter_mut().map(|changes| Box::pin(changes.changed())));
+    let timeout = async {
+        match max_wait {
             Some(delay) => tokio::time::sleep(delay).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        (changed, ..) = any => changed.is_ok(),
-        () = wait => true,
+        (changed, ..) = any_change => changed.is_ok(),
+        () = timeout => true,
     }
 }

@@ -18,6 +18,9 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Number of superseded records above which compaction does not wait for its interval.
 const MAX_RECORDS: usize = 500_000;
 
+/// Approximate size in bytes of the record of a deletion.
+const DELETION_BYTES: usize = 64;
+
 /// Record that a later revision superseded.
 #[derive(Debug, Clone, Copy)]
 struct Superseded {
@@ -32,12 +35,14 @@ struct Superseded {
 pub(super) struct History {
     /// Superseded records in order of `by`.
     superseded: VecDeque<Superseded>,
+    /// Total bytes of the superseded records.
     bytes: u64,
     /// Revision up to which history is removed or due for removal.
     compacted: u64,
+    /// Revision of the last write.
     newest: u64,
     /// Time at which the last interval began, with the newest revision at that time.
-    mark: Option<(Instant, u64)>,
+    interval_start: Option<(Instant, u64)>,
 }
 
 impl History {
@@ -46,12 +51,18 @@ impl History {
     }
 
     /// Records a write. `previous` is the revision and the size in bytes of the record that it replaces.
-    pub(super) fn note(&mut self, revision: u64, deletion: bool, previous: Option<(u64, usize)>) {
+    pub(super) fn add_record(
+        &mut self,
+        revision: u64,
+        deletion: bool,
+        previous: Option<(u64, usize)>,
+    ) {
         self.newest = revision;
-        let itself = deletion.then_some((revision, 64));
-        for (old, bytes) in previous.into_iter().chain(itself) {
+        // No later state needs the record of a deletion.
+        let deletion_record = deletion.then_some((revision, DELETION_BYTES));
+        for (superseded, bytes) in previous.into_iter().chain(deletion_record) {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            self.superseded.push_back(Superseded { by: revision, revision: old, bytes });
+            self.superseded.push_back(Superseded { by: revision, revision: superseded, bytes });
             self.bytes += u64::from(bytes);
         }
     }
@@ -68,39 +79,39 @@ impl History {
     }
 
     /// Raises the compacted revision when a compaction is due.
-    pub(super) fn plan(&mut self, now: Instant) {
+    pub(super) fn schedule(&mut self, now: Instant) {
         let oldest_kept = self.newest.saturating_sub(MIN_REVISIONS);
-        match self.mark {
-            None => self.mark = Some((now, self.newest)),
-            Some((begun, newest))
-                if now.saturating_duration_since(begun) >= COMPACTION_INTERVAL =>
+        match self.interval_start {
+            None => self.interval_start = Some((now, self.newest)),
+            Some((start, newest_at_start))
+                if now.saturating_duration_since(start) >= COMPACTION_INTERVAL =>
             {
-                self.raise(newest.min(oldest_kept));
-                self.mark = Some((now, self.newest));
+                self.raise_compacted(newest_at_start.min(oldest_kept));
+                self.interval_start = Some((now, self.newest));
             }
             Some(_) => {}
         }
         if self.bytes > MAX_BYTES || self.superseded.len() > MAX_RECORDS {
-            self.raise(self.half());
+            self.raise_compacted(self.middle_revision());
         }
     }
 
     /// Marks the history up to this revision as compacted, because its records cannot be read.
-    pub(super) fn forget(&mut self, revision: u64) {
-        self.raise(revision);
+    pub(super) fn forget_up_to(&mut self, revision: u64) {
+        self.raise_compacted(revision);
     }
 
     /// Marks the whole history as compacted, because its space is needed.
-    pub(super) fn give_up(&mut self) {
-        self.raise(self.newest);
+    pub(super) fn compact_all(&mut self) {
+        self.raise_compacted(self.newest);
     }
 
-    fn raise(&mut self, revision: u64) {
+    fn raise_compacted(&mut self, revision: u64) {
         self.compacted = self.compacted.max(revision);
     }
 
     /// Returns the revision that superseded the first half of the superseded bytes or records.
-    fn half(&self) -> u64 {
+    fn middle_revision(&self) -> u64 {
         let (mut bytes, mut count) = (0, 0);
         let middle = self.superseded.iter().find(|record| {
             bytes += u64::from(record.bytes);
@@ -115,15 +126,15 @@ impl History {
         self.superseded.front().is_some_and(|first| first.by <= self.compacted)
     }
 
-    /// Takes up to `at_most` records that are due for removal.
-    pub(super) fn take(&mut self, at_most: usize) -> Vec<u64> {
-        let mut taken = Vec::new();
-        while taken.len() < at_most && self.is_due() {
+    /// Takes the revisions of up to `limit` records that are due for removal.
+    pub(super) fn take_due(&mut self, limit: usize) -> Vec<u64> {
+        let mut revisions = Vec::new();
+        while revisions.len() < limit && self.is_due() {
             let Some(first) = self.superseded.pop_front() else { break };
             self.bytes -= u64::from(first.bytes);
-            taken.push(first.revision);
+            revisions.push(first.revision);
         }
-        taken
+        revisions
     }
 }
 
@@ -136,9 +147,9 @@ mod tests {
         let mut history = History::new(0);
         for revision in 1..=n {
             let previous = revision.is_multiple_of(2).then(|| (revision - 1, 100));
-            history.note(revision, false, previous);
+            history.add_record(revision, false, previous);
         }
-        history.note(n + 1, true, Some((n, 100)));
+        history.add_record(n + 1, true, Some((n, 100)));
         history
     }
 
@@ -148,18 +159,18 @@ mod tests {
         let start = Instant::now();
         let n = MIN_REVISIONS + 1_000;
         let mut history = written(n);
-        history.plan(start);
-        history.plan(start + COMPACTION_INTERVAL / 2);
+        history.schedule(start);
+        history.schedule(start + COMPACTION_INTERVAL / 2);
         assert!(!history.is_due());
         for revision in n + 2..n + 502 {
-            history.note(revision, false, Some((revision - 500, 100)));
+            history.add_record(revision, false, Some((revision - 500, 100)));
         }
-        history.plan(start + COMPACTION_INTERVAL);
+        history.schedule(start + COMPACTION_INTERVAL);
         assert_eq!(history.compacted(), 1_501, "the newest revisions stay");
-        let removed = history.take(10_000);
+        let removed = history.take_due(10_000);
         assert_eq!((removed.len(), removed.last()), (750, Some(&1_499)));
         assert!(!history.is_due());
-        history.plan(start + 2 * COMPACTION_INTERVAL);
+        history.schedule(start + 2 * COMPACTION_INTERVAL);
         assert_eq!(history.compacted(), 1_501, "nothing was written since");
     }
 
@@ -169,23 +180,23 @@ mod tests {
         let now = Instant::now();
         let mut history = History::new(0);
         for revision in 2..=600 {
-            history.note(revision, false, Some((revision - 1, 1 << 20)));
+            history.add_record(revision, false, Some((revision - 1, 1 << 20)));
         }
-        history.plan(now);
+        history.schedule(now);
         assert!(history.bytes > MAX_BYTES);
         while history.is_due() {
-            assert!(!history.take(16).is_empty());
+            assert!(!history.take_due(16).is_empty());
         }
         assert!(history.bytes < MAX_BYTES * 2 && history.compacted() > 290);
-        history.give_up();
-        assert_eq!(history.take(1_000).last(), Some(&599));
+        history.compact_all();
+        assert_eq!(history.take_due(1_000).last(), Some(&599));
         assert_eq!(history.bytes, 0);
     }
 
     #[test]
     fn compaction_removes_a_deletion_with_its_object() {
         let mut history = written(4);
-        history.give_up();
-        assert_eq!(history.take(10), [1, 3, 4, 5]);
+        history.compact_all();
+        assert_eq!(history.take_due(10), [1, 3, 4, 5]);
     }
 }

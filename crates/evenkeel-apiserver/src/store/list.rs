@@ -16,7 +16,7 @@ pub(crate) struct Snapshot {
     /// Objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// Number of objects in the range after these; 0 without a limit.
-    pub(crate) more: usize,
+    pub(crate) remaining: usize,
 }
 
 /// Part of a collection to list.
@@ -35,16 +35,20 @@ impl Store {
     pub(crate) fn list(&self, resource_prefix: &str, range: Range<'_>) -> Snapshot {
         let state = self.shared.read();
         let revision = state.revision;
-        let none = BTreeMap::new();
-        let objects = state.collections.get(resource_prefix).map_or(&none, |s| &s.objects);
-        let mut found =
-            objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
-        let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
-        let entries = match range.limit {
-            Some(limit) => found.by_ref().take(limit).cloned().collect(),
-            None => found.by_ref().cloned().collect(),
+        let empty = BTreeMap::new();
+        let objects = match state.collections.get(resource_prefix) {
+            Some(collection) => &collection.objects,
+            None => &empty,
         };
-        Snapshot { revision, entries, more: if range.limit.is_some() { found.count() } else { 0 } }
+        let from_start = objects.range::<str, _>(bounds(&range, &mut String::new()));
+        let mut in_range = from_start
+            .map(|(_, entry)| entry)
+            .take_while(|entry| is_in_namespace(&range, &entry.key));
+        let Some(limit) = range.limit else {
+            return Snapshot { revision, entries: in_range.cloned().collect(), remaining: 0 };
+        };
+        let entries = in_range.by_ref().take(limit).cloned().collect();
+        Snapshot { revision, entries, remaining: in_range.count() }
     }
 
     /// Returns the objects of a range as they were at a revision.
@@ -55,31 +59,34 @@ impl Store {
         revision: u64,
     ) -> Result<Snapshot, Expired> {
         let state = self.shared.read();
-        let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
-        let Some(kept) = state.collections.get(resource_prefix) else {
+        let empty = || Snapshot { revision, entries: Vec::new(), remaining: 0 };
+        let Some(collection) = state.collections.get(resource_prefix) else {
             return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
-        // Undo later events: a changed object has the state before its first event after the revision.
+        // Undo later events: an object that changed after the revision had the state before its first later event.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
-        for event in kept.ring.since(revision)? {
+        for event in collection.ring.since(revision)? {
             undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
         }
-        let mut before: Vec<&Arc<Entry>> = undone
+        let is_after_start = |key: &str| range.after.is_none_or(|after| key > after);
+        let mut entries: Vec<&Arc<Entry>> = undone
             .values()
-            .filter_map(|e| *e)
-            .filter(|e| within(&range, &e.key) && range.after.is_none_or(|after| *e.key > *after))
+            .filter_map(|previous| *previous)
+            .filter(|entry| is_in_namespace(&range, &entry.key) && is_after_start(&entry.key))
             .collect();
-        before.extend(
-            kept.objects
+        entries.extend(
+            collection
+                .objects
                 .range::<str, _>(bounds(&range, &mut String::new()))
                 .map(|(_, entry)| entry)
-                .take_while(|entry| within(&range, &entry.key))
+                .take_while(|entry| is_in_namespace(&range, &entry.key))
                 .filter(|entry| entry.revision <= revision && !undone.contains_key(&*entry.key)),
         );
-        before.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let limit = range.limit.unwrap_or(usize::MAX);
-        let more = before.len().saturating_sub(limit);
-        Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
+        let remaining = entries.len().saturating_sub(limit);
+        let entries = entries.into_iter().take(limit).cloned().collect();
+        Ok(Snapshot { revision, entries, remaining })
     }
 
     /// Returns the objects of a collection in one namespace.
@@ -92,9 +99,10 @@ impl Store {
         let pending = self.shared.pending();
         let mut entries = self.within(resource_prefix, namespace);
         let range = Range { namespace, ..Range::default() };
-        for (key, latest) in
-            pending.objects_of(resource_prefix).filter(|(key, _)| within(&range, key))
-        {
+        for (key, latest) in pending.objects_of(resource_prefix) {
+            if !is_in_namespace(&range, key) {
+                continue;
+            }
             let position = entries.binary_search_by(|entry| entry.key.cmp(key));
             match (position, latest) {
                 (Ok(index), Some(latest)) => entries[index] = latest.clone(),
@@ -107,7 +115,8 @@ impl Store {
     }
 }
 
-/// Returns the bounds of the keys: after the key `range.after`, or from `NAMESPACE/` on.
+/// Returns the bounds at which a range's keys begin: after the key `range.after`, or at `NAMESPACE/`. `prefix` is an
+/// empty buffer for the latter.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
     if let Some(after) = range.after {
         return (Bound::Excluded(after), Bound::Unbounded);
@@ -120,7 +129,8 @@ fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bou
     (Bound::Included(prefix), Bound::Unbounded)
 }
 
-fn within(range: &Range<'_>, key: &str) -> bool {
+/// Returns whether a key is in the range's namespace.
+fn is_in_namespace(range: &Range<'_>, key: &str) -> bool {
     range.namespace.is_empty()
         || key.strip_prefix(range.namespace).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -31,14 +31,13 @@ pub(super) fn load(
     };
     backend.read(0, &mut |revision, bytes| {
         let record = record::decode(revision, bytes, transformer);
-        let read = record.and_then(|record| loading.replay(revision, record));
-        let kept = read.or_else(|damaged| loading.keep_undecryptable(damaged, bytes.len()));
-        kept.map_err(|damaged| BackendError::Damaged(damaged.to_string()))
+        let replayed = record.and_then(|record| loading.replay(revision, record));
+        let result = replayed.or_else(|damaged| loading.keep_undecryptable(damaged, bytes.len()));
+        result.map_err(|damaged| BackendError::Damaged(damaged.to_string()))
     })?;
     let Loading { mut state, history, undecryptable, .. } = loading;
-    let first =
-        undecryptable.values().map(|(record, _)| record).min_by_key(|record| record.revision);
-    if let Some(first) = first {
+    let records = undecryptable.values().map(|(record, _)| record);
+    if let Some(first) = records.min_by_key(|record| record.revision) {
         return Err(BackendError::Undecryptable(first.to_string()));
     }
     state.revision = extent.revision;
@@ -46,6 +45,7 @@ pub(super) fn load(
     Ok((state, history))
 }
 
+/// State and history after the records that are loaded so far.
 struct Loading {
     state: State,
     history: History,
@@ -67,9 +67,9 @@ impl Loading {
         };
         let previous = self.state.remove(&object.0, &object.1);
         let previous = previous.map(|previous| (previous.revision, previous.size()));
-        let earlier = self.undecryptable.get(&object);
-        let superseded = earlier.map(|(earlier, size)| (earlier.revision, *size));
-        self.history.note(record.revision, false, previous.or(superseded));
+        let undecryptable = self.undecryptable.get(&object);
+        let undecryptable = undecryptable.map(|(earlier, size)| (earlier.revision, *size));
+        self.history.add_record(record.revision, false, previous.or(undecryptable));
         self.forget_history(record.revision);
         self.undecryptable.insert(object, (record, size));
         Ok(())
@@ -78,30 +78,32 @@ impl Loading {
     /// Starts the history after this revision.
     fn forget_history(&mut self, revision: u64) {
         self.state.forget_history(revision);
-        self.history.forget(revision);
+        self.history.forget_up_to(revision);
     }
 
     /// Applies a record to the state.
     fn replay(&mut self, revision: u64, record: Record<'_>) -> Result<(), DamagedRecord> {
         let resource_prefix = self.prefix(record.resource_prefix);
         let previous = self.state.get(&resource_prefix, record.key).cloned();
-        let mut replaces = previous.as_ref().map(|previous| (previous.revision, previous.size()));
+        // Revision and size of the record that this one supersedes.
+        let mut superseded = previous.as_ref().map(|previous| (previous.revision, previous.size()));
         if !self.undecryptable.is_empty() {
             let object = (record.resource_prefix.to_owned(), record.key.to_owned());
-            if let Some((superseded, size)) = self.undecryptable.remove(&object) {
-                replaces = Some((superseded.revision, size));
+            if let Some((undecryptable, size)) = self.undecryptable.remove(&object) {
+                superseded = Some((undecryptable.revision, size));
                 self.forget_history(revision);
             }
         }
-        self.history.note(revision, record.entry.is_none(), replaces);
+        self.history.add_record(revision, record.entry.is_none(), superseded);
         let entry = match (record.entry, &previous) {
             (Some(mut entry), previous) => {
+                // All states of an object share its key.
                 if let Some(previous) = previous {
                     entry.key = previous.key.clone();
                 }
                 entry
             }
-            (None, Some(previous)) => previous.at(revision, Change::Deleted),
+            (None, Some(previous)) => previous.with_revision(revision, Change::Deleted),
             // Compaction has removed the object, and will remove the deletion.
             (None, None) if revision <= self.state.compacted => return Ok(()),
             (None, None) => {
@@ -118,6 +120,7 @@ impl Loading {
         Ok(())
     }
 
+    /// Returns the shared name of a collection.
     fn prefix(&mut self, name: &str) -> ResourcePrefix {
         if let Some(known) = self.prefixes.iter().find(|known| ***known == *name) {
             return known.clone();
@@ -160,9 +163,9 @@ mod tests {
             let record = Record { resource_prefix: "numbers", key: "a", entry: record };
             loading.replay(revision, record).expect("whole");
         }
-        written.note(1, false, None);
-        written.note(2, false, Some((1, sizes[0])));
-        written.note(3, true, Some((2, sizes[1])));
+        written.add_record(1, false, None);
+        written.add_record(2, false, Some((1, sizes[0])));
+        written.add_record(3, true, Some((2, sizes[1])));
         assert_eq!(loading.history.bytes(), written.bytes());
         assert!(written.bytes() > 10_000);
     }

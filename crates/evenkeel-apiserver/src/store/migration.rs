@@ -18,23 +18,21 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// as empty.
 const GUARD: TableDefinition<'_, u64, u64> = TableDefinition::new("objects");
 /// Number of revisions to skip, because version 1 may have returned revisions beyond the last one on disk.
-const GAP: u64 = 1_000;
+const SKIPPED_REVISIONS: u64 = 1_000;
 
 /// Creates the tables of this version if they are missing. Converts the tables of version 1 atomically if the file has
 /// them.
 pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
-    let failed = |error: redb::Error| BackendError::Damaged(error.to_string());
-    let io = |error: redb::Error| match error {
+    let backend_error = |error: redb::Error| match error {
         redb::Error::Io(error) => BackendError::Io(error.to_string()),
-        other => failed(other),
+        other => BackendError::Damaged(other.to_string()),
     };
-    match has_records(database).map_err(io) {
-        Ok(true) => return Ok(()),
-        Ok(false) => {}
-        Err(error) => return Err(error),
+    if has_records(database).map_err(backend_error)? {
+        return Ok(());
     }
-    let objects = read_objects(database).map_err(io)?;
-    let Some((revision, objects)) = objects else { return guard(database).map_err(io) };
+    let Some((revision, objects)) = read_objects(database).map_err(backend_error)? else {
+        return create_tables(database).map_err(backend_error);
+    };
     let mut records = Vec::new();
     for (name, bytes) in objects {
         let damaged = || BackendError::Damaged(format!("the object {name:?} is damaged"));
@@ -56,19 +54,19 @@ pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
             }
             let mut meta = write.open_table(META)?;
             meta.insert(N_RECORDS, count as u64)?;
-            let gap = if revision == 0 { 0 } else { GAP };
-            meta.insert(COMPACTED, revision + gap)?;
+            let skipped = if revision == 0 { 0 } else { SKIPPED_REVISIONS };
+            meta.insert(COMPACTED, revision + skipped)?;
         }
         write.commit()?;
         Ok(())
     };
-    write().map_err(io)?;
+    write().map_err(backend_error)?;
     tracing::info!(count, "the data folder of an earlier version now has this version's format");
     Ok(())
 }
 
 /// Creates the missing tables of this version, with [`GUARD`].
-pub(super) fn guard(database: &Database) -> Result<(), redb::Error> {
+pub(super) fn create_tables(database: &Database) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     write.open_table(GUARD)?;
     write.open_table(RECORDS)?;
@@ -83,6 +81,7 @@ fn has_records(database: &Database) -> Result<bool, redb::Error> {
     Ok(tables.any(|table| table.name() == RECORDS.name()))
 }
 
+/// Objects of a file of version 1, by the keys of [`OBJECTS`].
 type Objects = Vec<(String, Vec<u8>)>;
 
 /// Returns the last revision and all objects of a file of version 1.

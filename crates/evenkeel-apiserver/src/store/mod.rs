@@ -47,7 +47,7 @@ pub use error::OpenError;
 pub(crate) use event::Event;
 #[cfg(test)]
 pub(crate) use event_bytes::MAX_BYTES;
-pub(crate) use handle::{Store, any_changed, changed, storable};
+pub(crate) use handle::{Store, any_changed, changed, check_storable};
 pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub(crate) use open::is_its_file;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::backend::{Backend as _, BackendError};
 use super::durable::Durable;
-use super::engine::{Engine, NEW, NotOpened, RESERVE};
+use super::engine::{Engine, NEW_SUFFIX, NotOpened, RESERVE_FILE};
 use super::error::OpenError;
 use super::folder::Folder;
 use super::index::IndexedResources;
@@ -19,19 +19,21 @@ pub(super) const DATABASE: &str = "evenkeel.redb";
 
 /// Returns whether a file in the data folder belongs to the store.
 pub(crate) fn is_its_file(name: &str) -> bool {
-    let of_database = name.strip_prefix(DATABASE);
-    name == RESERVE || of_database.is_some_and(|rest| rest.is_empty() || rest == NEW)
+    match name.strip_prefix(DATABASE) {
+        Some(suffix) => suffix.is_empty() || suffix == NEW_SUFFIX,
+        None => name == RESERVE_FILE,
+    }
 }
 
-/// Opens or creates the file, and loads all of it.
+/// Opens or creates the file, and loads the state from all its records.
 pub(super) fn open(
     folder: Arc<dyn Folder>,
     transformer: Arc<dyn Transformer>,
     indexed_resources: IndexedResources,
     clock: Clock,
 ) -> Result<(State, Durable), OpenError> {
-    let shown = folder.shown();
-    let path = format!("{shown}/{DATABASE}");
+    let folder_path = folder.display_path();
+    let path = format!("{folder_path}/{DATABASE}");
     let engine = Engine::open(folder, DATABASE).map_err(|error| open_error(&path, error))?;
     let loaded = load::load(&engine, &*transformer, indexed_resources);
     let (state, history) = loaded.map_err(|error| open_error(&path, NotOpened::Failed(error)))?;
@@ -42,7 +44,7 @@ pub(super) fn open(
         history_since = extent.compacted,
         "the store is open"
     );
-    Ok((state, Durable::new(Box::new(engine), transformer, history, clock, shown)))
+    Ok((state, Durable::new(Box::new(engine), transformer, history, clock, folder_path)))
 }
 
 /// Converts the error of opening a file.

@@ -12,7 +12,7 @@ use redb::StorageBackend;
 
 use super::folder::forward_locks;
 
-/// Unit of copying, in bytes.
+/// Size in bytes of the blocks that are copied before they change.
 const BLOCK: usize = 4096;
 
 /// File with an overlay of the writes since it was opened.
@@ -37,6 +37,7 @@ impl OverlayBackend {
         Ok(Self { file, overlay: Mutex::new(overlay) })
     }
 
+    /// Runs `work` on the locked overlay.
     fn with<T>(&self, work: impl FnOnce(&mut Overlay) -> T) -> T {
         work(&mut self.overlay.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -64,11 +65,14 @@ fn in_block(offset: u64) -> usize {
 /// Splits a range at block boundaries into (block number, offset in the block, length).
 fn split_by_block(mut offset: u64, mut length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     iter::from_fn(move || {
+        if length == 0 {
+            return None;
+        }
         let (number, start) = (offset / BLOCK as u64, in_block(offset));
-        let part = length.min(BLOCK - start);
-        offset += part as u64;
-        length -= part;
-        (part > 0).then_some((number, start, part))
+        let part_length = length.min(BLOCK - start);
+        offset += part_length as u64;
+        length -= part_length;
+        Some((number, start, part_length))
     })
 }
 

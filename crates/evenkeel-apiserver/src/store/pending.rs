@@ -16,17 +16,19 @@ use crate::resource::ResourcePrefix;
 pub(super) type Outcome = Result<(), Arc<str>>;
 
 /// Transaction in the queue for the next commit.
-pub(super) struct Waiting {
+pub(super) struct QueuedTransaction {
     pub(super) writes: Vec<Staged>,
+    /// Sends the outcome to the caller.
     pub(super) done: oneshot::Sender<Outcome>,
 }
 
 /// Refusal of all writes before they are staged.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
+    /// Reason of the refusal.
     pub(super) why: Arc<str>,
-    /// Whether deletions are accepted nevertheless.
-    pub(super) but_deletions: bool,
+    /// Whether the store still accepts deletions.
+    pub(super) accepts_deletions: bool,
 }
 
 /// Pending writes of a store.
@@ -35,9 +37,10 @@ pub(super) struct Pending {
     /// Revision of the last staged write. A refused write leaves a gap, because a process never reuses a revision.
     revision: u64,
     /// Newest pending state of each object.
-    objects: HashMap<ResourcePrefix, BTreeMap<Arc<str>, Latest>>,
+    objects: HashMap<ResourcePrefix, BTreeMap<Arc<str>, PendingObject>>,
     /// Batch of the next commit.
-    queue: Vec<Waiting>,
+    queue: Vec<QueuedTransaction>,
+    /// Refusal of new transactions; `None` if the store accepts writes.
     refusal: Option<Refusal>,
     /// Whether the store is being dropped.
     pub(super) stop: bool,
@@ -47,10 +50,11 @@ pub(super) struct Pending {
 }
 
 /// Pending state of an object.
-struct Latest {
+struct PendingObject {
     revision: u64,
     /// Object; `None` if it is deleted.
     entry: Option<Arc<Entry>>,
+    /// Values of the object in the resource's index.
     values: Vec<String>,
 }
 
@@ -124,25 +128,25 @@ impl Pending {
     }
 
     /// Takes the queue as the next batch.
-    pub(super) fn take(&mut self) -> Vec<Waiting> {
+    pub(super) fn take_queue(&mut self) -> Vec<QueuedTransaction> {
         std::mem::take(&mut self.queue)
     }
 
     /// Discards all pending writes. Returns the queued transactions, which the caller must refuse.
-    pub(super) fn take_back(&mut self) -> Vec<Waiting> {
+    pub(super) fn discard_all(&mut self) -> Vec<QueuedTransaction> {
         self.objects.clear();
-        self.take()
+        self.take_queue()
     }
 
     /// Drops pending states up to a committed revision, because the committed state has them.
-    pub(super) fn committed(&mut self, revision: u64) {
+    pub(super) fn remove_committed(&mut self, revision: u64) {
         self.objects.retain(|_, objects| {
             objects.retain(|_, latest| latest.revision > revision);
             !objects.is_empty()
         });
     }
 
-    fn latest(&self, resource_prefix: &str, key: &str) -> Option<&Latest> {
+    fn latest(&self, resource_prefix: &str, key: &str) -> Option<&PendingObject> {
         self.objects.get(resource_prefix)?.get(key)
     }
 
@@ -170,6 +174,7 @@ impl Pending {
 
     /// Returns whether an object of an indexed resource has this value.
     pub(super) fn is_taken(&self, state: &State, resource_prefix: &str, value: &str) -> bool {
+        // Replace the committed values of pending objects with their pending ones.
         let mut objects_with_value = state.count_of_value(resource_prefix, value);
         for (key, latest) in self.objects.get(resource_prefix).into_iter().flatten() {
             objects_with_value += usize::from(latest.values.iter().any(|each| each == value));
@@ -178,37 +183,38 @@ impl Pending {
         objects_with_value > 0
     }
 
-    /// Checks a transaction, assigns revisions to its writes and queues it.
+    /// Checks a transaction, assigns revisions to its writes and queues it. `index_values` are those of
+    /// [`Transaction::index_values`].
     pub(super) fn stage(
         &mut self,
         state: &State,
         transaction: Transaction,
-        values: Vec<(usize, Vec<String>)>,
+        index_values: Vec<(usize, Vec<String>)>,
     ) -> Result<StagedTransaction, Box<NotStaged>> {
-        let refused = self
-            .refusal
-            .as_ref()
-            .filter(|refusal| !(refusal.but_deletions && transaction.is_deletion()));
-        let error = match refused {
-            Some(refusal) => Some((WriteError::Storage(refusal.why.clone()), None)),
-            None => self.check(state, &transaction).err(),
+        let checked = match &self.refusal {
+            Some(refusal) if !(refusal.accepts_deletions && transaction.is_deletion()) => {
+                Err((WriteError::Storage(refusal.why.clone()), None))
+            }
+            _ => self.check(state, &transaction),
         };
-        if let Some((error, depends_on)) = error {
+        if let Err((error, depends_on)) = checked {
             return Err(Box::new(NotStaged { error, depends_on, transaction }));
         }
-        let mut values = values.into_iter().peekable();
+        let mut index_values = index_values.into_iter().peekable();
         let mut writes = Vec::with_capacity(transaction.ops.len());
         for (index, op) in transaction.ops.into_iter().enumerate() {
-            let values = values.next_if(|(op, _)| *op == index);
+            let values = index_values.next_if(|(op_index, _)| *op_index == index);
             let values = values.map(|(_, values)| values).unwrap_or_default();
             writes.extend(self.write(state, op, values));
         }
         let entries = writes.iter().map(|staged| staged.event.entry.clone()).collect();
         let (done, outcome) = oneshot::channel();
-        self.queue.push(Waiting { writes, done });
+        self.queue.push(QueuedTransaction { writes, done });
         Ok(StagedTransaction { entries, outcome })
     }
 
+    /// Assigns a revision to an operation, and adds its object to the pending ones. Returns `None` for the deletion of
+    /// an absent object.
     fn write(&mut self, state: &State, op: Op, values: Vec<String>) -> Option<Staged> {
         let previous = self.get(state, &op.resource_prefix, &op.key);
         let revision = self.revision + 1;
@@ -217,12 +223,12 @@ impl Pending {
             (Some(object), Some(old)) => {
                 object.into_entry(old.key.clone(), revision, Change::Modified)
             }
-            (None, Some(old)) => old.at(revision, Change::Deleted),
+            (None, Some(old)) => old.with_revision(revision, Change::Deleted),
             (None, None) => return None,
         };
         self.revision = revision;
         let entry = Arc::new(entry);
-        let latest = Latest {
+        let latest = PendingObject {
             revision,
             entry: (entry.change != Change::Deleted).then(|| entry.clone()),
             values: values.clone(),
@@ -242,27 +248,33 @@ impl Pending {
     ) -> Result<(), (WriteError, Option<u64>)> {
         for (resource_prefix, value) in &transaction.unique {
             if self.is_taken(state, resource_prefix, value) {
-                let committed = state.count_of_value(resource_prefix, value) > 0;
-                let pending = (!committed).then_some(self.revision);
-                return Err((WriteError::Taken { value: value.clone() }, pending));
+                let is_taken_in_state = state.count_of_value(resource_prefix, value) > 0;
+                let depends_on = (!is_taken_in_state).then_some(self.revision);
+                return Err((WriteError::Taken { value: value.clone() }, depends_on));
             }
         }
         let ops = &transaction.ops;
         for (index, op) in ops.iter().enumerate() {
-            let possible = match op.object {
+            // A transaction may not change an object again after it wrote it, except by a deletion, and not delete an
+            // absent object.
+            let is_satisfiable = match op.object {
                 Some(_) => op.expect != Expect::Written,
                 None => op.expect != Expect::Absent,
             };
             let found = self.found(state, &ops[..index], op);
-            if !possible || !found.satisfies(op.expect) {
-                let pending = self.latest(&op.resource_prefix, &op.key).filter(|_| {
-                    let committed = state.get(&op.resource_prefix, &op.key);
-                    possible
-                        && Found::at(committed.map(|entry| entry.revision)).satisfies(op.expect)
-                });
-                let pending = pending.map(|latest| latest.revision);
-                return Err((WriteError::Mismatch { op: index }, pending));
+            if is_satisfiable && found.satisfies(op.expect) {
+                continue;
             }
+            let committed = state.get(&op.resource_prefix, &op.key);
+            let committed = Found::at(committed.map(|entry| entry.revision));
+            // The operation would succeed if the pending write of the object failed.
+            let depends_on = match self.latest(&op.resource_prefix, &op.key) {
+                Some(pending) if is_satisfiable && committed.satisfies(op.expect) => {
+                    Some(pending.revision)
+                }
+                _ => None,
+            };
+            return Err((WriteError::Mismatch { op: index }, depends_on));
         }
         Ok(())
     }
@@ -270,8 +282,9 @@ impl Pending {
     /// Returns the state in which an operation finds its object after the previous operations.
     fn found(&self, state: &State, before: &[Op], op: &Op) -> Found {
         let (resource_prefix, key) = (&*op.resource_prefix, &*op.key);
-        let same = |other: &&Op| *other.resource_prefix == *resource_prefix && *other.key == *key;
-        if let Some(earlier) = before.iter().rev().find(same) {
+        let is_same_object =
+            |other: &&Op| *other.resource_prefix == *resource_prefix && *other.key == *key;
+        if let Some(earlier) = before.iter().rev().find(is_same_object) {
             return if earlier.object.is_some() { Found::Written } else { Found::Absent };
         }
         Found::at(self.get(state, resource_prefix, key).map(|entry| entry.revision))

@@ -12,15 +12,22 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::entry::{Change, Entry};
 
 /// Record format that this version writes.
 const FORMAT: u8 = 2;
+/// Kind of a record, in its byte 1, for a deletion.
 const DELETION: u8 = 1;
+/// Position of the checksum.
+pub(super) const CHECKSUM: Range<usize> = 2..6;
+/// Positions of the lengths of the collection's name and of the key.
+const PREFIX_LENGTH: usize = 6;
+const KEY_LENGTH: usize = 10;
 /// Number of bytes before the collection's name.
-const HEAD: usize = 14;
+const HEAD_LENGTH: usize = 14;
 
 /// Transforms values between memory and disk, such as by encryption.
 ///
@@ -118,6 +125,7 @@ pub(super) struct DamagedRecord {
     pub(super) is_encrypted: bool,
 }
 
+/// Formats the object of a damaged record for its message.
 fn shown_object(object: &Option<(String, String)>) -> String {
     object.as_ref().map_or_else(String::new, |(prefix, key)| format!(" ({prefix} {key})"))
 }
@@ -140,7 +148,7 @@ pub(super) fn encode(
     };
     let length =
         |text: &str| u32::try_from(text.len()).map_err(|_| "the key is too long".to_owned());
-    let parts = [HEAD, resource_prefix.len(), entry.key.len(), value.len()];
+    let parts = [HEAD_LENGTH, resource_prefix.len(), entry.key.len(), value.len()];
     let mut bytes = Vec::with_capacity(parts.iter().sum());
     bytes.extend_from_slice(&[FORMAT, u8::from(is_deletion), 0, 0, 0, 0]);
     bytes.extend_from_slice(&length(resource_prefix)?.to_le_bytes());
@@ -149,7 +157,7 @@ pub(super) fn encode(
     bytes.extend_from_slice(entry.key.as_bytes());
     bytes.extend_from_slice(&value);
     let sum = checksum(entry.revision, &bytes);
-    if let Some(field) = bytes.get_mut(2..6) {
+    if let Some(field) = bytes.get_mut(CHECKSUM) {
         field.copy_from_slice(&sum.to_le_bytes());
     }
     Ok(StoredRecord { revision: entry.revision, bytes })
@@ -159,8 +167,8 @@ pub(super) fn encode(
 pub(super) fn checksum(revision: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&revision.to_le_bytes());
-    hasher.update(bytes.get(..2).unwrap_or_default());
-    hasher.update(bytes.get(6..).unwrap_or_default());
+    hasher.update(bytes.get(..CHECKSUM.start).unwrap_or_default());
+    hasher.update(bytes.get(CHECKSUM.end..).unwrap_or_default());
     hasher.finalize()
 }
 
@@ -211,12 +219,14 @@ pub(super) fn decode<'a>(
     }
 }
 
+/// Verifies a record's checksum, and splits the record into its head and its value.
 fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord> {
     let parts = try_split(bytes);
-    let object = parts.as_ref().map(|(p, _)| (p.resource_prefix.to_owned(), p.key.to_owned()));
+    let object =
+        parts.as_ref().map(|(head, _)| (head.resource_prefix.to_owned(), head.key.to_owned()));
     let damaged =
         |why: &str| DamagedRecord { revision, object, why: why.to_owned(), is_encrypted: false };
-    let sum = bytes.get(2..6).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
+    let sum = bytes.get(CHECKSUM).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
     if sum != Some(checksum(revision, bytes)) {
         return Err(damaged("its checksum does not match"));
     }
@@ -227,14 +237,15 @@ fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord
     }
 }
 
+/// Splits a record, which may be damaged. Returns `None` if a length or a text is invalid.
 fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
-    let (head, rest) = bytes.split_at_checked(HEAD)?;
-    let length = |index: usize| -> Option<usize> {
-        let length = u32::from_le_bytes(head.get(index..index.saturating_add(4))?.try_into().ok()?);
-        usize::try_from(length).ok()
+    let (head, rest) = bytes.split_at_checked(HEAD_LENGTH)?;
+    let length_at = |index: usize| -> Option<usize> {
+        let bytes = head.get(index..index.saturating_add(4))?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
     };
-    let (resource_prefix, rest) = rest.split_at_checked(length(6)?)?;
-    let (key, value) = rest.split_at_checked(length(10)?)?;
+    let (resource_prefix, rest) = rest.split_at_checked(length_at(PREFIX_LENGTH)?)?;
+    let (key, value) = rest.split_at_checked(length_at(KEY_LENGTH)?)?;
     let head = Head {
         is_deletion: head.get(1) == Some(&DELETION),
         resource_prefix: std::str::from_utf8(resource_prefix).ok()?,

@@ -20,7 +20,7 @@ pub(super) struct Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.events.iter().for_each(|event| event.release());
+        self.events.iter().for_each(|event| event.leave_ring());
     }
 }
 
@@ -30,26 +30,29 @@ impl Ring {
         Self { events: VecDeque::new(), ring_bytes, floor }
     }
 
+    /// Appends an event, which must be newer than all others. Drops the oldest event of a full ring.
     pub(super) fn push(&mut self, event: Arc<Event>) {
-        event.hold(&self.ring_bytes);
+        event.enter_ring(&self.ring_bytes);
         self.events.push_back(event);
         while self.events.len() > MAX_EVENTS {
-            self.pop();
+            self.evict_oldest();
         }
     }
 
-    fn pop(&mut self) {
+    /// Drops the oldest event. History then begins after its revision.
+    fn evict_oldest(&mut self) {
         if let Some(old) = self.events.pop_front() {
-            old.release();
+            old.leave_ring();
             self.floor = old.entry.revision;
         }
     }
 
-    /// Drops the oldest events until this many bytes are free or one event is left. Returns whether it dropped any.
-    pub(super) fn free(&mut self, bytes: usize) -> bool {
+    /// Drops the oldest events until the ring is smaller by this many bytes, or only one event is left. Returns whether
+    /// it dropped any.
+    pub(super) fn evict(&mut self, bytes: usize) -> bool {
         let (before, goal) = (self.events.len(), self.bytes().saturating_sub(bytes));
         while self.events.len() > 1 && self.bytes() > goal {
-            self.pop();
+            self.evict_oldest();
         }
         self.events.len() < before
     }
@@ -75,7 +78,7 @@ impl Ring {
     }
 
     /// Returns an error unless the ring has all events after `revision`.
-    pub(super) fn holds(&self, revision: u64) -> Result<(), Expired> {
+    pub(super) fn check_history_after(&self, revision: u64) -> Result<(), Expired> {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
@@ -90,7 +93,7 @@ impl Ring {
         &self,
         revision: u64,
     ) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
-        self.holds(revision)?;
+        self.check_history_after(revision)?;
         let start = self.events.partition_point(|event| event.entry.revision <= revision);
         Ok(self.events.range(start..))
     }

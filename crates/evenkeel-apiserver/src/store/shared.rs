@@ -1,6 +1,6 @@
 //! Parts of a store that its handles share: committed state, pending writes and durable engine.
 //!
-//! Lock order: engine, pending writes, state. A commit holds the engine's lock all the time. Reads and checks of
+//! Lock order: engine, pending writes, state. A commit holds the engine's lock from start to end. Reads and checks of
 //! transactions do not need this lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::durable::Durable;
 use super::index::IndexedResources;
-use super::pending::{NotStaged, Pending, Refusal, StagedTransaction, Waiting};
+use super::pending::{NotStaged, Pending, QueuedTransaction, Refusal, StagedTransaction};
 use super::record::Transformer;
 use super::state::{Collection, State};
 use super::transaction::Transaction;
@@ -28,8 +28,9 @@ pub(super) struct Shared {
     pub(super) indexed_resources: IndexedResources,
     /// Signals the revision of each commit once its writes are visible.
     pub(super) settled: watch::Sender<u64>,
+    /// Signals the revision up to which the outcome of writes is known.
     pub(super) resolved: watch::Sender<Resolved>,
-    /// Reason why the store has failed for good; `None` otherwise.
+    /// Reason why the store has failed permanently; `None` otherwise.
     pub(super) failed: watch::Sender<Option<Arc<str>>>,
     pending: Mutex<Pending>,
     /// Signals a queued transaction or the drop of the store.
@@ -87,8 +88,8 @@ impl Shared {
         resource_prefix: &ResourcePrefix,
         read: impl FnOnce(&Collection) -> T,
     ) -> T {
-        if let Some(kept) = self.read().collections.get(resource_prefix) {
-            return read(kept);
+        if let Some(collection) = self.read().collections.get(resource_prefix) {
+            return read(collection);
         }
         read(self.write().collection(resource_prefix))
     }
@@ -102,23 +103,23 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks a transaction and queues it.
+    /// Checks a transaction and queues it. `index_values` are those of [`Transaction::index_values`].
     pub(super) fn stage(
         &self,
         transaction: Transaction,
-        values: Vec<(usize, Vec<String>)>,
+        index_values: Vec<(usize, Vec<String>)>,
     ) -> Result<StagedTransaction, Box<NotStaged>> {
-        let staged = self.pending().stage(&self.read(), transaction, values);
+        let staged = self.pending().stage(&self.read(), transaction, index_values);
         if self.threaded && staged.is_ok() {
             self.wake.notify_one();
         }
         staged
     }
 
-    /// Commits the queue, publishes it, and does due maintenance. Returns the delay until the next turn.
-    pub(super) fn turn(&self) -> Duration {
+    /// Commits the queue, publishes it, and does due maintenance. Returns the delay until the next call.
+    pub(super) fn commit_queue(&self) -> Duration {
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = self.pending().take();
+        let batch = self.pending().take_queue();
         #[cfg(test)]
         assert!(!self.pending().planted_panic, "planted");
         if !batch.is_empty() {
@@ -143,53 +144,56 @@ impl Shared {
     }
 
     /// Applies a committed batch to memory, and notifies its callers and watches.
-    fn publish(&self, batch: Vec<Waiting>) {
+    fn publish(&self, batch: Vec<QueuedTransaction>) {
         // Record events before they are visible, so that a watcher of a scope reads all of them up to the committed
         // revision.
-        let scoped = self.watchers.record(batch.iter().flat_map(|waiting| &waiting.writes));
-        let mut signals: Vec<(Arc<watch::Sender<u64>>, u64)> = Vec::new();
-        let mut answers = Vec::with_capacity(batch.len());
+        let scope_signals =
+            self.watchers.record(batch.iter().flat_map(|transaction| &transaction.writes));
+        // Each changed collection's signal, with the revision of its last write.
+        let mut collection_signals: Vec<(Arc<watch::Sender<u64>>, u64)> = Vec::new();
+        let mut callers = Vec::with_capacity(batch.len());
         let revision = {
             let mut state = self.write();
-            for Waiting { writes, done } in batch {
+            for QueuedTransaction { writes, done } in batch {
                 for staged in writes {
                     let revision = staged.event.entry.revision;
                     let signal = state.apply(staged);
-                    match signals.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &signal)) {
-                        Some((_, latest)) => *latest = revision,
-                        None => signals.push((signal, revision)),
+                    let mut known = collection_signals.iter_mut();
+                    match known.find(|(known, _)| Arc::ptr_eq(known, &signal)) {
+                        Some((_, last_write)) => *last_write = revision,
+                        None => collection_signals.push((signal, revision)),
                     }
                 }
-                answers.push(done);
+                callers.push(done);
             }
             state.revision
         };
-        self.pending().committed(revision);
+        self.pending().remove_committed(revision);
         self.settled.send_replace(revision);
         self.resolved.send_modify(|resolved| resolved.revision = resolved.revision.max(revision));
-        for signal in scoped {
+        for signal in scope_signals {
             signal.send_replace(revision);
         }
-        for (signal, revision) in signals {
+        for (signal, revision) in collection_signals {
             signal.send_replace(revision);
         }
-        for done in answers {
-            // The caller may have been dropped.
+        for done in callers {
+            // The caller may no longer wait.
             let _ = done.send(Ok(()));
         }
     }
 
-    /// Refuses a batch, and all transactions that were staged after it.
-    fn refuse(&self, batch: Vec<Waiting>, why: &Arc<str>, refusal: Option<Refusal>) {
-        let (more, revision) = {
+    /// Refuses a batch, and all transactions that were staged after it. `refusal` applies to later transactions.
+    fn refuse(&self, batch: Vec<QueuedTransaction>, why: &Arc<str>, refusal: Option<Refusal>) {
+        let (staged_later, revision) = {
             let mut pending = self.pending();
-            let more = pending.take_back();
+            let staged_later = pending.discard_all();
             pending.set_refusal(refusal);
-            (more, pending.revision())
+            (staged_later, pending.revision())
         };
         self.resolved.send_replace(Resolved { revision, refused: Some((revision, why.clone())) });
-        for waiting in batch.into_iter().chain(more) {
-            let _ = waiting.done.send(Err(why.clone()));
+        for transaction in batch.into_iter().chain(staged_later) {
+            let _ = transaction.done.send(Err(why.clone()));
         }
     }
 
@@ -198,40 +202,40 @@ impl Shared {
         let mut delay = Duration::ZERO;
         loop {
             {
-                let idle = |pending: &mut Pending| pending.is_empty() && !pending.stop;
+                let is_idle = |pending: &mut Pending| pending.is_empty() && !pending.stop;
                 let (pending, _) = self
                     .wake
-                    .wait_timeout_while(self.pending(), delay, idle)
+                    .wait_timeout_while(self.pending(), delay, is_idle)
                     .unwrap_or_else(PoisonError::into_inner);
                 if pending.is_empty() && pending.stop {
                     return;
                 }
             }
-            delay = self.turn();
+            delay = self.commit_queue();
         }
     }
 
-    /// Runs one turn on the caller's thread, for a store without a thread.
-    pub(super) fn turn_here(&self) {
+    /// Commits the queue on the caller's thread, for a store without a thread.
+    pub(super) fn commit_on_this_thread(&self) {
         if self.failed.borrow().is_none() {
-            self.guard(|| {
-                self.turn();
+            self.refuse_writes_after_panic(|| {
+                self.commit_queue();
             });
         }
     }
 
-    /// Runs all turns on the store's thread.
+    /// Runs [`run`](Self::run), and refuses writes if it panics.
     pub(super) fn run_guarded(&self) {
-        self.guard(|| self.run());
+        self.refuse_writes_after_panic(|| self.run());
     }
 
-    /// Refuses all writes after a panic in `work`, because the state of the disk is unknown.
-    fn guard(&self, work: impl FnOnce()) {
+    /// Runs `work`. If it panics, refuses all further writes, because the state of the disk is unknown.
+    fn refuse_writes_after_panic(&self, work: impl FnOnce()) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return };
         let why: Arc<str> =
             format!("the store panicked: {}; restart the server", panic_text(&*panic)).into();
         tracing::error!(error = %why, "writes are refused");
-        let refusal = Refusal { why: why.clone(), but_deletions: false };
+        let refusal = Refusal { why: why.clone(), accepts_deletions: false };
         self.refuse(Vec::new(), &why, Some(refusal));
         self.failed.send_replace(Some(why));
     }

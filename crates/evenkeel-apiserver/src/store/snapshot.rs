@@ -26,7 +26,7 @@ use crate::files;
 /// the same reason, a restored store has no earlier history.
 ///
 /// The flags `--bump-revision 1000000000 --mark-compacted` of `etcdutl snapshot restore` do the same.
-const BUMP: u64 = 1_000_000_000;
+const BUMP_REVISION: u64 = 1_000_000_000;
 
 /// Contents of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +76,13 @@ pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
 /// The folder has data, the snapshot is damaged, or the folder cannot be written to. An error leaves no data.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     let database = open(file)?;
-    let (Extent { revision, .. }, _) = extent(file, &database)?;
+    let Extent { revision, .. } = extent(file, &database)?;
     let target = data_dir.join(DATABASE);
     files::make_folder(data_dir, is_its_file).map_err(|error| SnapshotError::Write {
         path: data_dir.to_owned(),
         why: error.to_string(),
     })?;
-    copy(file, &database, &target, Some(revision + BUMP))
+    copy(file, &database, &target, Some(revision + BUMP_REVISION))
 }
 
 /// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Does not change the file.
@@ -91,7 +91,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
 /// The file cannot be read or is damaged.
 pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
     let database = open(file)?;
-    let (extent, _) = extent(file, &database)?;
+    let extent = extent(file, &database)?;
     let mut count = Count::default();
     engine::read(&database, 0, &mut |revision, bytes| count.add(revision, bytes))
         .map_err(|error| damaged(file, error))?;
@@ -111,28 +111,29 @@ fn open(path: &Path) -> Result<Database, SnapshotError> {
     if file.len().map_err(io)? == 0 {
         return Err(damaged(path, empty()));
     }
-    let opened = engine::verified(Box::new(file));
+    let opened = engine::open_verified(Box::new(file));
     let (database, _) = opened.map_err(|error| open_error(&path.display().to_string(), error))?;
     migration::migrate(&database).map_err(|error| damaged(path, error))?;
     Ok(database)
 }
 
-fn extent(path: &Path, database: &Database) -> Result<(Extent, u64), SnapshotError> {
+/// Returns the range of revisions of a database, which must have records.
+fn extent(path: &Path, database: &Database) -> Result<Extent, SnapshotError> {
     let failed = |error: redb::Error| damaged(path, BackendError::Damaged(error.to_string()));
     match engine::extent(database).map_err(failed)? {
         (_, 0) => Err(damaged(path, BackendError::Damaged("it holds no records".to_owned()))),
-        found => Ok(found),
+        (extent, _) => Ok(extent),
     }
 }
 
-/// Copies all records to a new file, which gets its name when it is complete and on disk.
+/// Copies all records to a new file. `compacted` replaces the compacted revision.
 fn copy(
     from: &Path,
     database: &Database,
     to: &Path,
     compacted: Option<u64>,
 ) -> Result<Summary, SnapshotError> {
-    let (extent, _) = extent(from, database)?;
+    let extent = extent(from, database)?;
     let compacted = compacted.unwrap_or(extent.compacted);
     let mut count = Count::default();
     let mut records = Vec::new();
@@ -147,6 +148,7 @@ fn copy(
     Ok(count.summary(extent))
 }
 
+/// Writes records to a new file under a temporary name, and renames the file when it is complete and on disk.
 fn write(
     to: &Path,
     compacted: u64,
@@ -155,27 +157,27 @@ fn write(
     if to.exists() {
         return Err(SnapshotError::Exists(to.to_owned()));
     }
-    let mut part = to.as_os_str().to_owned();
-    part.push(engine::NEW);
-    let part = PathBuf::from(part);
+    let mut temporary = to.as_os_str().to_owned();
+    temporary.push(engine::NEW_SUFFIX);
+    let temporary = PathBuf::from(temporary);
     let failed = |why: String| SnapshotError::Write { path: to.to_owned(), why };
     // Remove the file of an earlier attempt.
-    let _ = std::fs::remove_file(&part);
-    let written = engine::write_new(&part, compacted, records)
+    let _ = std::fs::remove_file(&temporary);
+    let written = engine::write_new(&temporary, compacted, records)
         .map_err(|error| failed(error.to_string()))
-        .and_then(|()| std::fs::rename(&part, to).map_err(|error| failed(error.to_string())))
+        .and_then(|()| std::fs::rename(&temporary, to).map_err(|error| failed(error.to_string())))
         .and_then(|()| {
             let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
             super::folder::sync_folder(folder.unwrap_or(Path::new(".")))
                 .map_err(|error| failed(error.to_string()))
         });
     if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+        let _ = std::fs::remove_file(&temporary);
     }
     written
 }
 
-/// Counter of records, with the objects that exist after them.
+/// Number of records, and the objects that exist after them.
 #[derive(Default)]
 struct Count {
     objects: HashSet<(String, String)>,

@@ -20,7 +20,7 @@ pub(super) struct State {
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
     /// Byte counter of all rings.
-    pub(super) held: HistoryBytes,
+    pub(super) history_bytes: HistoryBytes,
 }
 
 /// Minimum number of bytes to free from a ring, so that searches for the largest ring are rare.
@@ -28,15 +28,18 @@ const MIN_EVICTED_BYTES: usize = 1 << 20;
 
 /// Objects under one resource prefix, with their recent events.
 pub(super) struct Collection {
+    /// Objects by key.
     pub(super) objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Index of unique values, if the resource has one.
     pub(super) index: Option<Index>,
     pub(super) ring: Ring,
     /// Revision of the collection's last write.
-    pub(super) touched: u64,
+    pub(super) last_write: u64,
+    /// Signals the revision of each commit that wrote to the collection.
     pub(super) signal: Arc<watch::Sender<u64>>,
 }
 
-/// Write with its revision.
+/// Write with an assigned revision, which is that of its event.
 pub(super) struct Staged {
     pub(super) resource_prefix: ResourcePrefix,
     pub(super) event: Arc<Event>,
@@ -45,12 +48,12 @@ pub(super) struct Staged {
 }
 
 impl Collection {
-    fn new(floor: u64, held: &HistoryBytes) -> Self {
+    fn new(floor: u64, history_bytes: &HistoryBytes) -> Self {
         Self {
             objects: BTreeMap::new(),
             index: None,
-            ring: Ring::new(floor, held),
-            touched: 0,
+            ring: Ring::new(floor, history_bytes),
+            last_write: 0,
             signal: Arc::new(watch::Sender::new(floor)),
         }
     }
@@ -59,19 +62,20 @@ impl Collection {
 impl State {
     /// Creates an empty state, with the indexes of these resources.
     pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
-        let held = HistoryBytes::default();
-        let mut state = Self { revision: compacted, compacted, collections: HashMap::new(), held };
+        let history_bytes = HistoryBytes::default();
+        let mut state =
+            Self { revision: compacted, compacted, collections: HashMap::new(), history_bytes };
         for (resource_prefix, values_of) in indexed_resources {
-            let kept = state.collection(&(*resource_prefix).into());
-            kept.index = Some(Index::new(*values_of));
+            let collection = state.collection(&(*resource_prefix).into());
+            collection.index = Some(Index::new(*values_of));
         }
         state
     }
 
     /// Returns a collection. Creates an empty one if it does not exist.
     pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
-        let (floor, held) = (self.compacted, &self.held);
-        let new = || Collection::new(floor, held);
+        let (floor, history_bytes) = (self.compacted, &self.history_bytes);
+        let new = || Collection::new(floor, history_bytes);
         self.collections.entry(resource_prefix.clone()).or_insert_with(new)
     }
 
@@ -100,41 +104,41 @@ impl State {
         let entry = &event.entry;
         let (compacted, revision) = (self.compacted, entry.revision);
         self.revision = revision;
-        let kept = self.collection(&resource_prefix);
-        kept.touched = revision;
-        if let Some(index) = &mut kept.index {
+        let collection = self.collection(&resource_prefix);
+        collection.last_write = revision;
+        if let Some(index) = &mut collection.index {
             index.update(&entry.key, values);
         }
         if entry.change == Change::Deleted {
-            kept.objects.remove(&entry.key);
+            collection.objects.remove(&entry.key);
         } else {
-            kept.objects.insert(entry.key.clone(), entry.clone());
+            collection.objects.insert(entry.key.clone(), entry.clone());
         }
-        let signal = kept.signal.clone();
+        let signal = collection.signal.clone();
         if revision > compacted {
-            kept.ring.push(event);
-            self.make_room();
+            collection.ring.push(event);
+            self.evict_events();
         }
         signal
     }
 
     /// Drops the oldest events of the largest rings until all rings together are below the maximum number of bytes.
-    fn make_room(&mut self) {
+    fn evict_events(&mut self) {
         loop {
-            let excess = self.held.excess();
+            let excess = self.history_bytes.excess();
             if excess == 0 {
                 return;
             }
-            let rings = self.collections.values_mut().map(|kept| &mut kept.ring);
+            let rings = self.collections.values_mut().map(|collection| &mut collection.ring);
             let largest = rings.filter(|ring| ring.len() > 1).max_by_key(|ring| ring.bytes());
-            // Each ring has only its last event.
-            if !largest.is_some_and(|ring| ring.free(excess.max(MIN_EVICTED_BYTES))) {
+            // Stop if each ring has only its last event.
+            if !largest.is_some_and(|ring| ring.evict(excess.max(MIN_EVICTED_BYTES))) {
                 return;
             }
         }
     }
 
-    /// Removes an object whose later state cannot be read.
+    /// Removes an object whose next state cannot be read. Returns the removed state.
     pub(super) fn remove(&mut self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         self.collections.get_mut(resource_prefix)?.objects.remove(key)
     }
@@ -142,8 +146,8 @@ impl State {
     /// Drops the history up to a revision, which must not be lower than that of any event.
     pub(super) fn forget_history(&mut self, revision: u64) {
         self.compacted = revision;
-        for kept in self.collections.values_mut() {
-            kept.ring = Ring::new(revision, &self.held);
+        for collection in self.collections.values_mut() {
+            collection.ring = Ring::new(revision, &self.history_bytes);
         }
     }
 
@@ -152,9 +156,9 @@ impl State {
     /// # Errors
     /// An object cannot be decoded; the message has its key.
     pub(super) fn index_all(&mut self) -> Result<(), String> {
-        for (resource_prefix, kept) in &mut self.collections {
-            let Some(index) = &mut kept.index else { continue };
-            for (key, entry) in &kept.objects {
+        for (resource_prefix, collection) in &mut self.collections {
+            let Some(index) = &mut collection.index else { continue };
+            for (key, entry) in &collection.objects {
                 let object = entry.decode();
                 let object = object
                     .map_err(|error| format!("the object {resource_prefix} {key}: {error}"))?;
@@ -170,13 +174,13 @@ impl State {
     pub(super) fn records(&self) -> (u64, BTreeMap<u64, (ResourcePrefix, Arc<Entry>)>) {
         let mut records = BTreeMap::new();
         let mut compacted = self.compacted;
-        for (resource_prefix, kept) in &self.collections {
-            compacted = compacted.max(kept.ring.floor());
-            let events = kept
+        for (resource_prefix, collection) in &self.collections {
+            compacted = compacted.max(collection.ring.floor());
+            let events = collection
                 .ring
                 .events()
                 .flat_map(|event| std::iter::once(&event.entry).chain(event.previous.as_ref()));
-            for entry in kept.objects.values().chain(events) {
+            for entry in collection.objects.values().chain(events) {
                 records.insert(entry.revision, (resource_prefix.clone(), entry.clone()));
             }
         }

@@ -1,12 +1,14 @@
-//! Encoded object of which only the UID and the time differ from server to server.
+//! Template of an encoded object that every server creates at its start, with its own UID and creation time.
+
+use std::ops::Range;
 
 use memchr::memmem;
 
 use super::entry::Encoded;
 
-/// Value that differs.
+/// Value that differs between servers.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Placeholder {
     Uid,
     Time,
 }
@@ -15,46 +17,47 @@ enum Part {
 #[derive(Debug)]
 pub(crate) struct Template {
     /// Pieces of the encoded object, each with the value that follows it.
-    pieces: Vec<(Box<[u8]>, Part)>,
+    pieces: Vec<(Box<[u8]>, Placeholder)>,
+    /// Bytes after the last value.
     end: Box<[u8]>,
-    /// Object whose bytes the pieces are.
-    rest: Encoded,
+    /// Object with an empty buffer, for its other attributes.
+    without_bytes: Encoded,
 }
 
 impl Template {
-    /// Cuts an encoded object wherever it contains `uid` or `time`. Its resource version comes before them.
+    /// Cuts an encoded object wherever it contains `uid` or `time`. Both must follow the object's resource version.
     pub(crate) fn new(encoded: &Encoded, uid: &str, time: &str) -> Self {
         let bytes = encoded.bytes();
-        let places = |text: &str, part| {
-            let length = text.len();
-            memmem::find_iter(bytes, text).map(move |at| (at, length, part)).collect::<Vec<_>>()
-        };
-        let mut found = places(uid, Part::Uid);
-        found.extend(places(time, Part::Time));
-        found.sort_unstable_by_key(|(at, ..)| *at);
-        let (mut pieces, mut from) = (Vec::new(), 0);
-        for (at, length, part) in found {
-            pieces.push((bytes[from..at].into(), part));
-            from = at + length;
+        let mut found: Vec<(Range<usize>, Placeholder)> = Vec::new();
+        for (text, placeholder) in [(uid, Placeholder::Uid), (time, Placeholder::Time)] {
+            for start in memmem::find_iter(bytes, text) {
+                found.push((start..start + text.len(), placeholder));
+            }
         }
-        let end = bytes[from..].into();
-        Self { pieces, end, rest: encoded.with_bytes(Vec::new()) }
+        found.sort_unstable_by_key(|(range, _)| range.start);
+        let (mut pieces, mut piece_start) = (Vec::new(), 0);
+        for (range, placeholder) in found {
+            pieces.push((bytes[piece_start..range.start].into(), placeholder));
+            piece_start = range.end;
+        }
+        let end = bytes[piece_start..].into();
+        Self { pieces, end, without_bytes: encoded.with_bytes(Vec::new()) }
     }
 
     /// Returns the object with this UID and this time.
     pub(crate) fn fill(&self, uid: &str, time: &str) -> Encoded {
         let length: usize = self.pieces.iter().map(|(piece, _)| piece.len() + uid.len()).sum();
         let mut bytes = Vec::with_capacity(length + self.end.len());
-        for (piece, part) in &self.pieces {
+        for (piece, placeholder) in &self.pieces {
             bytes.extend_from_slice(piece);
-            let value = match part {
-                Part::Uid => uid,
-                Part::Time => time,
+            let value = match placeholder {
+                Placeholder::Uid => uid,
+                Placeholder::Time => time,
             };
             bytes.extend_from_slice(value.as_bytes());
         }
         bytes.extend_from_slice(&self.end);
-        self.rest.with_bytes(bytes)
+        self.without_bytes.with_bytes(bytes)
     }
 }
 

@@ -61,7 +61,9 @@ pub(super) struct Op {
 #[must_use = "a transaction does nothing until it is committed"]
 pub(crate) struct Transaction {
     pub(super) ops: Vec<Op>,
+    /// Values that no object of an indexed resource may have before the transaction.
     pub(super) unique: Vec<(ResourcePrefix, String)>,
+    /// Whether the transaction deletes an object or leads to its deletion.
     is_deletion: bool,
 }
 
@@ -132,14 +134,20 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns the indexed values of the objects by operation. Callers compute them outside the store's locks.
-    pub(super) fn values(&self, indexed_resources: IndexedResources) -> Vec<(usize, Vec<String>)> {
-        let values = |(index, op): (usize, &Op)| {
+    /// Returns the values that the store indexes for the objects of the transaction, each with the index of its
+    /// operation. Callers compute them without the store's locks, because this decodes the objects.
+    pub(super) fn index_values(
+        &self,
+        indexed_resources: IndexedResources,
+    ) -> Vec<(usize, Vec<String>)> {
+        let mut index_values = Vec::new();
+        for (op_index, op) in self.ops.iter().enumerate() {
             let indexed = indexed_resources.iter().find(|(name, _)| *name == &*op.resource_prefix);
-            let (_, values_of) = indexed?;
-            let object = op.object.as_ref()?.decode().unwrap_or_default();
-            Some((index, values_of(&object)))
-        };
-        self.ops.iter().enumerate().filter_map(values).collect()
+            if let (Some((_, values_of)), Some(encoded)) = (indexed, &op.object) {
+                let object = encoded.decode().unwrap_or_default();
+                index_values.push((op_index, values_of(&object)));
+            }
+        }
+        index_values
     }
 }

@@ -1,7 +1,8 @@
-//! Watchers by scope: an event wakes only the watchers whose scope contains its object. They read only events of their
-//! scope.
+//! Watchers by scope: an event wakes only the watchers whose scope contains its object, and a watcher reads only the
+//! events of its scope.
 //!
-//! While a scope of a collection has watchers, the store records the revisions of its events. The ring has the events.
+//! While a scope has watchers, the store records the revisions of its events. The events themselves are in the ring of
+//! the collection.
 //!
 //! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`.
 
@@ -35,6 +36,7 @@ pub(crate) enum Scope {
 #[derive(Debug)]
 pub(super) struct Watchers(Mutex<Registry>);
 
+/// Watched scopes of all collections.
 #[derive(Debug)]
 struct Registry {
     /// Revision of the last recorded event.
@@ -45,8 +47,11 @@ struct Registry {
 /// Watched scopes of a collection.
 #[derive(Debug, Default)]
 struct Scopes {
+    /// By namespace.
     namespaces: Groups,
+    /// By the object's key.
     objects: Groups,
+    /// By the value of a selectable field, for each watched field's index.
     fields: Vec<(usize, Groups)>,
 }
 
@@ -56,6 +61,7 @@ type Groups = HashMap<Box<str>, Group>;
 /// Watchers of one scope.
 #[derive(Debug)]
 struct Group {
+    /// Number of watchers.
     watchers: usize,
     signal: Arc<watch::Sender<u64>>,
     /// Revisions of the scope's events, in order.
@@ -74,10 +80,10 @@ pub(super) struct Subscription {
 }
 
 /// Signals that the caller sets to the revision of the last event.
-pub(super) type Raised = Vec<Arc<watch::Sender<u64>>>;
+pub(super) type ScopeSignals = Vec<Arc<watch::Sender<u64>>>;
 
 impl Scopes {
-    /// Returns the groups of the scope's kind, and the scope's key in them.
+    /// Returns the groups of the scope's kind, and the key of the scope's group among them.
     fn group(&mut self, scope: &Scope) -> Option<(&mut Groups, Box<str>)> {
         match scope {
             Scope::All => None,
@@ -99,12 +105,12 @@ impl Scopes {
     }
 
     /// Records an event in the scopes of the object before and after the change.
-    fn record(&mut self, entry: &Entry, previous: Option<&Entry>, raised: &mut Raised) {
+    fn record(&mut self, entry: &Entry, previous: Option<&Entry>, signals: &mut ScopeSignals) {
         let revision = entry.revision;
         let mut record = |group: Option<&mut Group>| {
             if let Some(group) = group {
                 group.record(revision);
-                raised.push(group.signal.clone());
+                signals.push(group.signal.clone());
             }
         };
         let namespace = entry.key.split_once('/').map_or("", |(namespace, _)| namespace);
@@ -113,9 +119,10 @@ impl Scopes {
         for (field, groups) in &mut self.fields {
             let value = entry.selection.field(*field);
             record(groups.get_mut(value));
-            let before = previous.map(|previous| previous.selection.field(*field));
-            if let Some(before) = before.filter(|before| *before != value) {
-                record(groups.get_mut(before));
+            let Some(previous) = previous else { continue };
+            let previous_value = previous.selection.field(*field);
+            if previous_value != value {
+                record(groups.get_mut(previous_value));
             }
         }
     }
@@ -194,17 +201,17 @@ impl Watchers {
     }
 
     /// Records events in the watched scopes. The caller sets the returned signals when the events are visible.
-    pub(super) fn record<'a>(&self, events: impl Iterator<Item = &'a Staged>) -> Raised {
-        let mut raised = Vec::new();
+    pub(super) fn record<'a>(&self, events: impl Iterator<Item = &'a Staged>) -> ScopeSignals {
+        let mut signals = Vec::new();
         let mut registry = self.lock();
         for staged in events {
             let event = &staged.event;
             registry.recorded = registry.recorded.max(event.entry.revision);
             if let Some(scopes) = registry.collections.get_mut(&staged.resource_prefix) {
-                scopes.record(&event.entry, event.previous.as_deref(), &mut raised);
+                scopes.record(&event.entry, event.previous.as_deref(), &mut signals);
             }
         }
-        raised
+        signals
     }
 
     /// Returns up to `limit` revisions of a scope's events after `at`.

@@ -22,7 +22,7 @@ pub(super) struct BuiltIn {
     kind_strategy: &'static KindStrategy,
     /// Storage version of the kind.
     version: &'static str,
-    /// Labels of the kind's selectable fields.
+    /// Names of the kind's selectable fields in field selectors.
     labels: &'static [&'static str],
 }
 
@@ -178,17 +178,21 @@ impl Strategy for BuiltIn {
         set_api_version(object, stored);
     }
 
-    fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
+    fn read_subresource(
+        &self,
+        subresource: &str,
+        object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
         (subresource == "scale").then(|| Ok(scale::scale_of(self.kind_strategy, object)))
     }
 
-    fn write_part(
+    fn write_subresource(
         &self,
         subresource: &str,
         object: &mut Value,
-        part: &Value,
+        written: &Value,
     ) -> Option<Result<(), StatusError>> {
-        (subresource == "scale").then(|| scale::set_replicas(object, part))
+        (subresource == "scale").then(|| scale::set_replicas(object, written))
     }
 }
 
@@ -212,12 +216,8 @@ static LABELS: LazyLock<BTreeMap<(&str, &str), Vec<&str>>> = LazyLock::new(|| {
     let labels = |kind_strategy: &KindStrategy| {
         kind_strategy.selectable_fields.iter().map(|(label, _, _)| *label).collect()
     };
-    STRATEGIES
-        .iter()
-        .map(|(_, kind_strategy)| {
-            ((kind_strategy.group, kind_strategy.kind), labels(kind_strategy))
-        })
-        .collect()
+    let strategies = STRATEGIES.iter().map(|(_, kind_strategy)| kind_strategy);
+    strategies.map(|strategy| ((strategy.group, strategy.kind), labels(strategy))).collect()
 });
 
 /// Returns the labels of a kind's selectable fields.

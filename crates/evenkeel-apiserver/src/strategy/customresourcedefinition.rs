@@ -63,8 +63,9 @@ impl Strategy for DefinitionStrategy {
         if let Some(version) = storage_version(new)
             && !stored.iter().any(|v| *v == version)
         {
-            let all: Vec<Value> = stored.into_iter().chain([Value::from(version)]).collect();
-            set(new, "status.storedVersions", all);
+            let with_version: Vec<Value> =
+                stored.into_iter().chain([Value::from(version)]).collect();
+            set(new, "status.storedVersions", with_version);
         }
     }
 
@@ -78,7 +79,7 @@ impl Strategy for DefinitionStrategy {
             errors.push(FieldError::invalid("metadata.name", name, why));
         }
         validation::validate_custom_resource_definition(crd, None, &mut errors);
-        approval(crd, None, &mut errors);
+        validate_api_approval(crd, None, &mut errors);
         errors
     }
 
@@ -93,7 +94,7 @@ impl Strategy for DefinitionStrategy {
             return errors;
         }
         validation::validate_custom_resource_definition(new, Some(old), &mut errors);
-        approval(new, Some(old), &mut errors);
+        validate_api_approval(new, Some(old), &mut errors);
         errors
     }
 
@@ -137,9 +138,11 @@ fn storage_version(crd: &Value) -> Option<String> {
     versions.iter().find(|v| flag(v, "storage")).map(|v| text(v, "name").to_owned())
 }
 
-/// Refuses definitions in community groups without an approval, unless the old one had the same error (upstream:
-/// `validateAPIApproval`).
-fn approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+/// Adds an error for a definition in a community group, such as `*.k8s.io`, without an approval, unless the old
+/// definition had the same error.
+///
+/// Upstream: `validateAPIApproval`.
+fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if !conditions::is_protected_community_group(text(crd, "spec.group")) {
         return;
     }

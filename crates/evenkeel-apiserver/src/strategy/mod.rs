@@ -1,4 +1,4 @@
-//! Strategies of built-in resources. They are pure functions of their arguments.
+//! Strategies of built-in resources. Their methods depend only on their arguments, not on the store.
 
 mod builtin;
 mod customresourcedefinition;

@@ -50,7 +50,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the warnings for a create (no `old`) or an update.
+    /// Returns the warnings for a create or an update. `old` is `None` for a create.
     fn warnings(&self, _cx: &Context<'_>, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
@@ -105,7 +105,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// Returns the policy for the dependents if a deletion requests none.
+    /// Returns the garbage collection policy of a deletion that requests none.
     fn default_garbage_collection_policy(&self) -> GarbageCollectionPolicy {
         GarbageCollectionPolicy::DeleteDependents
     }
@@ -121,8 +121,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         &[]
     }
 
-    /// Calls `put` with the value of each of the [`selectable_fields`](Self::selectable_fields) in their order; an
-    /// absent one is empty.
+    /// Calls `put` with the value of each of the [`selectable_fields`](Self::selectable_fields), in their order. The
+    /// value of an absent field is empty.
     fn field_values(&self, _object: &Value, _put: &mut dyn FnMut(&str)) {}
 
     /// Converts an object from the storage version to the version `to`.
@@ -135,29 +135,35 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         set_api_version(object, stored);
     }
 
-    /// Marks an object whose deletion needs cleanup by the server. Returns false if the general rules apply.
+    /// Marks an object as terminating if the server must clean up before its deletion. Returns false if the general
+    /// rules of deletions apply.
     fn mark_terminating(&self, _object: &mut Value, _now: &str) -> bool {
         false
     }
 
-    /// Returns the view that a patch applies to, if it differs from [`read_part`](Self::read_part).
-    fn part_to_patch(&self, _subresource: &str, _object: &Value) -> Option<Value> {
+    /// Returns the subresource to which a patch applies, if it differs from that of
+    /// [`read_subresource`](Self::read_subresource).
+    fn subresource_to_patch(&self, _subresource: &str, _object: &Value) -> Option<Value> {
         None
     }
 
-    /// Reads a subresource that is a view of the object (`scale`). Returns `None` if the subresource is the object
-    /// itself.
-    fn read_part(&self, _subresource: &str, _object: &Value) -> Option<Result<Value, StatusError>> {
+    /// Returns a subresource with its own kind, which is computed from the object (`scale`). Returns `None` for other
+    /// subresources, such as `status`, which have the kind of the object.
+    fn read_subresource(
+        &self,
+        _subresource: &str,
+        _object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
         None
     }
 
-    /// Writes a subresource that is a view of the object (`scale`). Returns `None` if the subresource is the object
-    /// itself.
-    fn write_part(
+    /// Changes the object by a subresource with its own kind (`scale`). Returns `None` for other subresources, such as
+    /// `status`, which have the kind of the object.
+    fn write_subresource(
         &self,
         _subresource: &str,
         _object: &mut Value,
-        _part: &Value,
+        _written: &Value,
     ) -> Option<Result<(), StatusError>> {
         None
     }
@@ -170,7 +176,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
 pub(crate) enum GarbageCollectionPolicy {
     /// The garbage collector deletes dependents after their owner.
     DeleteDependents,
-    /// Dependents stay, without their owner reference.
+    /// The garbage collector removes the owner references of dependents, which stay.
     OrphanDependents,
 }
 

@@ -17,15 +17,17 @@ use crate::store::{Entry, WriteError};
 /// Maximum number of attempts of a write whose transaction conflicts with others.
 pub(super) const MAX_WRITE_ATTEMPTS: usize = 32;
 
-/// Write in progress.
+/// Create or update in progress, with the state that its attempts share.
 pub(super) struct Write<'a> {
     pub(super) request: &'a RequestContext<'a>,
+    /// Options of the request.
     pub(super) options: WriteOptions,
     /// Resource in the storage version.
     pub(super) stored: Arc<ResourceType>,
     /// Whether defaulting copied the labels of a new object from its pod template; see
     /// [`Context::has_template_labels`].
     pub(super) has_template_labels: bool,
+    /// Budget for the cost of CEL expressions in all attempts.
     budget: Budget,
 }
 
@@ -39,14 +41,14 @@ pub(super) struct Written {
     pub(super) created: bool,
 }
 
-/// Request that creates an object.
+/// Kind of request that creates an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Creates {
+pub(super) enum CreatedBy {
     /// A POST on the collection.
     Post,
     /// A PUT of an object that does not exist.
     Put,
-    /// A server-side apply of an object that does not exist. Its managedFields are already correct.
+    /// A server-side apply of an object that does not exist. It has already set the managed fields.
     Apply,
 }
 
@@ -82,8 +84,7 @@ impl From<WriteError> for AttemptError {
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
         let stored = request.api.table.stored_version(request.resource());
-        let (has_template_labels, budget) = (false, Budget::default());
-        Self { request, options, stored, has_template_labels, budget }
+        Self { request, options, stored, has_template_labels: false, budget: Budget::default() }
     }
 
     /// Returns the attributes of the write for admission plug-ins and allocation.
@@ -96,7 +97,6 @@ impl<'a> Write<'a> {
             user: self.request.user,
             namespace: self.request.target.namespace,
             name,
-            request_group: &self.request.resource().gvk.group,
             subresource: self.request.target.subresource,
             budget: &self.budget,
             audit: self.request.audit,
@@ -117,7 +117,7 @@ impl<'a> Write<'a> {
         self.stored.schema(&self.stored.gvk)
     }
 
-    /// Returns the writer for managed fields.
+    /// Returns the field manager that writes, for managed fields.
     pub(super) fn writer(&self) -> Writer<'_> {
         Writer {
             manager: &self.options.manager,
@@ -126,8 +126,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both are in the storage
-    /// version. The managed fields have the request's version.
+    /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both objects are in the storage
+    /// version. The paths in managed fields are those of the request's version.
     ///
     /// Upstream: `structuredMergeManager.Update`.
     pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
@@ -135,20 +135,26 @@ impl<'a> Write<'a> {
         if !self.request.resource().converts() {
             return patch::update_managed_fields(schema.as_ref(), old, new, &writer);
         }
-        let converted = |object: &Value| {
+        let to_request_version = |object: &Value| {
             let mut object = object.clone();
             self.convert_out(&mut object);
             object
         };
-        let (old, mut sent) = (old.map(converted), converted(new));
-        let own = self.request.resource().schema(&self.request.kind());
-        patch::update_managed_fields(own.as_ref(), old.as_ref(), &mut sent, &writer);
-        meta::keep(new, &sent, "managedFields");
+        let old = old.map(to_request_version);
+        let mut new_in_request_version = to_request_version(new);
+        let request_schema = self.request.resource().schema(&self.request.kind());
+        patch::update_managed_fields(
+            request_schema.as_ref(),
+            old.as_ref(),
+            &mut new_in_request_version,
+            &writer,
+        );
+        meta::copy_field(new, &new_in_request_version, "managedFields");
         patch::null_empty(schema.as_ref(), new);
     }
 
-    /// Sets the managed fields of an object in a response that is never stored.
-    pub(super) fn track_new(&self, object: &mut Value) {
+    /// Sets the managed fields of an object that is only returned and never stored, such as a review.
+    pub(super) fn set_managed_fields_of_unstored(&self, object: &mut Value) {
         let schema = self.request.resource().schema(&self.request.kind());
         patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
     }
@@ -165,12 +171,12 @@ impl<'a> Write<'a> {
 pub(super) struct Attempt<'a> {
     /// Name of the object.
     pub(super) name: &'a str,
-    /// Stored object that the new one replaces; `None` for a create.
+    /// Stored object that the new one replaces, encoded and decoded; `None` for a create.
     pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
     /// New object in the storage version.
     pub(super) new: Value,
     /// Request that creates the object; `None` for an update.
-    pub(super) how: Option<Creates>,
+    pub(super) created_by: Option<CreatedBy>,
 }
 
 impl<'a> Attempt<'a> {
@@ -180,7 +186,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Returns the resource version in an object, or 0 if it has none. The error has Go's text.
+/// Returns the resource version in an object, or 0 if it has none. The error has the text of Go's `strconv`.
 ///
 /// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
 pub(super) fn object_version(object: &Value) -> Result<u64, String> {

@@ -16,7 +16,7 @@ use crate::store::{Change, Encoded, Entry, SelectionAttributes};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Adds `apiVersion` and `kind` to an object.
-fn whole(resource: &ResourceType, mut object: Value) -> Value {
+fn with_type_meta(resource: &ResourceType, mut object: Value) -> Value {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     object
@@ -30,7 +30,7 @@ pub(super) fn get(
     let (resource, target) = (request.resource(), &request.target);
     let found = source.get(resource.plural(), target.namespace, target.name);
     let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
-    respond::with_value(request, StatusCode::OK, &whole(resource, object))
+    respond::with_value(request, StatusCode::OK, &with_type_meta(resource, object))
 }
 
 /// Serves GET of a collection, in one page.
@@ -42,13 +42,15 @@ pub(super) fn list(
     let format = request.format()?;
     let selectors = ListOptions::parse(resource, request.query)?.selectors;
     format.check(resource, &request.query.0, Purpose::List)?;
-    let mut items: Vec<(Arc<str>, Bytes)> = source
-        .list(resource.plural(), request.target.namespace)
-        .into_iter()
-        .map(|object| (entry(resource, object.clone()), object))
-        .filter(|(entry, _)| selectors.matches(entry))
-        .map(|(entry, object)| (entry.key, object.to_string().into()))
-        .collect();
+    let mut items: Vec<(Arc<str>, Bytes)> = Vec::new();
+    for object in source.list(resource.plural(), request.target.namespace) {
+        let item = object.to_string().into();
+        let entry = to_entry(resource, object);
+        if selectors.matches(&entry) {
+            items.push((entry.key, item));
+        }
+    }
+    // Sort by key, as in a list of stored objects.
     items.sort();
     // Computed objects and their lists have no resource version.
     let mut items = items.into_iter().map(|(_, item)| item);
@@ -57,8 +59,8 @@ pub(super) fn list(
 }
 
 /// Returns the object as a store entry, so that selectors can match it.
-fn entry(resource: &ResourceType, object: Value) -> Entry {
-    let object = whole(resource, object);
+fn to_entry(resource: &ResourceType, object: Value) -> Entry {
+    let object = with_type_meta(resource, object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let key = key(resource, text("namespace"), text("name"));
     let encoded = Encoded::new(&object, SelectionAttributes::new(&object, |_| {}));

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 
-use super::attempt::{Creates, Write};
+use super::attempt::{CreatedBy, Write};
 use super::{meta, stages};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
@@ -21,16 +21,19 @@ pub(super) async fn serve(
     let mut object = stages::decode(request, body, &options)?;
     let mut write = Write::new(request, options);
     stages::log_request_object(&write, &object);
-    place(request, &mut object)?;
-    let written = write.create(object, Creates::Post).await?;
+    set_namespace(request, &mut object)?;
+    let written = write.create(object, CreatedBy::Post).await?;
     stages::encode(&write, &written)
 }
 
-/// Sets the object's namespace to the path's. Refuses an object of another namespace. A cluster-scoped object loses its
-/// namespace.
+/// Sets the object's namespace to that of the path. Refuses an object with another namespace. Removes the namespace of
+/// a cluster-scoped object.
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
-pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
+pub(super) fn set_namespace(
+    request: &RequestContext<'_>,
+    object: &mut Value,
+) -> Result<(), StatusError> {
     check_namespace(request, object)?;
     meta::set(object, "namespace", request.target.namespace);
     Ok(())
@@ -41,8 +44,9 @@ pub(super) fn check_namespace(
     request: &RequestContext<'_>,
     object: &Value,
 ) -> Result<(), StatusError> {
-    let (namespace, given) = (request.target.namespace, meta::text(object, "namespace"));
-    if !given.is_empty() && !namespace.is_empty() && given != namespace {
+    let path_namespace = request.target.namespace;
+    let namespace = meta::text(object, "namespace");
+    if !namespace.is_empty() && !path_namespace.is_empty() && namespace != path_namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));

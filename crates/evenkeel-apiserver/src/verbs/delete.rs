@@ -2,15 +2,15 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `preconditions`: uid and resourceVersion | `preconditions` |
-//! | `gracePeriodSeconds`; a later request can shorten it | `plan`, `shorten` |
+//! | `preconditions`: uid and resourceVersion | `check_preconditions` |
+//! | `gracePeriodSeconds`; a later request can shorten it | `choose_step`, `shorten_grace_period` |
 //! | `metadata.deletionTimestamp`, `metadata.deletionGracePeriodSeconds` | `set_deletion` |
-//! | an object with finalizers stays | `plan` |
+//! | an object with finalizers stays | `choose_step` |
 //! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
-//! | `dryRun` | `once` |
-//! | a namespace's `spec.finalizers` | `namespace::mark`, `namespace::is_finalized` |
+//! | `dryRun` | `attempt` |
+//! | a namespace's `spec.finalizers` | `namespace::mark_terminating`, `namespace::is_finalized` |
 //! | Jobs orphan their pods by default, with a warning | `warn_of_orphans` |
-//! | `deletecollection` | `collection` |
+//! | `deletecollection` | `serve_collection` |
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use super::attempt::MAX_WRITE_ATTEMPTS;
 use super::delete_options::DeleteOptions;
-use super::{list, meta, namespace, respond};
+use super::list::{self, Page};
+use super::{meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
 use crate::api::{Api, Options};
@@ -39,6 +40,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 
+/// Upstream's warning for the deletion of a Job without a propagation policy.
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// Result of a deletion.
@@ -104,7 +106,7 @@ pub(super) async fn serve(
     namespace::admit_delete(request)?;
     let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
-    let orphans_refused = options.orphan_dependents == Some(false);
+    let is_orphan_dependents_false = options.orphan_dependents == Some(false);
     warn_of_orphans(request, &stored, &options);
     let deletion = Deletion {
         api: request.api,
@@ -114,7 +116,7 @@ pub(super) async fn serve(
         admission: Some(Admission::of(request, &options)?),
     };
     let deleted = delete(&deletion, &key).await?;
-    answer_deleted(request, &stored, deleted, orphans_refused).await
+    answer_deleted(request, &stored, deleted, is_orphan_dependents_false).await
 }
 
 /// Records the options in a request's body for its audit event.
@@ -132,7 +134,7 @@ fn log_options(
     Ok(())
 }
 
-/// Adds a warning if a deletion orphans a Job's pods by default.
+/// Adds a warning if a deletion of Jobs orphans their pods only by default.
 fn warn_of_orphans(request: &RequestContext<'_>, stored: &ResourceType, options: &DeleteOptions) {
     if stored.plural() == "jobs"
         && stored.group() == "batch"
@@ -147,7 +149,7 @@ async fn answer_deleted(
     request: &RequestContext<'_>,
     stored: &Arc<ResourceType>,
     deleted: Deleted,
-    orphans_refused: bool,
+    is_orphan_dependents_false: bool,
 ) -> Result<Response<Body>, StatusError> {
     match deleted {
         Deleted::Marked(object) => {
@@ -155,7 +157,9 @@ async fn answer_deleted(
             if request.resource().converts() {
                 stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
-            let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
+            // Like upstream, respond with 202 to `orphanDependents: false`.
+            let code =
+                if is_orphan_dependents_false { StatusCode::ACCEPTED } else { StatusCode::OK };
             respond::with_value(request, code, &object)
         }
         Deleted::Gone(mut object) if stored.strategy.returns_deleted_object() => {
@@ -181,19 +185,18 @@ async fn answer_deleted(
 pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted, StatusError> {
     let Deletion { api, stored, options, .. } = deletion;
     let name = key.rsplit('/').next().unwrap_or(key);
+    let expects_version = match &options.preconditions {
+        Some(preconditions) => preconditions.resource_version.is_some(),
+        None => false,
+    };
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
-        match once(deletion, &entry, name).await? {
+        match attempt(deletion, &entry, name).await? {
             Some(deleted) => return Ok(deleted),
-            None if options
-                .preconditions
-                .as_ref()
-                .is_some_and(|p| p.resource_version.is_some()) =>
-            {
-                break;
-            }
+            // The precondition on the resource version cannot hold after a conflict.
+            None if expects_version => break,
             None => {}
         }
     }
@@ -201,39 +204,33 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
 }
 
 /// Attempts to delete an object once. Returns `None` after a conflict with another write.
-async fn once(
+async fn attempt(
     deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
     name: &str,
 ) -> Result<Option<Deleted>, StatusError> {
     let Deletion { api, stored, options, .. } = deletion;
     let old = entry.decode().map_err(StatusError::internal)?;
-    preconditions(stored, entry, &old, name, options)?;
+    check_preconditions(stored, entry, &old, name, options)?;
     if let Some(admission) = &deletion.admission {
-        let read = codec::entry(api, stored, entry.clone()).await?;
-        let read = codec::decode_read(stored, &read)?;
-        admitted(deletion, admission, &read).await?;
+        let converted = codec::entry(api, stored, entry.clone()).await?;
+        let object = codec::decode_read(stored, &converted)?;
+        admit(deletion, admission, &object).await?;
     }
     let mut new = old.clone();
-    let step = plan(api, stored, &mut new, options)?;
-    let version = |object: &mut Value, revision: u64| {
-        meta::set(object, "resourceVersion", itoa::Buffer::new().format(revision));
-    };
-    if options.is_dry_run() {
-        return Ok(Some(if step == Step::Mark {
-            Deleted::Marked(new)
-        } else {
-            Deleted::Gone(new)
-        }));
-    }
-    match commit(api, stored, entry, &new, step).await? {
-        Committed::Nothing => Ok(None),
-        Committed::At(revision) => {
-            version(&mut new, revision);
-            let marked = step == Step::Mark;
-            Ok(Some(if marked { Deleted::Marked(new) } else { Deleted::Gone(new) }))
+    let step = choose_step(api, stored, &mut new, options)?;
+    if !options.is_dry_run() {
+        match commit(api, stored, entry, &new, step).await? {
+            Committed::Nothing => return Ok(None),
+            Committed::At(revision) => {
+                meta::set(&mut new, "resourceVersion", itoa::Buffer::new().format(revision));
+            }
         }
     }
+    Ok(Some(match step {
+        Step::Mark => Deleted::Marked(new),
+        Step::MarkAndRemove | Step::Remove => Deleted::Gone(new),
+    }))
 }
 
 /// Result of a deletion's commit.
@@ -252,32 +249,34 @@ async fn commit(
     new: &Value,
     step: Step,
 ) -> Result<Committed, StatusError> {
-    let (resource_prefix, at) = (&stored.resource_prefix, Expect::At(entry.revision));
+    let (resource_prefix, unchanged) = (&stored.resource_prefix, Expect::At(entry.revision));
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let mut transaction = Transaction::deletion();
         if step != Step::Remove {
             let encoded = Encoded::new(new, selection_attributes(stored, new));
-            if !encoded.same_as(entry) {
-                transaction.put(resource_prefix, &entry.key, at, encoded);
+            if !encoded.has_same_object(entry) {
+                transaction.put(resource_prefix, &entry.key, unchanged, encoded);
             }
         }
         let is_marked = transaction.len() > 0;
         if step != Step::Mark {
-            let expect = if is_marked { Expect::Written } else { at };
+            let expect = if is_marked { Expect::Written } else { unchanged };
             transaction.delete(resource_prefix, &entry.key, expect);
         }
-        let own_ops = transaction.len();
+        // The later operations are those of other objects.
+        let n_own_ops = transaction.len();
         if step != Step::Mark {
             registry::finish_write(api, stored, None, new, &mut transaction);
         }
         match api.store.commit(transaction).await {
             Ok(written) if is_marked || step == Step::Remove => {
                 // The response to a `MarkAndRemove` has the revision of the removal.
-                let own = written.get(own_ops.saturating_sub(1));
-                return Ok(Committed::At(own.map_or(0, |entry| entry.revision)));
+                let last_write = written.get(n_own_ops.saturating_sub(1));
+                return Ok(Committed::At(last_write.map_or(0, |entry| entry.revision)));
             }
+            // The object already was in the new state.
             Ok(_) => return Ok(Committed::At(entry.revision)),
-            Err(WriteError::Mismatch { op }) if op < own_ops => return Ok(Committed::Nothing),
+            Err(WriteError::Mismatch { op }) if op < n_own_ops => return Ok(Committed::Nothing),
             // Another object of the transaction changed, so read it again.
             Err(WriteError::Mismatch { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -289,7 +288,7 @@ async fn commit(
 /// Runs the admission policies and webhooks for a deletion.
 ///
 /// Upstream: `AdmissionToValidateObjectDeleteFunc`.
-async fn admitted(
+async fn admit(
     deletion: &Deletion<'_>,
     admission: &Admission<'_>,
     old: &Value,
@@ -303,7 +302,6 @@ async fn admitted(
         user,
         namespace: meta::text(old, "namespace"),
         name: admission.name,
-        request_group: &admission.requested.gvk.group,
         subresource: "",
         budget: &Budget::default(),
         audit: admission.audit,
@@ -325,9 +323,10 @@ async fn admitted(
     refusal
 }
 
+/// Effect of a deletion request on the stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Change the object, which stays.
+    /// Change the object, such as by a deletion timestamp, but keep it.
     Mark,
     /// Change the object, and then delete it.
     MarkAndRemove,
@@ -336,7 +335,7 @@ enum Step {
 }
 
 /// Decides the step of a deletion, and changes the object accordingly (upstream's `BeforeDelete` and `Store.Delete`).
-fn plan(
+fn choose_step(
     api: &Arc<Api>,
     stored: &Arc<ResourceType>,
     object: &mut Value,
@@ -344,21 +343,22 @@ fn plan(
 ) -> Result<Step, StatusError> {
     let now = api.clock.now();
     if &*stored.resource_prefix == "/namespaces" {
-        namespace::mark(object, &seconds(now));
+        namespace::mark_terminating(object, &seconds(now));
         apply_finalizers(stored, object, options);
-        let done = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
-        return Ok(if done { Step::MarkAndRemove } else { Step::Mark });
+        let is_finalized = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
+        return Ok(if is_finalized { Step::MarkAndRemove } else { Step::Mark });
     }
-    if !meta::deleting(object) && stored.strategy.mark_terminating(object, &seconds(now)) {
+    if !meta::is_being_deleted(object) && stored.strategy.mark_terminating(object, &seconds(now)) {
         return Ok(Step::Mark);
     }
+    // Whether this request sets or shortens a grace period.
     let mut graceful = false;
-    if meta::deleting(object) {
-        let period = meta::grace(object).unwrap_or(0);
+    if meta::is_being_deleted(object) {
+        let period = meta::deletion_grace_period(object).unwrap_or(0);
         if period > 0 {
             match options.grace_period_seconds {
                 Some(desired) if desired < period => {
-                    shorten(object, now, period, desired.max(0));
+                    shorten_grace_period(object, now, period, desired.max(0));
                     graceful = true;
                 }
                 // A graceful deletion is already in progress.
@@ -375,7 +375,7 @@ fn plan(
     }
     apply_finalizers(stored, object, options);
     if !meta::finalizers(object).is_empty() {
-        if !graceful && !meta::deleting(object) {
+        if !graceful && !meta::is_being_deleted(object) {
             set_deletion(object, &seconds(now), 0);
             increase_generation(object);
         } else if !graceful {
@@ -383,13 +383,14 @@ fn plan(
         }
         return Ok(Step::Mark);
     }
-    Ok(match (graceful, meta::grace(object).unwrap_or(0)) {
+    Ok(match (graceful, meta::deletion_grace_period(object).unwrap_or(0)) {
         (true, 1..) => Step::Mark,
         (true, _) => Step::MarkAndRemove,
         (false, _) => Step::Remove,
     })
 }
 
+/// Sets the finalizers that the propagation policy requires, unless the object already has them in another order.
 fn apply_finalizers(stored: &ResourceType, object: &mut Value, options: &DeleteOptions) {
     let desired: Vec<String> =
         options.finalizers(stored, object).into_iter().map(Into::into).collect();
@@ -403,24 +404,26 @@ fn apply_finalizers(stored: &ResourceType, object: &mut Value, options: &DeleteO
     }
 }
 
+/// Sets the deletion timestamp, and the grace period in seconds.
 fn set_deletion(object: &mut Value, at: &str, period: i64) {
     let metadata = meta::metadata(object);
     metadata.insert("deletionTimestamp".to_owned(), Value::from(at));
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-/// Moves the end of a graceful deletion to an earlier time. If the old end was capped at the maximum timestamp, the new
-/// period begins now, because the start of the old period is unknown.
-fn shorten(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
+/// Shortens the grace period of a deletion from `period` to `desired` seconds. If the old deletion timestamp was capped
+/// at the maximum, the new period begins now, because the start of the old period is unknown.
+fn shorten_grace_period(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
     let before: Option<Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {
-        let earlier = saturating_sub(before, SignedDuration::from_secs(period - desired));
-        let latest = saturating_add(now, SignedDuration::from_secs(desired));
+        let from_old_start = saturating_sub(before, SignedDuration::from_secs(period - desired));
+        let from_now = saturating_add(now, SignedDuration::from_secs(desired));
         let is_capped = before.as_second() == Timestamp::MAX.as_second();
-        set_deletion(object, &seconds(if is_capped { latest } else { earlier }), desired);
+        set_deletion(object, &seconds(if is_capped { from_now } else { from_old_start }), desired);
     }
 }
 
+/// Increases the generation of an object that has one.
 fn increase_generation(object: &mut Value) {
     let generation = meta::generation(object);
     if generation > 0 {
@@ -428,7 +431,8 @@ fn increase_generation(object: &mut Value) {
     }
 }
 
-fn preconditions(
+/// Refuses a deletion whose preconditions the stored object does not satisfy.
+fn check_preconditions(
     stored: &ResourceType,
     entry: &Entry,
     object: &Value,
@@ -441,14 +445,16 @@ fn preconditions(
         resource: stored.gvk.kind.clone(),
     };
     let uid = meta::text(object, "uid");
-    if let Some(expected) = preconditions.uid.as_deref().filter(|w| *w != uid) {
+    if let Some(expected) = preconditions.uid.as_deref().filter(|expected| *expected != uid) {
         let why = format!(
             "the UID in the precondition ({expected}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }
     let version = entry.revision.to_string();
-    if let Some(expected) = preconditions.resource_version.as_deref().filter(|w| **w != version) {
+    if let Some(expected) = preconditions.resource_version.as_deref()
+        && expected != version
+    {
         let why = format!(
             "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({version}). The object might have been modified"
         );
@@ -458,7 +464,7 @@ fn preconditions(
 }
 
 /// Deletes the objects that a list request would return, and responds with that list.
-pub(super) async fn collection(
+pub(super) async fn serve_collection(
     request: &RequestContext<'_>,
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
@@ -468,7 +474,7 @@ pub(super) async fn collection(
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     warn_of_orphans(request, &stored, &options);
-    let (entries, mut meta_of_list) = list::found(request).await?;
+    let Page { entries, meta: mut list_meta } = list::list_page(request).await?;
     let deletion = Deletion {
         api: request.api,
         stored: &stored,
@@ -482,8 +488,8 @@ pub(super) async fn collection(
             _ => {}
         }
     }
-    meta_of_list.token.clear();
-    meta_of_list.remaining = None;
+    list_meta.token.clear();
+    list_meta.remaining = None;
     // As in upstream, return the listed objects in their state before the deletion.
-    list::respond(request, &format, entries, &meta_of_list)
+    list::respond(request, &format, entries, &list_meta)
 }

@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::meta;
-use crate::request::query::{Query, dry_run_errors, refuse};
+use crate::request::query::{Query, check_errors, dry_run_errors};
 use crate::resource::ResourceType;
 use crate::strategy::GarbageCollectionPolicy;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
+/// Finalizer with which the garbage collector orphans dependents.
 const ORPHAN: &str = "orphan";
+/// Finalizer with which the garbage collector deletes dependents before their owner.
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Options of a deletion: `metav1.DeleteOptions`.
@@ -58,7 +60,7 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    /// Refuses unknown values, and two values for the same question.
+    /// Refuses unknown values, and the combination of `orphanDependents` and `propagationPolicy`.
     ///
     /// Upstream: `ValidateDeleteOptions`.
     pub(super) fn validate(&self) -> Result<(), StatusError> {
@@ -74,17 +76,17 @@ impl DeleteOptions {
             }
         }
         errors.extend(dry_run_errors(self.dry_run.iter().map(String::as_str)));
-        refuse("DeleteOptions", &errors)
+        check_errors("DeleteOptions", &errors)
     }
 
     fn from_query(query: &Query) -> Result<Self, StatusError> {
-        let given = |key: &str| query.has(key).then(|| query.get(key).to_owned());
+        let orphan_dependents = query.has("orphanDependents");
+        let propagation_policy = query.has("propagationPolicy");
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
-            propagation_policy: given("propagationPolicy"),
-            orphan_dependents: query
-                .has("orphanDependents")
-                .then(|| query.flag("orphanDependents")),
+            propagation_policy: propagation_policy
+                .then(|| query.get("propagationPolicy").to_owned()),
+            orphan_dependents: orphan_dependents.then(|| query.flag("orphanDependents")),
             dry_run: query.all("dryRun").map(Into::into).collect(),
             ..Self::default()
         })
@@ -105,12 +107,12 @@ impl DeleteOptions {
 
     /// Returns the options in JSON for admission.
     pub(super) fn to_value(&self) -> Result<Value, StatusError> {
-        let named = Self {
+        let with_type_meta = Self {
             api_version: Some("meta.k8s.io/v1".to_owned()),
             kind: Some("DeleteOptions".to_owned()),
             ..self.clone()
         };
-        serde_json::to_value(named).map_err(StatusError::internal)
+        serde_json::to_value(with_type_meta).map_err(StatusError::internal)
     }
 
     pub(super) fn is_dry_run(&self) -> bool {

@@ -12,7 +12,7 @@ use evenkeel_apimachinery::status::StatusError;
 /// Responds with the stored object in the negotiated format.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
-    check_version(request).await?;
+    wait_for_resource_version(request).await?;
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key) else {
@@ -22,10 +22,12 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     respond::with_entry(request, &format, &entry, StatusCode::OK)
 }
 
-/// Responds with a subresource: the object itself, or the kind's view of it.
-pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+/// Responds with a subresource: one with its own kind, such as `scale`, or the object itself.
+pub(super) async fn serve_subresource(
+    request: &RequestContext<'_>,
+) -> Result<Response<Body>, StatusError> {
     request.format()?;
-    check_version(request).await?;
+    wait_for_resource_version(request).await?;
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key) else {
@@ -33,14 +35,14 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     };
     let entry = codec::entry(request.api, resource, entry).await?;
     let object = codec::decode_read(resource, &entry)?;
-    match resource.strategy.read_part(request.target.subresource, &object) {
-        Some(part) => respond::with_value(request, StatusCode::OK, &part?),
+    match resource.strategy.read_subresource(request.target.subresource, &object) {
+        Some(subresource) => respond::with_value(request, StatusCode::OK, &subresource?),
         None => respond::with_entry(request, &request.format()?, &entry, StatusCode::OK),
     }
 }
 
 /// Waits until the store has reached the request's `resourceVersion`.
-async fn check_version(request: &RequestContext<'_>) -> Result<(), StatusError> {
+async fn wait_for_resource_version(request: &RequestContext<'_>) -> Result<(), StatusError> {
     match request.query.get("resourceVersion") {
         "" | "0" => Ok(()),
         text => {

@@ -3,8 +3,8 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `labelSelector`, `fieldSelector` | `parse`, `page` |
-//! | chunks: `limit`, `continue`, `remainingItemCount` | `page`, `Token` |
+//! | `labelSelector`, `fieldSelector` | `parse`, `read_page` |
+//! | chunks: `limit`, `continue`, `remainingItemCount` | `read_page`, `Token` |
 //! | resourceVersionMatch unset, resourceVersion unset: most recent state | `list_revision` |
 //! | resourceVersionMatch unset, resourceVersion 0: any state; this server returns the most recent one | `list_revision` |
 //! | resourceVersionMatch unset, resourceVersion n, no limit: not older than n | `list_revision`, `wait_until_revision` |
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::custom::codec;
 use crate::output::{Format, ListMeta, Purpose};
 use crate::request::RequestContext;
-use crate::request::query::{Query, number_error, refuse};
+use crate::request::query::{Query, check_errors, number_error};
 use crate::resource::ResourceType;
 use crate::response::Body;
 use crate::response::{answer, compress};
@@ -50,20 +50,27 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Parsed options of a list request.
 pub(super) struct ListOptions<'a> {
     pub(super) selectors: Selectors,
+    /// `limit`; `None` without a limit.
     limit: Option<usize>,
+    /// `continue`, decoded.
     token: Option<Token>,
+    /// `resourceVersion`; empty if it is unset.
     version: &'a str,
-    exact: bool,
+    /// Whether the list shows exactly the state at `version`.
+    is_exact: bool,
 }
 
-/// Continue token: the key at which the next chunk of a list starts, and the list's revision (-1: most recent).
+/// Continue token of a list. Its JSON has upstream's field names.
 ///
 /// Upstream: `continueToken`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Token {
+    /// Version of the token's format: `meta.k8s.io/v1`.
     v: String,
+    /// Revision of the list, or -1 for the most recent one.
     rv: i64,
+    /// Key at which the next chunk starts: the last key of the previous chunk with a zero character.
     start: String,
 }
 
@@ -127,7 +134,7 @@ impl Token {
 
 /// Parses the `resourceVersion` parameter of a list.
 pub(super) fn parse_list_version(text: &str) -> Result<u64, StatusError> {
-    version_of(text)
+    parse_revision(text)
         .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))
 }
 
@@ -135,10 +142,10 @@ pub(super) fn parse_list_version(text: &str) -> Result<u64, StatusError> {
 ///
 /// Upstream: `ParseResourceVersion`.
 pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
-    version_of(text).map_err(|error| StatusError::plain_internal(error.to_string()))
+    parse_revision(text).map_err(|error| StatusError::plain_internal(error.to_string()))
 }
 
-fn version_of(text: &str) -> Result<u64, FieldError> {
+fn parse_revision(text: &str) -> Result<u64, FieldError> {
     text.parse().map_err(|error| {
         FieldError::invalid("resourceVersion", text, number_error("ParseUint", text, &error))
     })
@@ -149,7 +156,7 @@ pub(super) fn is_uncached(request: &RequestContext<'_>) -> bool {
     request.resource().kind() == "Event" && request.resource().custom.is_none()
 }
 
-/// Waits up to 3 s, as upstream does, until the store has reached a revision.
+/// Waits up to 3 s, as upstream does, until the store has reached a revision. Returns a 504 if it has not.
 ///
 /// Upstream: `NewTooLargeResourceVersionError`.
 pub(super) async fn wait_until_revision(
@@ -160,9 +167,10 @@ pub(super) async fn wait_until_revision(
     if store.revision() >= revision {
         return Ok(());
     }
-    // Upstream has no watch cache of events to wait for.
-    let (wait, retry_after) = if is_uncached(request) { (0, 0) } else { (3, 1) };
-    match tokio::time::timeout(Duration::from_secs(wait), store.reached(revision)).await {
+    // Upstream does not wait for Events, because it has no watch cache of them.
+    let (max_wait, retry_after) =
+        if is_uncached(request) { (Duration::ZERO, 0) } else { (Duration::from_secs(3), 1) };
+    match tokio::time::timeout(max_wait, store.wait_for_revision(revision)).await {
         Ok(reached) => Ok(reached?),
         Err(_) => {
             let current = store.revision();
@@ -184,7 +192,7 @@ impl<'a> ListOptions<'a> {
         let version = query.get("resourceVersion");
         let version_match = query.get("resourceVersionMatch");
         let token = query.get("continue");
-        refuse("ListOptions", &validate_list_options(query))?;
+        check_errors("ListOptions", &validate_list_options(query))?;
         let selectors = selectors.resolve(resource)?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
@@ -192,8 +200,8 @@ impl<'a> ListOptions<'a> {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let exact = is_exact_match(version_match, limit);
-        Ok(Self { selectors, limit, token, version, exact })
+        let is_exact = is_exact_match(version_match, limit);
+        Ok(Self { selectors, limit, token, version, is_exact })
     }
 }
 
@@ -242,7 +250,8 @@ fn is_exact_match(version_match: &str, limit: Option<usize>) -> bool {
 /// Returns the maximum number of objects in the response; `None` for all. A list at `resourceVersion=0` without a
 /// continue token ignores `limit`, because upstream serves it from the watch cache.
 fn page_limit(options: &ListOptions<'_>) -> Option<usize> {
-    options.limit.filter(|_| options.version != "0" || options.token.is_some())
+    let ignores_limit = options.version == "0" && options.token.is_none();
+    if ignores_limit { None } else { options.limit }
 }
 
 /// Returns the revision at which to list; `None` for the most recent state. Waits until the store has reached the
@@ -263,34 +272,34 @@ async fn list_revision(
         (None, text) => {
             let revision = parse_list_version(text)?;
             wait_until_revision(request, revision).await?;
-            Ok(options.exact.then_some(revision))
+            Ok(options.is_exact.then_some(revision))
         }
     }
 }
 
 /// One chunk of a list with its list metadata.
-struct Page {
-    entries: Vec<Arc<Entry>>,
-    meta: ListMeta,
+pub(super) struct Page {
+    pub(super) entries: Vec<Arc<Entry>>,
+    pub(super) meta: ListMeta,
 }
 
 /// Reads one chunk of a list: the objects that match the selectors, up to the limit, and the list's metadata.
 ///
 /// Upstream: `GetList`, `PrepareContinueToken`.
-async fn page(
+async fn read_page(
     request: &RequestContext<'_>,
     options: &ListOptions<'_>,
 ) -> Result<Page, StatusError> {
     let store = &request.api.store;
     let resource = request.resource();
     let limit = page_limit(options);
-    let everything = options.selectors.is_everything();
+    let selects_all = options.selectors.is_everything();
     let after = options.token.as_ref().map(Token::after);
     // With selectors, the store returns all objects, and the limit applies to those that match.
     let range = Range {
         namespace: request.target.namespace,
         after,
-        limit: if everything { limit } else { None },
+        limit: if selects_all { limit } else { None },
     };
     let snapshot = match list_revision(request, options).await? {
         None => store.list(&resource.resource_prefix, range),
@@ -299,37 +308,35 @@ async fn page(
             Err(_) => return Err(page_expired(options)),
         },
     };
-    let Snapshot { revision, entries, mut more } = snapshot;
-    // Selectors see objects in the API version of the request, so conversion comes first.
+    let Snapshot { revision, entries, mut remaining } = snapshot;
+    // Selectors apply to objects in the API version of the request, so convert them first.
     let mut entries = codec::entries(request.api, resource, entries).await?;
-    if !everything {
+    if !selects_all {
         entries.retain(|entry| options.selectors.matches(entry));
         if let Some(limit) = limit
             && entries.len() > limit
         {
-            more = entries.len() - limit;
+            remaining = entries.len() - limit;
             entries.truncate(limit);
         }
     }
     let mut meta = ListMeta { resource_version: revision, ..ListMeta::default() };
-    if more > 0
+    if remaining > 0
         && let Some(last) = entries.last()
     {
-        let token_revision =
-            options.token.as_ref().map_or(i64::try_from(revision).unwrap_or(i64::MAX), |t| t.rv);
-        let encoded_revision = if token_revision > 0 {
-            token_revision
-        } else {
-            i64::try_from(revision).unwrap_or(i64::MAX)
+        // All chunks have the revision of the first one. After a token with revision -1, they have that of this chunk.
+        let token_revision = match &options.token {
+            Some(token) if token.rv > 0 => token.rv,
+            _ => i64::try_from(revision).unwrap_or(i64::MAX),
         };
-        meta.token = Token::encode(encoded_revision, &last.key);
-        meta.remaining = everything.then_some(more as u64);
+        meta.token = Token::encode(token_revision, &last.key);
+        meta.remaining = selects_all.then_some(remaining as u64);
     }
     Ok(Page { entries, meta })
 }
 
-/// Returns 410 Expired for a revision that the store no longer has. The error for a continue token carries a token that
-/// continues at the most recent state.
+/// Returns 410 Expired for a revision that the store no longer has. The error for an expired continue token contains a
+/// new token that continues the list at the most recent state.
 fn page_expired(options: &ListOptions<'_>) -> StatusError {
     match &options.token {
         Some(token) => {
@@ -343,13 +350,10 @@ fn page_expired(options: &ListOptions<'_>) -> StatusError {
     }
 }
 
-/// Returns the objects of a list request and the list's metadata. deletecollection uses it to select its objects.
-pub(super) async fn found(
-    request: &RequestContext<'_>,
-) -> Result<(Vec<Arc<Entry>>, ListMeta), StatusError> {
+/// Returns the objects and the metadata of a list request. `deletecollection` deletes these objects.
+pub(super) async fn list_page(request: &RequestContext<'_>) -> Result<Page, StatusError> {
     let options = ListOptions::parse(request.resource(), request.query)?;
-    let Page { entries, meta } = page(request, &options).await?;
-    Ok((entries, meta))
+    read_page(request, &options).await
 }
 
 /// Serves a list request.
@@ -357,7 +361,7 @@ pub(super) async fn found(
 /// Upstream: `ListResource`.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
-    let (entries, meta) = found(request).await?;
+    let Page { entries, meta } = list_page(request).await?;
     respond(request, &format, entries, &meta)
 }
 
@@ -381,14 +385,14 @@ pub(super) fn respond(
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     };
     let pieces = match pieces.into_whole() {
-        // A whole body has a `Content-Length`.
+        // Send a short list as a complete body, which has a `Content-Length`.
         Ok(bytes) => return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes))),
         Err(pieces) => pieces,
     };
-    if compress::accepted(request.headers) {
+    if compress::accepts_gzip(request.headers) {
         let mut response =
             answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
-        compress::mark(&mut response);
+        compress::set_gzip_headers(&mut response);
         return Ok(response);
     }
     Ok(answer(StatusCode::OK, content_type, Body::pieces(pieces)))

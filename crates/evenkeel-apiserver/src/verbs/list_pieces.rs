@@ -16,40 +16,55 @@ const PIECE_BYTES: usize = 128 * 1024;
 
 /// Iterator over the pieces of an encoded list.
 pub(super) struct Pieces {
+    /// Bytes before the items; `None` after the first piece.
     head: Option<Vec<u8>>,
+    /// Objects that are not encoded yet.
     items: std::vec::IntoIter<Arc<Entry>>,
     /// Appends an item to a piece.
-    write: fn(&Entry, &mut Vec<u8>),
+    write_item: fn(&Entry, &mut Vec<u8>),
     /// Bytes between two items.
     separator: &'static [u8],
+    /// Bytes after the items.
     tail: Vec<u8>,
     /// Size of the whole list, in bytes.
     size: usize,
-    first: bool,
-    done: bool,
+    is_first_item: bool,
+    /// Whether the last piece was returned.
+    is_done: bool,
 }
 
 impl Pieces {
+    /// `size` is the size of all items in bytes.
     fn new(
         (head, tail): (Vec<u8>, Vec<u8>),
         entries: Vec<Arc<Entry>>,
-        write: fn(&Entry, &mut Vec<u8>),
+        write_item: fn(&Entry, &mut Vec<u8>),
         separator: &'static [u8],
         size: usize,
     ) -> Self {
         let size = head.len() + size + tail.len();
-        let items = entries.into_iter();
-        Self { head: Some(head), items, write, separator, tail, size, first: true, done: false }
+        Self {
+            head: Some(head),
+            items: entries.into_iter(),
+            write_item,
+            separator,
+            tail,
+            size,
+            is_first_item: true,
+            is_done: false,
+        }
     }
 
     /// Creates the pieces of a list in JSON.
     pub(super) fn json(resource: &ResourceType, entries: Vec<Arc<Entry>>, meta: &ListMeta) -> Self {
+        // Each item also has a brace and a comma.
         let size = entries.iter().map(|entry| entry.item().len() + 2).sum();
-        let write = |entry: &Entry, piece: &mut Vec<u8>| {
+        let write_item = |entry: &Entry, piece: &mut Vec<u8>| {
             piece.push(b'{');
             piece.extend_from_slice(entry.item());
         };
-        Self::new((json_head(resource, meta), b"]}\n".to_vec()), entries, write, b",", size)
+        let head_and_tail = (json_head(resource, meta), b"]}\n".to_vec());
+        Self::new(head_and_tail, entries, write_item, b",", size)
     }
 
     /// Creates the pieces of a list in protobuf. Each object is encoded once for all clients until it changes.
@@ -66,12 +81,13 @@ impl Pieces {
             let message = entry.protobuf(|json| Format::message(resource, json))?;
             size += wire::size_of_bytes(LIST_ITEMS, message.len());
         }
-        let write = |entry: &Entry, piece: &mut Vec<u8>| {
+        let write_item = |entry: &Entry, piece: &mut Vec<u8>| {
             if let Some(message) = entry.known_protobuf() {
                 wire::bytes(piece, LIST_ITEMS, message);
             }
         };
-        Ok(Self::new(Format::around_messages(resource, meta, size)?, entries, write, b"", size))
+        let head_and_tail = Format::protobuf_list_head_and_tail(resource, meta, size)?;
+        Ok(Self::new(head_and_tail, entries, write_item, b"", size))
     }
 
     /// Returns the whole list if it fits in one piece, or else the pieces.
@@ -87,26 +103,27 @@ impl Iterator for Pieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        if self.done {
+        if self.is_done {
             return None;
         }
         let mut piece = self.head.take().unwrap_or_default();
         piece.reserve(self.size.min(PIECE_BYTES));
         for entry in self.items.by_ref() {
-            if !std::mem::take(&mut self.first) {
+            if !std::mem::take(&mut self.is_first_item) {
                 piece.extend_from_slice(self.separator);
             }
-            (self.write)(&entry, &mut piece);
+            (self.write_item)(&entry, &mut piece);
             if piece.len() >= PIECE_BYTES {
                 return Some(piece.into());
             }
         }
         piece.extend_from_slice(&self.tail);
-        self.done = true;
+        self.is_done = true;
         Some(piece.into())
     }
 }
 
+/// Returns the bytes of a list in JSON before its items.
 fn json_head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
     use std::fmt::Write as _;
     let mut head = format!(

@@ -49,10 +49,10 @@ pub(super) fn set(object: &mut Value, field: &str, value: &str) {
 }
 
 /// Copies a field from `old`, or removes it if `old` lacks it.
-pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
-    let kept = old.get("metadata").and_then(|m| m.get(field)).cloned();
+pub(super) fn copy_field(object: &mut Value, old: &Value, field: &str) {
+    let old_value = old.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
     let metadata = metadata(object);
-    match kept {
+    match old_value {
         Some(value) => {
             metadata.insert(field.to_owned(), value);
         }
@@ -79,16 +79,16 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 /// Upstream: `BeforeUpdate`.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation", "namespace", "resourceVersion"] {
-        keep(new, old, field);
+        copy_field(new, old, field);
     }
     if text(new, "uid").is_empty() {
-        keep(new, old, "uid");
+        copy_field(new, old, "uid");
     }
-    if deleting(old) {
-        keep(new, old, "deletionTimestamp");
+    if is_being_deleted(old) {
+        copy_field(new, old, "deletionTimestamp");
     }
-    if grace(new).is_none() {
-        keep(new, old, "deletionGracePeriodSeconds");
+    if deletion_grace_period(new).is_none() {
+        copy_field(new, old, "deletionGracePeriodSeconds");
     }
 }
 
@@ -117,12 +117,12 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
 }
 
 /// Returns whether the object has a deletion timestamp.
-pub(super) fn deleting(object: &Value) -> bool {
+pub(super) fn is_being_deleted(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
 /// Returns the grace period of a deletion in seconds, from `metadata.deletionGracePeriodSeconds`.
-pub(super) fn grace(object: &Value) -> Option<i64> {
+pub(super) fn deletion_grace_period(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
 
@@ -156,20 +156,16 @@ pub(super) fn name_errors(
             .unwrap_or_else(|| dns_subdomain(value, is_prefix))
     };
     if !prefix.is_empty() {
-        errors.extend(
-            check(prefix, true)
-                .into_iter()
-                .map(|why| FieldError::invalid("metadata.generateName", prefix, why)),
-        );
+        for why in check(prefix, true) {
+            errors.push(FieldError::invalid("metadata.generateName", prefix, why));
+        }
     }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        errors.extend(
-            check(name, false)
-                .into_iter()
-                .map(|why| FieldError::invalid("metadata.name", name, why)),
-        );
+        for why in check(name, false) {
+            errors.push(FieldError::invalid("metadata.name", name, why));
+        }
     }
     errors
 }
@@ -179,18 +175,18 @@ pub(super) fn name_errors(
 /// Upstream: `ValidateObjectMetaAccessorUpdate`.
 pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if deleting(old) {
-        let before: HashSet<&str> = finalizers(old).into_iter().collect();
-        let added: Vec<&str> =
-            finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+    if is_being_deleted(old) {
+        let old_finalizers: HashSet<&str> = finalizers(old).into_iter().collect();
+        let mut added = finalizers(new);
+        added.retain(|finalizer| !old_finalizers.contains(finalizer));
         if !added.is_empty() {
-            let shown: Vec<String> =
+            let quoted: Vec<String> =
                 added.iter().map(|f| evenkeel_apimachinery::status::quote(f)).collect();
             errors.push(FieldError::forbidden(
                 "metadata.finalizers",
                 format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                    shown.join(", ")
+                    quoted.join(", ")
                 ),
             ));
         }

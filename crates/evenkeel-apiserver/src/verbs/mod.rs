@@ -3,15 +3,15 @@
 //! | documented | where |
 //! |---|---|
 //! | HTTP method to verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection` | `dispatch` |
-//! | `get`: `resourceVersion` | `get::serve`, `get::check_version` |
+//! | `get`: `resourceVersion` | `get::serve`, `get::wait_for_resource_version` |
 //! | `list`: selectors, chunks, `resourceVersionMatch` | `list::serve` |
 //! | `watch`: initial events, bookmarks | `watch::serve` |
-//! | `create`: name or `generateName`, namespace of the request | `create::serve`, `create::place`, `meta::generate_name` |
+//! | `create`: name or `generateName`, namespace of the request | `create::serve`, `create::set_namespace`, `meta::generate_name` |
 //! | `update`: PUT of an object or of a subresource | `update::serve` |
-//! | `patch`: JSON, merge and strategic merge patch, server-side apply | `patch::serve`, `patch::form`, `patch::apply_new` |
+//! | `patch`: JSON, merge and strategic merge patch, server-side apply | `patch::serve`, `patch::patch_type`, `patch::apply_new` |
 //! | `delete`: grace period, finalizers, propagation | `delete::serve` |
-//! | `deletecollection` | `delete::collection` |
-//! | subresource `scale` | `get::part`, `scale::settle` |
+//! | `deletecollection` | `delete::serve_collection` |
+//! | subresource `scale` | `get::serve_subresource`, `scale::copy_managers_to_object` |
 //! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
 //! | `CONNECT`: subresources `exec`, `attach`, `portforward` | `connect/exec.rs`, `connect/port_forward.rs`, `../streaming/mod.rs` |
 //! | `CONNECT`: subresource `proxy`, by any method | `connect/proxy/mod.rs` |
@@ -52,8 +52,8 @@ use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Serves a request for a resource. An error of a write may depend on another write that is not committed yet. The
-/// response waits for that commit.
+/// Serves a request for a resource. An error of a write may depend on other writes that are not committed yet, so that
+/// the error response waits for their commits.
 pub(crate) async fn dispatch<B>(
     request: RequestContext<'_>,
     body: Pin<&mut B>,
@@ -63,13 +63,14 @@ where
     B::Error: std::fmt::Display,
 {
     let (api, is_read) = (request.api, matches!(request.method, &Method::GET | &Method::HEAD));
-    let answered = dispatch_verb(request, body).await;
-    if answered.is_err() && !is_read {
+    let response = dispatch_verb(request, body).await;
+    if response.is_err() && !is_read {
         api.store.settle().await?;
     }
-    answered
+    response
 }
 
+/// Determines the verb of a request, checks whether the resource supports it, and calls its handler.
 async fn dispatch_verb<B>(
     request: RequestContext<'_>,
     body: Pin<&mut B>,
@@ -80,12 +81,12 @@ where
 {
     let target = &request.target;
     if connect::is_proxy(&request) {
-        check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
+        check_name(target.name, &target.resource.resource_prefix, target.subresource)?;
         let body = crate::request::body::read(body).await?;
-        let answered = connect::serve(&request, &body).await?;
-        return answered.ok_or_else(StatusError::method_not_allowed);
+        let response = connect::serve(&request, &body).await?;
+        return response.ok_or_else(StatusError::method_not_allowed);
     }
-    let one = !target.name.is_empty();
+    let has_name = !target.name.is_empty();
     let resource = request.resource();
     let is_custom = resource.custom.is_some();
     let is_read = matches!(*request.method, Method::GET | Method::HEAD);
@@ -97,7 +98,7 @@ where
     if is_custom {
         request.warnings.add(resource.deprecation().map(Into::into));
     }
-    let verb = match (request.method, one) {
+    let verb = match (request.method, has_name) {
         (&Method::HEAD, _) if !is_custom => return Err(StatusError::method_not_allowed()),
         (&Method::GET, true) if request.is_watch_path => Verb::Watch,
         (&Method::PUT | &Method::PATCH, false) if is_custom => {
@@ -117,13 +118,15 @@ where
         _ => return Err(StatusError::method_not_allowed()),
     };
     let verbs = match target.resource.subresource(target.subresource) {
-        Some(part) => part.verbs,
+        Some(subresource) => subresource.verbs,
         None => target.resource.verbs,
     };
-    let has_valid_post_target = verb != Verb::Create || one != target.subresource.is_empty();
-    let in_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
+    // A POST is for a collection, or for a subresource of an object.
+    let has_valid_post_target = verb != Verb::Create || has_name != target.subresource.is_empty();
+    // Objects of a namespaced resource are created and deleted in one namespace.
+    let has_valid_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
         || target.resource.namespaced != target.namespace.is_empty();
-    if !verbs.has(verb) || !has_valid_post_target || !in_namespace {
+    if !verbs.has(verb) || !has_valid_post_target || !has_valid_namespace {
         return Err(StatusError::method_not_allowed());
     }
     if !is_custom {
@@ -133,7 +136,7 @@ where
     if matches!(verb, Verb::Get) && target.subresource.is_empty() {
         request.format()?;
     }
-    check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
+    check_name(target.name, &target.resource.resource_prefix, target.subresource)?;
     let source = if components::is_componentstatuses(&target.resource) {
         Some(&request.api.components as &dyn Source)
     } else {
@@ -150,18 +153,19 @@ where
         Verb::List => list::serve(&request).await,
         Verb::Watch => watch::serve(&request).await,
         _ => {
-            let reads = connect::takes_body(request.method);
-            let body = if reads { crate::request::body::read(body).await? } else { Bytes::new() };
+            let reads_body = connect::takes_body(request.method);
+            let body =
+                if reads_body { crate::request::body::read(body).await? } else { Bytes::new() };
             if let Some(response) = connect::serve(&request, &body).await? {
                 return Ok(response);
             }
             match verb {
-                Verb::Get => get::part(&request).await,
+                Verb::Get => get::serve_subresource(&request).await,
                 Verb::Create => create::serve(&request, &body).await,
                 Verb::Update => update::serve(&request, &body).await,
                 Verb::Patch => patch::serve(&request, &body).await,
                 Verb::Delete => delete::serve(&request, &body).await,
-                Verb::DeleteCollection => delete::collection(&request, &body).await,
+                Verb::DeleteCollection => delete::serve_collection(&request, &body).await,
                 Verb::List | Verb::Watch => Err(StatusError::method_not_allowed()),
             }
         }
@@ -171,16 +175,16 @@ where
 /// Refuses a name that no object can have, because it would change the path.
 ///
 /// Upstream: `NamespaceKeyFunc`.
-fn check_name(name: &str, target: (&str, &str)) -> Result<(), StatusError> {
-    // The name in a Service's proxy path has its own syntax.
-    if target == ("/services", "proxy") {
+fn check_name(name: &str, resource_prefix: &str, subresource: &str) -> Result<(), StatusError> {
+    // In a Service's proxy path, the name may have a scheme and a port.
+    if resource_prefix == "/services" && subresource == "proxy" {
         return Ok(());
     }
     match path_segment(name).as_slice() {
         [] => Ok(()),
-        wrong => {
-            let (name, wrong) = (quote(name), wrong.join(";"));
-            Err(StatusError::bad_request(format!("Name parameter invalid: {name}: {wrong}")))
+        reasons => {
+            let (name, reasons) = (quote(name), reasons.join(";"));
+            Err(StatusError::bad_request(format!("Name parameter invalid: {name}: {reasons}")))
         }
     }
 }
@@ -191,17 +195,16 @@ mod tests {
 
     #[test]
     fn a_name_must_be_a_valid_path_segment() {
-        let pods = ("/pods", "");
         for name in ["", "a", "a.b", "a:b", "...", "system:node:x"] {
-            assert_eq!(check_name(name, pods), Ok(()), "{name}");
+            assert_eq!(check_name(name, "/pods", ""), Ok(()), "{name}");
         }
         for (name, why) in [
             ("..", r#"Name parameter invalid: "..": may not be '..'"#),
             ("a%2fb", r#"Name parameter invalid: "a%2fb": may not contain '%'"#),
             ("a/%", r#"Name parameter invalid: "a/%": may not contain '/';may not contain '%'"#),
         ] {
-            assert_eq!(check_name(name, pods), Err(StatusError::bad_request(why)));
-            assert_eq!(check_name(name, ("/services", "proxy")), Ok(()));
+            assert_eq!(check_name(name, "/pods", ""), Err(StatusError::bad_request(why)));
+            assert_eq!(check_name(name, "/services", "proxy"), Ok(()));
         }
     }
 }

@@ -9,13 +9,13 @@ use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Namespaces that cannot be deleted.
-const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Refuses to create an object in a namespace that does not exist or is being deleted.
 pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
     let namespace = request.target.namespace;
-    let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
-    if !enabled || namespace.is_empty() || !request.resource().namespaced {
+    let is_enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
+    if !is_enabled || namespace.is_empty() || !request.resource().namespaced {
         return Ok(());
     }
     let Some(entry) = request.api.store.get("/namespaces", namespace) else {
@@ -23,12 +23,12 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
         return Err(StatusError::not_found(&namespaces, namespace));
     };
     // Search the bytes before decoding, because few namespaces have a deletion timestamp.
-    const MARK: &[u8] = b"\"deletionTimestamp\"";
-    if !entry.json().windows(MARK.len()).any(|w| w == MARK) {
+    const DELETION_TIMESTAMP: &[u8] = b"\"deletionTimestamp\"";
+    if !entry.json().windows(DELETION_TIMESTAMP.len()).any(|bytes| bytes == DELETION_TIMESTAMP) {
         return Ok(());
     }
     let object = entry.decode().map_err(StatusError::internal)?;
-    if !meta::deleting(&object) {
+    if !meta::is_being_deleted(&object) {
         return Ok(());
     }
     let why = format!(
@@ -43,10 +43,10 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
 
 /// Refuses to delete the protected namespaces.
 pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusError> {
-    let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
-    if !enabled
+    let is_enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
+    if !is_enabled
         || &*request.resource().resource_prefix != "/namespaces"
-        || !PROTECTED.contains(&request.target.name)
+        || !PROTECTED_NAMESPACES.contains(&request.target.name)
     {
         return Ok(());
     }
@@ -57,14 +57,14 @@ pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusErr
     ))
 }
 
-/// Returns whether the namespace has no finalizers left in its spec.
+/// Returns whether no finalizers remain in the namespace's `spec`.
 pub(super) fn is_finalized(object: &Value) -> bool {
     object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
 /// Marks a namespace as terminating. Returns false if it already is.
-pub(super) fn mark(object: &mut Value, now: &str) -> bool {
-    if meta::deleting(object) {
+pub(super) fn mark_terminating(object: &mut Value, now: &str) -> bool {
+    if meta::is_being_deleted(object) {
         return false;
     }
     meta::set(object, "deletionTimestamp", now);

@@ -7,7 +7,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::attempt::{AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written};
+use super::attempt::{AttemptError, CreatedBy, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, scale, stages};
 use crate::custom::codec;
 use crate::request::RequestContext;
@@ -23,19 +23,19 @@ pub(super) async fn serve(
     request: &RequestContext<'_>,
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
-    let form = form(request)?;
+    let patch_type = patch_type(request)?;
     let options = WriteOptions::parse(
         request.query,
         request.user_agent(),
         "PatchOptions",
-        form == PatchType::Apply,
+        patch_type == PatchType::Apply,
     )?;
     request.format()?;
-    // The patch of an apply is YAML, of which JSON is a part.
+    // The patch of an apply is YAML. The other patches are JSON, which the YAML parser also reads.
     request.audit.request_patch(|| evenkeel_apimachinery::decode::file(body).ok());
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        match once(&mut write, form, body).await {
+        match attempt(&mut write, patch_type, body).await {
             Ok(written) => return stages::encode(&write, &written),
             Err(AttemptError::Race | AttemptError::Taken) => {}
             Err(AttemptError::Refused(error)) => return Err(error),
@@ -45,7 +45,7 @@ pub(super) async fn serve(
 }
 
 /// Returns the patch type of the request's `Content-Type`.
-fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
+fn patch_type(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     let content_type = request.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     Ok(match media {
@@ -74,47 +74,51 @@ fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     })
 }
 
-/// Attempts the patch once.
-async fn once(
+/// Attempts to patch the object once.
+async fn attempt(
     write: &mut Write<'_>,
-    form: PatchType,
+    patch_type: PatchType,
     body: &Bytes,
 ) -> Result<Written, AttemptError> {
     let request = write.request;
     let stored = write.stored.clone();
     let key = key(&stored, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.latest(&stored.resource_prefix, &key) else {
-        if form == PatchType::Apply && request.target.subresource.is_empty() {
+        if patch_type == PatchType::Apply && request.target.subresource.is_empty() {
             return Ok(apply_new(write, body).await?);
         }
         return Err(StatusError::not_found(&stored.name, request.target.name).into());
     };
     let old = codec::decode(request.api, &stored, &entry).await?;
-    let part = stored.strategy.part_to_patch(request.target.subresource, &old).map(Ok);
-    if let Some(part) = part.or_else(|| stored.strategy.read_part(request.target.subresource, &old))
-    {
-        return patch_part(write, form, body, &entry, &old, part?).await;
+    let subresource_name = request.target.subresource;
+    let subresource = match stored.strategy.subresource_to_patch(subresource_name, &old) {
+        Some(subresource) => Some(subresource),
+        None => stored.strategy.read_subresource(subresource_name, &old).transpose()?,
+    };
+    if let Some(subresource) = subresource {
+        return patch_subresource(write, patch_type, body, &entry, &old, subresource).await;
     }
     let mut current = Cow::Borrowed(&old);
     if request.resource().converts() {
         write.convert_out(current.to_mut());
     }
-    let Patched { object, warnings } = patched(write, form, body, &current)?;
+    let Patched { object, warnings } = apply_patch(write, patch_type, body, &current)?;
     write.request.warnings.add(warnings);
     check_identity(request, &object)?;
-    write.replace(&entry, &old, object, form == PatchType::Apply).await
+    write.replace(&entry, &old, object, patch_type == PatchType::Apply).await
 }
 
-fn patched(
+/// Applies the patch to an object in the request's version.
+fn apply_patch(
     write: &Write<'_>,
-    form: PatchType,
+    patch_type: PatchType,
     body: &Bytes,
     current: &Value,
 ) -> Result<Patched, StatusError> {
     let request = write.request;
     let kind = request.kind();
     let schema = request.resource().schema(&kind);
-    if form == PatchType::Apply {
+    if patch_type == PatchType::Apply {
         let writer = write.writer();
         let force = write.options.force.unwrap_or(false);
         return patch::apply(
@@ -127,45 +131,51 @@ fn patched(
             write.options.validation,
         );
     }
-    patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
+    patch::patch(&kind, schema.as_ref(), patch_type, current, body, write.options.validation)
 }
 
-/// Patches a view of the object, and writes the result to the object.
-async fn patch_part(
+/// Patches a subresource with its own kind, such as `scale`, and changes the object accordingly.
+async fn patch_subresource(
     write: &mut Write<'_>,
-    form: PatchType,
+    patch_type: PatchType,
     body: &Bytes,
     entry: &std::sync::Arc<Entry>,
     old: &Value,
-    part: Value,
+    subresource: Value,
 ) -> Result<Written, AttemptError> {
     let request = write.request;
-    let mut before = part;
-    let managed = scale::is_managed(request);
-    if managed {
-        scale::show(&request.kind(), old, &mut before);
+    let mut before = subresource;
+    let updates_managed_fields = scale::is_managed(request);
+    if updates_managed_fields {
+        scale::copy_managers_to_scale(&request.kind(), old, &mut before);
     }
-    let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
+    let Patched { object: mut patched, warnings } = apply_patch(write, patch_type, body, &before)?;
     write.request.warnings.add(warnings);
-    check_identity(request, &part)?;
+    check_identity(request, &patched)?;
     let mut new = old.clone();
     if let Some(result) =
-        write.stored.strategy.write_part(request.target.subresource, &mut new, &part)
+        write.stored.strategy.write_subresource(request.target.subresource, &mut new, &patched)
     {
         result?;
     }
-    if managed {
-        scale::check_uid(request, old, &part)?;
+    if updates_managed_fields {
+        scale::check_uid(request, old, &patched)?;
     }
-    let version = meta::text(&part, "resourceVersion").to_owned();
+    let version = meta::text(&patched, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
-    if managed && form != PatchType::Apply {
-        scale::track(&request.kind(), &before, &mut part, &write.writer());
+    if updates_managed_fields && patch_type != PatchType::Apply {
+        scale::update_scale_managers(&request.kind(), &before, &mut patched, &write.writer());
     }
-    let tracked =
-        !managed || scale::settle(&request.kind(), &write.stored.gvk, old, &part, &mut new);
+    let has_managed_fields = !updates_managed_fields
+        || scale::copy_managers_to_object(
+            &request.kind(),
+            &write.stored.gvk,
+            old,
+            &patched,
+            &mut new,
+        );
     write.convert_out(&mut new);
-    write.replace(entry, old, new, tracked).await
+    write.replace(entry, old, new, has_managed_fields).await
 }
 
 /// Refuses a patch that changes the name or the namespace of the object.
@@ -189,7 +199,7 @@ fn check_identity(request: &RequestContext<'_>, object: &Value) -> Result<(), St
     Ok(())
 }
 
-/// Creates the object of an apply if it does not exist.
+/// Creates the object of a server-side apply, which does not exist.
 async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, StatusError> {
     let request = write.request;
     let force = write.options.force.unwrap_or(false);
@@ -203,8 +213,8 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         write.options.validation,
     )?;
     write.request.warnings.add(warnings);
-    write.absent_uid(&object, Creates::Apply)?;
+    write.check_absent_uid(&object, CreatedBy::Apply)?;
     check_identity(request, &object)?;
-    create::place(request, &mut object)?;
-    write.create(object, Creates::Apply).await
+    create::set_namespace(request, &mut object)?;
+    write.create(object, CreatedBy::Apply).await
 }

@@ -3,7 +3,7 @@
 use crate::resource::{GroupResource, ResourceType, key};
 use evenkeel_apimachinery::status::StatusError;
 
-/// The object whose precondition failed.
+/// Object with a failed precondition.
 pub(super) struct Precondition<'a> {
     /// Resource in the storage version.
     pub(super) resource: &'a ResourceType,
@@ -11,12 +11,12 @@ pub(super) struct Precondition<'a> {
     pub(super) requested: &'a GroupResource,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    /// Whether the request was a dry run, whose error names the key without etcd's prefix.
+    /// Whether the request was a dry run. Its error contains the key without the prefix `/registry` of etcd.
     pub(super) dry_run: bool,
 }
 
 impl Precondition<'_> {
-    /// Returns the 409 for a field, `UID` or `ResourceVersion`, that is not the expected one.
+    /// Returns the 409 for a field, `UID` or `ResourceVersion`, with another value than the expected one.
     ///
     /// Upstream: `Preconditions.Check` in `storage/interfaces.go`, `NewInvalidObjError`, `InterpretUpdateError`.
     pub(super) fn failed(&self, field: &str, expected: &str, found: &str) -> StatusError {
@@ -32,7 +32,7 @@ impl Precondition<'_> {
     }
 }
 
-/// Returns the text of the error about a field, `UID` or `ResourceVersion`, that is not the expected one.
+/// Returns the text of the error for a field, `UID` or `ResourceVersion`, with another value than the expected one.
 ///
 /// Upstream: `Preconditions.Check` in `storage/interfaces.go`.
 pub(super) fn mismatch(field: &str, expected: &str, found: &str) -> String {

@@ -10,7 +10,7 @@ use crate::response::{Body, answer};
 use crate::store::{Encoded, Entry};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with an object that differs from the stored one in kind or version, or that is not stored.
+/// Responds with an object that is not stored in this form: a subresource, a review, or the object of a dry run.
 pub(super) fn with_value(
     request: &RequestContext<'_>,
     code: StatusCode,
@@ -22,6 +22,7 @@ pub(super) fn with_value(
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
 
+/// Encodes an object in the format of the response.
 fn encode_value(
     request: &RequestContext<'_>,
     format: &Format,
@@ -36,7 +37,7 @@ fn encode_value(
 }
 
 /// Returns JSON followed by a newline.
-fn line(json: &[u8]) -> Bytes {
+fn with_newline(json: &[u8]) -> Bytes {
     [json, b"\n"].concat().into()
 }
 
@@ -61,7 +62,7 @@ pub(super) fn with_entry(
     let resource = request.resource();
     format.check(resource, &request.query.0, Purpose::Object)?;
     let bytes = if format.is_stored_form(resource) {
-        line(entry.json())
+        with_newline(entry.json())
     } else {
         format.object(resource, entry.json(), request.now)?
     };

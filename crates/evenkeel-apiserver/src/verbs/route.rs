@@ -10,7 +10,10 @@ use crate::resource::{Verb, is_long_running_subresource};
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Media types of responses. The last two are only for collections.
+/// Number of media types at the start of [`PRODUCED`] that all routes produce.
+const N_PRODUCED_BY_ALL: usize = 3;
+
+/// Media types of responses.
 const PRODUCED: [&str; 5] = [
     "application/json",
     "application/yaml",
@@ -28,23 +31,24 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// Refuses a request for a built-in resource whose media types no route has.
+/// Refuses a request for a built-in resource whose `Content-Type` or `Accept` no route supports.
 pub(super) fn check(
     method: &Method,
     verb: Verb,
     subresource: &str,
     headers: &HeaderMap,
 ) -> Result<(), StatusError> {
-    // These subresources have other media types.
+    // Connections and logs have other media types.
     if is_long_running_subresource(subresource) {
         return Ok(());
     }
-    if *method == Method::PATCH && !names(text(headers, CONTENT_TYPE), &PATCHES) {
+    if *method == Method::PATCH && !lists_any(text(headers, CONTENT_TYPE), &PATCHES) {
         let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         let message = "415: Unsupported Media Type".to_owned();
-        return Err(refusal(code, "UnsupportedMediaType", message));
+        return Err(router_error(code, "UnsupportedMediaType", message));
     }
-    let count = if matches!(verb, Verb::List | Verb::Watch) { PRODUCED.len() } else { 3 };
+    let is_collection = matches!(verb, Verb::List | Verb::Watch);
+    let count = if is_collection { PRODUCED.len() } else { N_PRODUCED_BY_ALL };
     accepts(headers, PRODUCED.get(..count).unwrap_or_default())
 }
 
@@ -53,21 +57,24 @@ pub(super) fn check(
 /// Upstream: `matchesAccept` of go-restful.
 pub(crate) fn accepts(headers: &HeaderMap, produced: &[&str]) -> Result<(), StatusError> {
     let accept = text(headers, ACCEPT);
-    if accept.is_empty() || names(accept, produced) || names(accept, &["*/*"]) {
+    if accept.is_empty() || lists_any(accept, produced) || lists_any(accept, &["*/*"]) {
         return Ok(());
     }
     let message =
         format!("406: Not Acceptable\n\nAvailable representations: {}", produced.join(", "));
-    Err(refusal(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
+    Err(router_error(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
 }
 
 /// Returns whether a header lists one of the media types. Ignores parameters, and does not expand wildcards.
-fn names(header: &str, media_types: &[&str]) -> bool {
-    let mut named = header.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
-    named.any(|name| media_types.contains(&name))
+fn lists_any(header: &str, media_types: &[&str]) -> bool {
+    header.split(',').any(|part| {
+        let media_type = part.split(';').next().unwrap_or_default().trim();
+        media_types.contains(&media_type)
+    })
 }
 
-fn refusal(code: StatusCode, reason: &'static str, message: String) -> StatusError {
+/// Returns an error of the router, which has details without fields.
+fn router_error(code: StatusCode, reason: &'static str, message: String) -> StatusError {
     let mut error = StatusError::new(code, reason, message);
     error.details_mut();
     error

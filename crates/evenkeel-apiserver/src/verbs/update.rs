@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 
-use super::attempt::{AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written};
+use super::attempt::{AttemptError, CreatedBy, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, scale, stages};
 use crate::custom::codec;
 use crate::request::RequestContext;
@@ -24,10 +24,10 @@ pub(super) async fn serve(
     let mut object = stages::decode(request, body, &options)?;
     let mut write = Write::new(request, options);
     stages::log_request_object(&write, &object);
-    create::place(request, &mut object)?;
+    create::set_namespace(request, &mut object)?;
     check_name(request, &object)?;
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        match once(&mut write, &object).await {
+        match attempt(&mut write, &object).await {
             Ok(written) => return stages::encode(&write, &written),
             Err(AttemptError::Race | AttemptError::Taken) => {}
             Err(AttemptError::Refused(error)) => return Err(error),
@@ -52,43 +52,41 @@ fn check_name(request: &RequestContext<'_>, object: &Value) -> Result<(), Status
     Ok(())
 }
 
-/// Attempts the update once.
-async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, AttemptError> {
+/// Attempts to update the object once.
+async fn attempt(write: &mut Write<'_>, object: &Value) -> Result<Written, AttemptError> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.latest(&write.stored.resource_prefix, &key) else {
         if request.target.subresource.is_empty() && write.stored.strategy.allow_create_on_update() {
-            return Ok(write.create(object.clone(), Creates::Put).await?);
+            return Ok(write.create(object.clone(), CreatedBy::Put).await?);
         }
         return Err(StatusError::not_found(&write.stored.name, request.target.name).into());
     };
     let old = codec::decode(request.api, &write.stored, &entry).await?;
     let mut new = old.clone();
-    let part = write.stored.strategy.write_part(request.target.subresource, &mut new, object);
-    match part {
-        None => write.replace(&entry, &old, object.clone(), false).await,
-        Some(result) => {
-            write.check_uid(&old, object)?;
-            result?;
-            let version = meta::text(object, "resourceVersion").to_owned();
-            meta::set(&mut new, "resourceVersion", &version);
-            let kind = request.kind();
-            let managed = scale::is_managed(request);
-            let before = managed
-                .then(|| {
-                    write.stored.strategy.read_part(request.target.subresource, &old).transpose()
-                })
-                .transpose()?
-                .flatten();
-            let mut part = object.clone();
-            if let Some(mut before) = before {
-                scale::show(&kind, &old, &mut before);
-                scale::track(&kind, &before, &mut part, &write.writer());
-            }
-            let tracked =
-                !managed || scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);
-            write.convert_out(&mut new);
-            write.replace(&entry, &old, new, tracked).await
-        }
+    let subresource = request.target.subresource;
+    let result = write.stored.strategy.write_subresource(subresource, &mut new, object);
+    let Some(result) = result else {
+        return write.replace(&entry, &old, object.clone(), false).await;
+    };
+    write.check_uid(&old, object)?;
+    result?;
+    let version = meta::text(object, "resourceVersion").to_owned();
+    meta::set(&mut new, "resourceVersion", &version);
+    let kind = request.kind();
+    let updates_managed_fields = scale::is_managed(request);
+    let before = if updates_managed_fields {
+        write.stored.strategy.read_subresource(subresource, &old).transpose()?
+    } else {
+        None
+    };
+    let mut written = object.clone();
+    if let Some(mut before) = before {
+        scale::copy_managers_to_scale(&kind, &old, &mut before);
+        scale::update_scale_managers(&kind, &before, &mut written, &write.writer());
     }
+    let has_managed_fields = !updates_managed_fields
+        || scale::copy_managers_to_object(&kind, &write.stored.gvk, &old, &written, &mut new);
+    write.convert_out(&mut new);
+    write.replace(&entry, &old, new, has_managed_fields).await
 }

@@ -1,4 +1,4 @@
-//! Watch: sends the initial objects, then each change, until the client disconnects or the timeout expires.
+//! Watch: sends the existing objects, then each change, until the client disconnects or the timeout expires.
 //!
 //! | documented | where |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | streaming lists: `sendInitialEvents`, `resourceVersionMatch`, `k8s.io/initial-events-end` | `validate_watch_options`, `bookmark` |
 //! | `allowWatchBookmarks` | `next`, `bookmark` |
 //! | `timeoutSeconds` | `serve` |
-//! | 410 `Expired` for a revision that is compacted | `too_old` |
-//! | an object that starts or stops matching the selectors: `ADDED`, `DELETED` | `change` |
+//! | 410 `Expired` for a revision that is compacted | `too_old_status` |
+//! | an object that starts or stops matching the selectors: `ADDED`, `DELETED` | `event_type` |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::custom::codec;
 use crate::metrics::InFlight;
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
-use crate::request::query::{Query, refuse};
+use crate::request::query::{Query, check_errors};
 use crate::resource::ResourceType;
 use crate::response::Body;
 use crate::response::answer;
@@ -60,7 +60,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     };
     query.number("limit")?;
     let selectors = ParsedSelectors::parse(query)?;
-    let (initial, ended) = validate_watch_options(query, request.is_watch_path)?;
+    let initial_events = validate_watch_options(query, request.is_watch_path)?;
     let mut selectors = selectors.resolve(resource)?;
     if !request.target.name.is_empty() {
         selectors = selectors.named(request.target.name)?;
@@ -72,7 +72,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     format.check(resource, &query.0, Purpose::Watch)?;
     let store = &request.api.store;
     let content_type = format.content_type(Purpose::Watch);
-    let (entries, from) = if initial.unwrap_or(version == 0) {
+    let (entries, start) = if initial_events.unwrap_or(version == 0) {
         if version > 0 {
             super::list::wait_until_revision(request, version).await?;
         }
@@ -86,9 +86,14 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     };
     let entries = codec::entries(request.api, resource, entries).await?;
     let scope = selectors.scope(resource, request.target.namespace);
-    let Ok(cursor) = store.follow(&resource.resource_prefix, &scope, from) else {
-        let frame =
-            format.event(resource, "ERROR", &too_old(from, store.revision()), true, request.now)?;
+    let Ok(cursor) = store.follow(&resource.resource_prefix, &scope, start) else {
+        let frame = format.event(
+            resource,
+            "ERROR",
+            &too_old_status(start, store.revision()),
+            true,
+            request.now,
+        )?;
         return Ok(answer(
             StatusCode::OK,
             content_type,
@@ -96,29 +101,33 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         ));
     };
     let now = request.api.clock.instant();
-    let bookmarks = request.query.flag("allowWatchBookmarks");
+    let allows_bookmarks = request.query.flag("allowWatchBookmarks");
+    let sends_end_of_initial = allows_bookmarks && initial_events == Some(true);
+    let key_prefix = match request.target.namespace {
+        "" => None,
+        namespace => Some(format!("{namespace}/")),
+    };
     let watcher = Watcher {
         api: request.api.clone(),
         resource: resource.clone(),
-        namespace: (!request.target.namespace.is_empty())
-            .then(|| format!("{}/", request.target.namespace)),
-        stored_form: format.is_stored_form(resource),
+        key_prefix,
+        is_stored_form: format.is_stored_form(resource),
         format,
         selectors,
         initial: entries.into_iter(),
-        end_of_initial: (ended && bookmarks).then_some(from),
+        end_of_initial: sends_end_of_initial.then_some(start),
         cursor,
         _counted: request.api.metrics.watching(),
-        first: true,
-        bookmarks,
+        is_first: true,
+        allows_bookmarks,
         next_bookmark: next_bookmark(
             now,
             now + Duration::from_secs(seconds),
             BOOKMARK_INTERVAL.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
         ),
         deadline: now + Duration::from_secs(seconds),
-        served: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
-        ended: false,
+        replaced: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
+        is_ended: false,
     };
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
         let frame = watcher.next().await?;
@@ -127,18 +136,13 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     Ok(answer(StatusCode::OK, content_type, Body::stream(stream)))
 }
 
-/// Validates the options. Returns whether initial events are sent (`None`: only if resourceVersion is unset or 0), and
-/// whether a bookmark marks their end.
+/// Validates the options. Returns whether the watch begins with initial events for the existing objects, whose end a
+/// bookmark marks. `None` means only if `resourceVersion` is unset or 0, and without that bookmark.
 ///
 /// Upstream: `validateWatchOptions`.
-fn validate_watch_options(
-    query: &Query,
-    is_watch_path: bool,
-) -> Result<(Option<bool>, bool), StatusError> {
+fn validate_watch_options(query: &Query, is_watch_path: bool) -> Result<Option<bool>, StatusError> {
     let version_match = query.get("resourceVersionMatch");
     let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
-    // Default of a watch that begins with the existing objects.
-    //
     // Upstream: `SetListOptionsDefaults`.
     let has_initial_default = initial.is_none()
         && version_match.is_empty()
@@ -172,8 +176,8 @@ fn validate_watch_options(
             }
         }
     }
-    refuse("ListOptions", &errors)?;
-    Ok((initial, initial == Some(true)))
+    check_errors("ListOptions", &errors)?;
+    Ok(initial)
 }
 
 /// Returns the time of the next bookmark: after the interval, or shortly before the watch ends, so that the client can
@@ -183,18 +187,19 @@ fn validate_watch_options(
 fn next_bookmark(now: Instant, deadline: Instant, interval: Duration) -> Instant {
     match deadline.checked_sub(LAST_BOOKMARK_LEAD) {
         Some(last) if last > now => last.min(now + interval),
-        // The watch ends first.
+        // The watch ends before another bookmark.
         _ => deadline,
     }
 }
 
-fn too_old(version: u64, current: u64) -> Vec<u8> {
+/// Returns the Status 410 of a watch at a revision that the store no longer has, as JSON.
+fn too_old_status(version: u64, current: u64) -> Vec<u8> {
     StatusError::expired(format!("too old resource version: {version} ({current})")).to_json()
 }
 
-/// Waits until the definition of a custom resource changes or is deleted; never returns for a built-in resource.
-async fn definition_replaced(served: Option<&mut tokio::sync::watch::Receiver<bool>>) {
-    match served {
+/// Waits until the definition of a custom resource changes or is deleted. Never returns for a built-in resource.
+async fn definition_replaced(replaced: Option<&mut tokio::sync::watch::Receiver<bool>>) {
+    match replaced {
         Some(replaced) => {
             let _ = replaced.wait_for(|replaced| *replaced).await;
         }
@@ -202,14 +207,17 @@ async fn definition_replaced(served: Option<&mut tokio::sync::watch::Receiver<bo
     }
 }
 
+/// State of a watch.
 struct Watcher {
     api: Arc<Api>,
     resource: Arc<ResourceType>,
     /// Prefix of the keys in the watched namespace; `None` for all namespaces.
-    namespace: Option<String>,
+    key_prefix: Option<String>,
     format: Format,
-    stored_form: bool,
+    /// Whether the format is JSON in the stored version, for which entries contain encoded frames.
+    is_stored_form: bool,
     selectors: Selectors,
+    /// Existing objects that are not sent yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Revision of the bookmark that ends the initial events.
     end_of_initial: Option<u64>,
@@ -217,19 +225,21 @@ struct Watcher {
     /// Counts the watch as active while it lasts.
     _counted: InFlight,
     /// Whether no event was sent yet.
-    first: bool,
-    bookmarks: bool,
+    is_first: bool,
+    /// Whether the client accepts bookmarks.
+    allows_bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
     /// Becomes true when the definition of the custom resource changes or is deleted.
-    served: Option<tokio::sync::watch::Receiver<bool>>,
-    ended: bool,
+    replaced: Option<tokio::sync::watch::Receiver<bool>>,
+    /// Whether the last event was sent.
+    is_ended: bool,
 }
 
 impl Watcher {
     /// Returns the next piece of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.ended {
+        if self.is_ended {
             return None;
         }
         if let Some(piece) = self.initial_piece() {
@@ -243,32 +253,35 @@ impl Watcher {
                 Ok(Some(piece)) => return Some(piece),
                 Ok(None) => {}
                 Err(piece) => {
-                    self.ended = true;
+                    self.is_ended = true;
                     return Some(piece);
                 }
             }
-            let soonest =
-                if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline };
+            let wake_at = if self.allows_bookmarks {
+                self.next_bookmark.min(self.deadline)
+            } else {
+                self.deadline
+            };
             tokio::select! {
                 biased;
                 () = self.cursor.changed() => {}
-                () = definition_replaced(self.served.as_mut()) => {
-                    self.ended = true;
+                () = definition_replaced(self.replaced.as_mut()) => {
+                    self.is_ended = true;
                     return self.changes().await.unwrap_or_else(Some);
                 }
-                () = tokio::time::sleep_until(soonest) => {
+                () = tokio::time::sleep_until(wake_at) => {
                     if self.api.clock.instant() >= self.deadline {
-                        self.ended = true;
+                        self.is_ended = true;
                         return None;
                     }
                     self.next_bookmark =
                         next_bookmark(self.api.clock.instant(), self.deadline, BOOKMARK_INTERVAL);
-                    // Events that arrived just now precede the bookmark, which carries the store's revision.
+                    // Send new events before a bookmark, because it contains the store's revision.
                     match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
                         Ok(Some(piece)) => return Some(piece),
                         Err(piece) => {
-                            self.ended = true;
+                            self.is_ended = true;
                             return Some(piece);
                         }
                     }
@@ -277,20 +290,21 @@ impl Watcher {
         }
     }
 
+    /// Returns the next initial events, or `None` if there are no more.
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
         while let Some(entry) = self.initial.next() {
             if !self.selectors.matches(&entry) {
                 continue;
             }
-            let frame = if self.stored_form {
+            let frame = if self.is_stored_form {
                 Ok(entry.event(Change::Added))
             } else {
-                self.encode(&entry, Change::Added, self.first)
+                self.encode(&entry, Change::Added, self.is_first)
             };
             match frame {
                 Ok(frame) => {
-                    self.first = false;
+                    self.is_first = false;
                     piece.extend_from_slice(&frame);
                 }
                 Err(error) => {
@@ -308,12 +322,15 @@ impl Watcher {
     async fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
         loop {
             let Ok(events) = self.cursor.take() else {
-                return Err(self.error(&too_old(self.cursor.at(), self.api.store.revision())));
+                return Err(
+                    self.error(&too_old_status(self.cursor.at(), self.api.store.revision()))
+                );
             };
             if events.is_empty() {
                 return Ok(None);
             }
-            let events = self.converted(events).await.map_err(|e| self.error(&e.to_json()))?;
+            let events = self.convert(events).await.map_err(|e| self.error(&e.to_json()))?;
+            // A single frame is not copied.
             let mut single: Option<Bytes> = None;
             let mut piece = BytesMut::new();
             for event in &events {
@@ -334,22 +351,24 @@ impl Watcher {
     }
 
     /// Converts the events to the watched version, if a webhook converts the custom resource.
-    async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
+    async fn convert(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
         if codec::needs_webhook(&self.resource) {
-            events.retain(|event| self.is_here(event));
+            events.retain(|event| self.is_in_namespace(event));
         }
-        let before = !self.selectors.is_everything();
-        codec::events(&self.api, &self.resource, events, before).await
+        // Selectors also apply to the object before a change.
+        let converts_previous = !self.selectors.is_everything();
+        codec::events(&self.api, &self.resource, events, converts_previous).await
     }
 
+    /// Returns the frame of an `ERROR` event.
     fn error(&self, status: &[u8]) -> Bytes {
         let now = self.api.clock.now();
-        self.format.event(&self.resource, "ERROR", status, self.first, now).unwrap_or_default()
+        self.format.event(&self.resource, "ERROR", status, self.is_first, now).unwrap_or_default()
     }
 
     /// Returns whether an event is in the watched namespace.
-    fn is_here(&self, event: &Event) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
+    fn is_in_namespace(&self, event: &Event) -> bool {
+        self.key_prefix.as_ref().is_none_or(|prefix| event.entry.key.starts_with(&**prefix))
     }
 
     /// Encodes the frame of an event in a format other than the stored one.
@@ -362,31 +381,36 @@ impl Watcher {
         self.format.event(resource, change, entry.json(), first, self.api.clock.now())
     }
 
+    /// Returns the frame of an event, or `None` if the watch does not include it.
     fn frame(&mut self, event: &Event) -> Option<Bytes> {
-        if !self.is_here(event) {
+        if !self.is_in_namespace(event) {
             return None;
         }
-        let change = self.change(event)?;
-        // When an object stops matching the selectors, the DELETED event carries its last matching state at the new
-        // revision.
-        let lost = (change == Change::Deleted && event.entry.change != Change::Deleted)
-            .then(|| event.previous.as_ref().map(|p| p.at(event.entry.revision, Change::Deleted)))
-            .flatten();
-        let entry = lost.as_ref().unwrap_or(&event.entry);
-        if self.stored_form {
+        let change = self.event_type(event)?;
+        // The DELETED event of an object that stops matching the selectors contains its last matching state, with the
+        // revision of the change.
+        let stops_matching = change == Change::Deleted && event.entry.change != Change::Deleted;
+        let last_matching = match &event.previous {
+            Some(previous) if stops_matching => {
+                Some(previous.with_revision(event.entry.revision, Change::Deleted))
+            }
+            _ => None,
+        };
+        let entry = last_matching.as_ref().unwrap_or(&event.entry);
+        if self.is_stored_form {
             return Some(entry.event(change));
         }
-        let first = self.first;
-        let make = || self.encode(entry, change, first);
-        // The first frame of a Table has the columns, and other versions have other contents, so neither is shared.
-        let frame = if first || !self.resource.stored {
-            make()
+        let is_first = self.is_first;
+        let encode = || self.encode(entry, change, is_first);
+        // Watches do not share the first frame of a Table, which has the columns, and frames in other versions.
+        let frame = if is_first || !self.resource.stored {
+            encode()
         } else {
-            event.frame(&self.format, change, make)
+            event.frame(&self.format, change, encode)
         };
         match frame {
             Ok(frame) => {
-                self.first = false;
+                self.is_first = false;
                 Some(frame)
             }
             Err(error) => {
@@ -396,17 +420,21 @@ impl Watcher {
         }
     }
 
-    /// Returns the event type after selectors: a MODIFIED object that starts or stops matching is ADDED or DELETED.
-    /// `None` if it matches neither before nor after.
+    /// Returns the type of an event for the selectors: ADDED for an object that starts to match, and DELETED for one
+    /// that stops matching. Returns `None` if it matches neither before nor after the change.
     ///
     /// Upstream: `convertToWatchEvent`.
-    fn change(&self, event: &Event) -> Option<Change> {
+    fn event_type(&self, event: &Event) -> Option<Change> {
         if self.selectors.is_everything() {
             return Some(event.entry.change);
         }
-        let now = event.entry.change != Change::Deleted && self.selectors.matches(&event.entry);
-        let before = event.previous.as_ref().is_some_and(|p| self.selectors.matches(p));
-        match (before, now) {
+        let matches_now =
+            event.entry.change != Change::Deleted && self.selectors.matches(&event.entry);
+        let matched_before = match &event.previous {
+            Some(previous) => self.selectors.matches(previous),
+            None => false,
+        };
+        match (matched_before, matches_now) {
             (false, true) => Some(Change::Added),
             (true, true) => Some(Change::Modified),
             (true, false) => Some(Change::Deleted),
@@ -414,6 +442,7 @@ impl Watcher {
         }
     }
 
+    /// Returns the frame of a bookmark. `end_of_initial` marks the end of the initial events.
     fn bookmark(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
         let annotations = if end_of_initial {
             ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}"
@@ -425,7 +454,7 @@ impl Watcher {
             self.resource.kind(),
             self.resource.api_version
         );
-        let first = std::mem::take(&mut self.first);
+        let first = std::mem::take(&mut self.is_first);
         let now = self.api.clock.now();
         self.format
             .event(&self.resource, "BOOKMARK", object.as_bytes(), first, now)

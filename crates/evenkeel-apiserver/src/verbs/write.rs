@@ -1,11 +1,11 @@
-//! Create and replace operations. Create, update, patch and apply requests all run through their stages.
+//! Creation and replacement of objects. All create, update, patch and apply requests run through these.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::attempt::{
-    Attempt, AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
+    Attempt, AttemptError, CreatedBy, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
 };
 use super::precondition::Precondition;
 use super::{meta, stages};
@@ -26,11 +26,11 @@ use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 const MAX_GENERATED_NAMES: usize = 8;
 
 impl Write<'_> {
-    /// Checks the permission to create, which an update, a patch or an apply needs if the object does not exist.
+    /// Checks the permission `create`, which an update or an apply needs in addition if the object does not exist.
     ///
     /// Upstream: `withAuthorization`.
-    fn permit_create(&self, how: Creates) -> Result<(), StatusError> {
-        if how == Creates::Post {
+    fn permit_create(&self, created_by: CreatedBy) -> Result<(), StatusError> {
+        if created_by == CreatedBy::Post {
             return Ok(());
         }
         let (resource, target) = (self.request.resource(), &self.request.target);
@@ -54,22 +54,24 @@ impl Write<'_> {
     pub(super) async fn create(
         &mut self,
         mut object: Value,
-        how: Creates,
+        created_by: CreatedBy,
     ) -> Result<Written, StatusError> {
-        self.permit_create(how)?;
-        let labeled = !is_empty(&object, "metadata.labels");
+        self.permit_create(created_by)?;
+        let had_labels = !is_empty(&object, "metadata.labels");
         stages::default(self, &mut object);
-        self.absent_preconditions(&object, how)?;
+        self.check_absent_preconditions(&object, created_by)?;
         super::namespace::admit_create(self.request, meta::text(&object, "name"))?;
         meta::wipe_system_fields(&mut object);
         let name = meta::text(&object, "name").to_owned();
         let cx = self.context(&name);
         let admission = Mutating::new(&cx, Operation::Create);
-        if how != Creates::Apply {
+        if created_by != CreatedBy::Apply {
             self.update_managed_fields(None, &mut object);
         }
-        let changed = stages::mutate(self, admission, &mut object, None).await?;
-        self.has_template_labels = !labeled && !changed && how != Creates::Put;
+        let was_mutated = stages::mutate(self, admission, &mut object, None).await?;
+        // See `has_template_labels`. Upstream copies the object when admission mutates it and in a PUT, so that the
+        // object no longer shares its labels with the template.
+        self.has_template_labels = !had_labels && !was_mutated && created_by != CreatedBy::Put;
         self.reset_status(&mut object);
         let metadata = meta::metadata(&mut object);
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -90,31 +92,28 @@ impl Write<'_> {
         {
             meta::set(&mut object, "name", &self.request.api.uid());
         }
-        let generate = meta::text(&object, "name").is_empty() && !prefix.is_empty();
-        if generate {
-            return self.create_named_by_chance(&object, &prefix, how).await;
+        if meta::text(&object, "name").is_empty() && !prefix.is_empty() {
+            return self.create_with_generated_name(&object, &prefix, created_by).await;
         }
-        let taken = meta::text(&object, "name").to_owned();
-        match self.insert(object, &taken, how).await {
-            Ok(written) => return Ok(written),
-            Err(AttemptError::Refused(error)) => return Err(error),
-            Err(AttemptError::Taken) => {
-                return Err(StatusError::modified(&self.stored.name, &taken));
-            }
-            Err(AttemptError::Race) => {}
+        let name = meta::text(&object, "name").to_owned();
+        match self.insert(object, &name, created_by).await {
+            Ok(written) => Ok(written),
+            Err(AttemptError::Refused(error)) => Err(error),
+            Err(AttemptError::Taken) => Err(StatusError::modified(&self.stored.name, &name)),
+            Err(AttemptError::Race) => Err(self.already_exists(&name)),
         }
-        let mut error = StatusError::already_exists(&self.stored.name, &taken);
-        let key = key(&self.stored, self.request.target.namespace, &taken);
-        let old = self
-            .request
-            .api
-            .store
-            .get(&self.stored.resource_prefix, &key)
-            .and_then(|e| e.decode().ok());
-        if old.is_some_and(|old| meta::deleting(&old)) {
+    }
+
+    /// Returns the error of a create if an object with this name exists.
+    fn already_exists(&self, name: &str) -> StatusError {
+        let mut error = StatusError::already_exists(&self.stored.name, name);
+        let key = key(&self.stored, self.request.target.namespace, name);
+        let existing = self.request.api.store.get(&self.stored.resource_prefix, &key);
+        let existing = existing.and_then(|entry| entry.decode().ok());
+        if existing.is_some_and(|object| meta::is_being_deleted(&object)) {
             error.0.message = format!("object is being deleted: {}", error.0.message);
         }
-        Err(error)
+        error
     }
 
     /// Removes the status of a new object, unless its kind may be created with one.
@@ -124,35 +123,36 @@ impl Write<'_> {
         }
     }
 
-    /// Creates an object with a generated name that is free.
-    async fn create_named_by_chance(
+    /// Creates an object with a generated name. Tries other names if objects with these names exist.
+    async fn create_with_generated_name(
         &mut self,
         object: &Value,
         prefix: &str,
-        how: Creates,
+        created_by: CreatedBy,
     ) -> Result<Written, StatusError> {
-        let mut taken = String::new();
+        let mut last_name = String::new();
         for _ in 0..MAX_GENERATED_NAMES {
             let mut object = object.clone();
             let name = self.request.api.random(|rng| meta::generate_name(prefix, rng));
             meta::set(&mut object, "name", &name);
-            match self.insert(object, &name, how).await {
+            match self.insert(object, &name, created_by).await {
                 Ok(written) => return Ok(written),
                 Err(AttemptError::Refused(error)) => return Err(error),
-                Err(AttemptError::Race | AttemptError::Taken) => taken = name,
+                Err(AttemptError::Race | AttemptError::Taken) => last_name = name,
             }
         }
-        Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
+        Err(StatusError::generate_name_conflict(&self.stored.name, &last_name))
     }
 
-    /// Creates an object. Retries if another object got its allocated values in the meantime.
+    /// Runs the stages of a create. Retries with other allocated values if another object got the same values in the
+    /// meantime.
     async fn insert(
         &mut self,
         object: Value,
         name: &str,
-        how: Creates,
+        created_by: CreatedBy,
     ) -> Result<Written, AttemptError> {
-        let attempt = |new| Attempt { name, old: None, new, how: Some(how) };
+        let attempt = |new| Attempt { name, old: None, new, created_by: Some(created_by) };
         if !self.request.api.store.is_indexed(&self.stored.resource_prefix) {
             return stages::run(self, attempt(object)).await;
         }
@@ -165,49 +165,49 @@ impl Write<'_> {
         Err(AttemptError::Taken)
     }
 
-    /// Replaces `old`, the object of `entry`, with `new`, which is in the request's version. `tracked` means that its
-    /// managedFields are already correct, as after a server-side apply.
+    /// Replaces `old`, the object of `entry`, with `new`, which is in the request's version. `has_managed_fields` is
+    /// whether the caller has already updated the managed fields of `new`, as a server-side apply does.
     pub(super) async fn replace(
         &mut self,
         entry: &Arc<Entry>,
         old: &Value,
         mut new: Value,
-        tracked: bool,
+        has_managed_fields: bool,
     ) -> Result<Written, AttemptError> {
         stages::default(self, &mut new);
-        self.preconditions(entry, old, &new)?;
+        self.check_preconditions(entry, old, &new)?;
         let name = self.request.target.name;
         let cx = self.context(name);
         let admission = Mutating::new(&cx, Operation::Update);
-        let sent = admission.is_configured().then(|| new.clone());
+        let sent = if admission.is_configured() { Some(new.clone()) } else { None };
         meta::keep_system_fields(&mut new, old);
-        // NodeRestriction checks the object as the client sent it, including changes that this path will undo.
+        // NodeRestriction checks the object as the client sent it, including changes that `reset_fields` undoes.
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         self.reset_fields(&mut new, old);
-        if !tracked {
+        if !has_managed_fields {
             self.update_managed_fields(Some(old), &mut new);
         }
-        restore_sent(&mut new, sent);
+        restore_sent_object(&mut new, sent);
         stages::mutate(self, admission, &mut new, Some(old)).await?;
         meta::keep_system_fields(&mut new, old);
-        stages::run(self, Attempt { name, old: Some((entry, old)), new, how: None }).await
+        stages::run(self, Attempt { name, old: Some((entry, old)), new, created_by: None }).await
     }
 
-    /// Restores the fields that this path may not change, before the writer becomes the manager of its changes. The
-    /// stage `prepare` then applies the kind's full strategy.
+    /// Restores the fields that a request for this subresource may not change, so that the writer does not become their
+    /// manager. The stage `prepare` then applies the kind's full strategy.
     ///
     /// Upstream: `ResetFieldsStrategy.GetResetFields`.
     fn reset_fields(&self, new: &mut Value, old: &Value) {
         match self.request.target.subresource {
             "status" => {
-                let custom = self.stored.custom.is_some();
+                let is_custom = self.stored.custom.is_some();
                 let strategy =
-                    if custom { StatusStrategy::Custom } else { StatusStrategy::BuiltIn };
+                    if is_custom { StatusStrategy::Custom } else { StatusStrategy::BuiltIn };
                 reset_for_status_update(strategy, new, old);
             }
             // The approval is part of a CertificateSigningRequest's status. The kind's strategy accepts only that part.
             "approval" => {}
-            // The strategies of these paths name no fields that they reset.
+            // The strategies of these subresources reset no fields in upstream's `GetResetFields`.
             "ephemeralcontainers" | "resize" => {}
             _ if self.has_status() => reset_field(new, old, "status"),
             _ => {}
@@ -217,32 +217,45 @@ impl Write<'_> {
     /// Checks the preconditions of a request whose object does not exist. A POST ignores them.
     ///
     /// Upstream: `Store.Update` in `registry/generic/registry/store.go` and `patcher.applyPatch` in `endpoints/handlers`.
-    fn absent_preconditions(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
-        if how == Creates::Post {
+    fn check_absent_preconditions(
+        &self,
+        object: &Value,
+        created_by: CreatedBy,
+    ) -> Result<(), StatusError> {
+        if created_by == CreatedBy::Post {
             return Ok(());
         }
-        self.absent_uid(object, how)?;
+        self.check_absent_uid(object, created_by)?;
         object_version(object).map(drop).map_err(StatusError::plain_internal)
     }
 
-    /// Refuses a uid if no object exists.
-    pub(super) fn absent_uid(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
+    /// Refuses a uid in a request whose object does not exist, because the uid is a precondition.
+    pub(super) fn check_absent_uid(
+        &self,
+        object: &Value,
+        created_by: CreatedBy,
+    ) -> Result<(), StatusError> {
         let (name, uid) = (self.request.target.name, meta::text(object, "uid"));
-        match how {
+        match created_by {
             _ if uid.is_empty() => Ok(()),
-            Creates::Apply => Err(StatusError::conflict(
+            CreatedBy::Apply => Err(StatusError::conflict(
                 &self.request.resource().name,
                 name,
                 format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 ),
             )),
-            Creates::Put | Creates::Post => Err(self.failed_uid_precondition(uid, "")),
+            CreatedBy::Put | CreatedBy::Post => Err(self.failed_uid_precondition(uid, "")),
         }
     }
 
     /// Checks the resource version and the UID of the new object against the stored one.
-    fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
+    fn check_preconditions(
+        &self,
+        entry: &Entry,
+        old: &Value,
+        new: &Value,
+    ) -> Result<(), StatusError> {
         let name = self.request.target.name;
         // Validation checks the uid of a patched object.
         if self.request.method == http::Method::PUT {
@@ -268,7 +281,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Refuses the uid of a PUT, which is a precondition, unless it is the stored object's.
+    /// Refuses a uid, which is a precondition, unless it equals the stored object's.
     pub(super) fn check_uid(&self, old: &Value, sent: &Value) -> Result<(), StatusError> {
         let (uid, old_uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
         if uid.is_empty() || uid == old_uid {
@@ -280,22 +293,23 @@ impl Write<'_> {
     /// Returns the error for a uid that differs from the stored object's, which may be absent.
     fn failed_uid_precondition(&self, uid: &str, old_uid: &str) -> StatusError {
         let target = &self.request.target;
-        let object = Precondition {
+        let precondition = Precondition {
             resource: &self.stored,
             requested: &self.request.resource().name,
             namespace: target.namespace,
             name: target.name,
             dry_run: self.options.dry_run,
         };
-        object.failed("UID", uid, old_uid)
+        precondition.failed("UID", uid, old_uid)
     }
 }
 
-/// Restores the object that the client sent, with current managed fields, if policies or webhooks receive it. They also
-/// receive fields that the write cannot change, such as the status. Managed fields exclude these fields.
-fn restore_sent(object: &mut Value, sent: Option<Value>) {
+/// Replaces `object` with the object that the client sent, but keeps the managed fields of `object`. Policies and
+/// webhooks get this object: it contains changes of fields that the write cannot change, such as the status. `sent` is
+/// `None` if no policy or webhook is configured.
+fn restore_sent_object(object: &mut Value, sent: Option<Value>) {
     if let Some(mut sent) = sent {
-        meta::keep(&mut sent, object, "managedFields");
+        meta::copy_field(&mut sent, object, "managedFields");
         *object = sent;
     }
 }

@@ -293,11 +293,11 @@ impl Folder for FaultyFolder {
         file.sync_data()
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.with(|files| files.names.contains_key(name))
     }
 
-    fn shown(&self) -> String {
+    fn display_path(&self) -> String {
         "/data".to_owned()
     }
 }

@@ -168,7 +168,7 @@ impl Run {
         let _ = self.store.health();
         for _ in 0..transactions {
             let (transaction, planned, holds) = self.transaction();
-            let values = transaction.values(NUMBERS);
+            let values = transaction.index_values(NUMBERS);
             match self.store.shared.stage(transaction, values) {
                 Ok(StagedTransaction { entries, outcome }) => {
                     assert!(holds, "{planned:?} was staged");
@@ -188,7 +188,7 @@ impl Run {
             return;
         }
         let before = objects_of(&self.store);
-        self.store.shared.turn();
+        self.store.shared.commit_queue();
         let mut refused = Vec::new();
         for (planned, entries, outcome) in staged {
             let committed = outcome.await.expect("an answer").is_ok();

@@ -14,7 +14,7 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// Returns a folder with a file as version 1 wrote it, with objects of these names.
 fn version_1(names: &[&str], damaged: bool) -> FaultyFolder {
     let folder = FaultyFolder::new(1);
-    let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
+    let file = super::super::folder::FailureRecorder::new(folder.open(DATABASE).expect("memory")).0;
     let database = Builder::new().create_with_backend(file).expect("memory");
     let write = database.begin_write().expect("a transaction");
     {
@@ -54,7 +54,7 @@ async fn objects_of_version_1_are_migrated_without_history() {
         assert_eq!(store.count("numbers"), 2);
     }
     // Version 1 refuses the new file instead of reading it as empty.
-    let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
+    let file = super::super::folder::FailureRecorder::new(folder.open(DATABASE).expect("memory")).0;
     let database = Builder::new().create_with_backend(file).expect("readable");
     let write = database.begin_write().expect("a transaction");
     assert!(write.open_table(OBJECTS).is_err());

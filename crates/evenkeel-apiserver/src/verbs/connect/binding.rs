@@ -1,4 +1,4 @@
-//! The `binding` sub-resource: gives a pod its node, once.
+//! Subresource `binding`: assigns a node to a pod that has none.
 
 use super::conditions;
 use crate::admission::plugins::Plugin;
@@ -21,13 +21,13 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
     if text(binding, "metadata.name") != call.cx.name {
         return Err(StatusError::bad_request("name in URL does not match name in Binding object"));
     }
-    if let Some(errors) = aggregate(errors(binding).iter().map(ToString::to_string)) {
+    if let Some(errors) = aggregate(validate_target(binding).iter().map(ToString::to_string)) {
         return Err(StatusError::plain_internal(errors));
     }
     let now = seconds(call.cx.now);
     let edit = |pod: &mut Value| {
         check_preconditions(&call.cx, binding, pod)?;
-        assign(pod, binding, &now)?;
+        assign_node(pod, binding, &now)?;
         if call.cx.api.plugins.has(Plugin::PodTopologyLabels) {
             topology::label(call.cx.api, text(binding, "target.name"), pod)?;
         }
@@ -42,19 +42,19 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
         edit,
     )
     .await?;
-    Ok(created())
+    Ok(created_answer())
 }
 
-/// What bindings and evictions answer.
-pub(super) fn created() -> Answer {
+/// Returns the answer to a successful binding or eviction: a Status with code 201.
+pub(super) fn created_answer() -> Answer {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::Object(StatusCode::CREATED, status)
 }
 
-/// Validates the target.
+/// Returns the errors of a binding's target.
 ///
 /// Upstream: `ValidatePodBinding`.
-fn errors(binding: &Value) -> Vec<FieldError> {
+fn validate_target(binding: &Value) -> Vec<FieldError> {
     let (kind, name) = (text(binding, "target.kind"), text(binding, "target.name"));
     let is_node = matches!(kind, "" | "Node");
     let mut errors = Vec::new();
@@ -70,9 +70,9 @@ fn errors(binding: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Compares the pod's UID and resource version with the binding's, if it has them.
+/// Refuses a binding with another UID or resource version than the pod's. Both are optional in a binding.
 fn check_preconditions(cx: &Context<'_>, binding: &Value, pod: &Value) -> Result<(), StatusError> {
-    let object = Precondition {
+    let precondition = Precondition {
         resource: cx.resource,
         requested: &cx.resource.name,
         namespace: cx.namespace,
@@ -83,13 +83,14 @@ fn check_preconditions(cx: &Context<'_>, binding: &Value, pod: &Value) -> Result
     {
         let (expected, found) = (text(binding, path), text(pod, path));
         if !expected.is_empty() && expected != found {
-            return Err(object.failed(field, expected, found));
+            return Err(precondition.failed(field, expected, found));
         }
     }
     Ok(())
 }
 
-fn assign(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError> {
+/// Sets the pod's node, and adds the binding's labels and annotations to the pod.
+fn assign_node(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError> {
     let name = text(pod, "metadata.name").to_owned();
     let conflict = |why: String| {
         let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
@@ -108,13 +109,14 @@ fn assign(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError
     set(pod, "spec.nodeName", text(binding, "target.name"));
     evenkeel_apimachinery::value::remove(pod, "status.nominatedNodeName");
     for field in ["metadata.annotations", "metadata.labels"] {
-        let Some(given) = object(binding, field).filter(|given| !given.is_empty()) else {
-            continue;
+        let added = match object(binding, field) {
+            Some(added) if !added.is_empty() => added,
+            _ => continue,
         };
-        if let Some(own) = object_mut(pod, field) {
-            own.extend(given.clone());
+        if let Some(existing) = object_mut(pod, field) {
+            existing.extend(added.clone());
         }
     }
-    conditions::pod(pod, "PodScheduled", "True", "", "", now);
+    conditions::set_pod_condition(pod, "PodScheduled", "True", "", "", now);
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Conditions that the server itself writes.
+//! Conditions that the server itself sets.
 
 use evenkeel_apimachinery::value::{list, set, text};
 use serde_json::{Value, json};
 
-/// Sets a condition of a pod; its time changes only with its status.
-pub(super) fn pod(
+/// Sets a condition of a pod. `lastTransitionTime` changes only with the condition's status.
+pub(super) fn set_pod_condition(
     pod: &mut Value,
     kind: &str,
     status: &str,
@@ -14,26 +14,26 @@ pub(super) fn pod(
 ) {
     let mut condition =
         json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": now});
-    for (field, words) in [("reason", reason), ("message", message)] {
-        if !words.is_empty() {
-            condition[field] = Value::from(words);
+    for (field, text) in [("reason", reason), ("message", message)] {
+        if !text.is_empty() {
+            condition[field] = Value::from(text);
         }
     }
-    put(pod, condition);
+    set_condition(pod, condition);
 }
 
-/// Puts a condition among those of an object, in place of the one of its type.
-pub(super) fn put(object: &mut Value, mut condition: Value) {
-    let mut all = list(object, "status.conditions").to_vec();
+/// Replaces the condition of the same type in an object, or adds the condition.
+pub(super) fn set_condition(object: &mut Value, mut condition: Value) {
+    let mut conditions = list(object, "status.conditions").to_vec();
     let kind = text(&condition, "type").to_owned();
-    match all.iter_mut().find(|known| text(known, "type") == kind) {
+    match conditions.iter_mut().find(|known| text(known, "type") == kind) {
         Some(known) => {
             if text(known, "status") == text(&condition, "status") {
                 condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
             }
             *known = condition;
         }
-        None => all.push(condition),
+        None => conditions.push(condition),
     }
-    set(object, "status.conditions", all);
+    set(object, "status.conditions", conditions);
 }

@@ -1,4 +1,4 @@
-//! The `eviction` sub-resource: deletes a pod when its disruption budget allows it (KEP-85, KEP-3017).
+//! Subresource `eviction`: deletes a pod if its PodDisruptionBudget allows this (KEP-85, KEP-3017).
 
 use super::{binding, conditions};
 use crate::api::{Answer, Call};
@@ -23,7 +23,7 @@ const MAX_DISRUPTED_PODS: usize = 2000;
 /// Upstream: `EvictionsRetry`.
 const MAX_CONFLICT_RETRIES: usize = 20;
 
-/// `retryAfterSeconds` of the answer when the budget's status is stale or its update conflicts.
+/// `retryAfterSeconds` of the response if the budget's status is stale or its update conflicts.
 const RETRY_AFTER_SECONDS: u32 = 10;
 
 /// Serves POST on a pod's `eviction`.
@@ -35,6 +35,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
         return Err(StatusError::bad_request("name in URL does not match name in Eviction object"));
     }
     let eviction = Eviction::new(call)?;
+    // Delete a pod that can ignore its budget at once, and retry if it changes in the meantime.
     let mut retries = 0;
     let pod = loop {
         let pod = eviction.pod()?;
@@ -51,7 +52,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
             {
                 retries += 1;
             }
-            result => return result.map(|()| binding::created()),
+            result => return result.map(|()| binding::created_answer()),
         }
     };
     match eviction.check_budget(&pod).await? {
@@ -61,24 +62,24 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
             let deleted = eviction.add_condition_and_delete(Some(version)).await;
             deleted.map_err(|error| {
                 // The pod may have become ready since the check, so the client has to retry.
-                let changed = error.code() == StatusCode::CONFLICT
+                let has_changed = error.code() == StatusCode::CONFLICT
                     && !eviction.has_resource_version_precondition();
-                if changed { unobserved(&budget) } else { error }
+                if has_changed { stale_status_error(&budget) } else { error }
             })?;
         }
     }
-    Ok(binding::created())
+    Ok(binding::created_answer())
 }
 
-/// Why the disruption budget allows an eviction.
+/// Reason why the disruption budget allows an eviction.
 enum BudgetCheck {
     /// No budget covers the pod, or `disruptionsAllowed` was decremented.
     Allowed,
-    /// The pod is not ready, and the policy of the budget of this name lets it be evicted without a decrement.
+    /// The pod is not ready, and the policy of the budget with this name allows its eviction without a decrement.
     UnhealthyAllowed(String),
 }
 
-/// An eviction request and its deletion options.
+/// Eviction request with its deletion options.
 struct Eviction<'a> {
     call: &'a Call<'a>,
     options: DeleteOptions,
@@ -86,12 +87,12 @@ struct Eviction<'a> {
 
 impl<'a> Eviction<'a> {
     fn new(call: &'a Call<'a>) -> Result<Self, StatusError> {
-        const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+        const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
         let options = get(&call.body, "deleteOptions").filter(|options| !options.is_null());
         let options = options.cloned().unwrap_or_else(|| json!({}));
-        if options.get(UNREADABLE).and_then(Value::as_bool) == Some(true) {
+        if options.get(IGNORE_READ_ERROR).and_then(Value::as_bool) == Some(true) {
             let why = "can not be set for pod eviction, try after removing the option";
-            let field = format!("deleteOptions.{UNREADABLE}");
+            let field = format!("deleteOptions.{IGNORE_READ_ERROR}");
             let kind = GroupKind { group: "policy".into(), kind: "Eviction".into() };
             let errors = [FieldError::invalid(field, true, why)];
             return Err(StatusError::invalid(&kind, call.cx.name, &errors));
@@ -102,13 +103,14 @@ impl<'a> Eviction<'a> {
         Ok(Self { call, options })
     }
 
+    /// Returns the stored pod.
     fn pod(&self) -> Result<Value, StatusError> {
         let cx = &self.call.cx;
         let pod = cx.api.read(cx.resource, cx.namespace, cx.name)?;
         pod.ok_or_else(|| StatusError::not_found(&cx.resource.name, cx.name))
     }
 
-    /// Whether the client's options hold a precondition on `resourceVersion`.
+    /// Returns whether the client's options contain a precondition on `resourceVersion`.
     ///
     /// Upstream: the negation of `resourceVersionIsUnset`.
     fn has_resource_version_precondition(&self) -> bool {
@@ -122,33 +124,35 @@ impl<'a> Eviction<'a> {
         !self.options.dry_run.is_empty()
     }
 
-    /// Adds the condition `DisruptionTarget` to the pod and deletes it. A `version` becomes a precondition, unless the client
-    /// set one.
+    /// Adds the condition `DisruptionTarget` to the pod, and deletes the pod. `version` is a precondition on the pod's
+    /// resource version, which the client's own precondition overrides.
     ///
     /// Upstream: `addConditionAndDeletePod`, `setPreconditionsResourceVersion`.
     async fn add_condition_and_delete(&self, version: Option<&str>) -> Result<(), StatusError> {
         let cx = &self.call.cx;
         let mut options = self.options.clone();
-        if let Some(version) = version.filter(|_| !self.has_resource_version_precondition()) {
+        if let Some(version) = version
+            && !self.has_resource_version_precondition()
+        {
             let preconditions = options.preconditions.get_or_insert_default();
             preconditions.resource_version = Some(version.to_owned());
         }
         if !self.is_dry_run() {
-            let updated =
+            let new_version =
                 self.add_disruption_target_condition(options.preconditions.as_ref()).await?;
             if let Some(preconditions) = &mut options.preconditions
                 && preconditions.resource_version.is_some()
             {
-                preconditions.resource_version = Some(updated);
+                preconditions.resource_version = Some(new_version);
             }
         }
         let Some(resource) = cx.api.table.get("v1", "pods") else {
             return Err(StatusError::not_found(&cx.resource.name, cx.name));
         };
-        // Upstream validates the options of an eviction only here, after the pod has its condition.
+        // Like upstream, validate the options only now, after the condition is set.
         options.validate()?;
         let key = crate::resource::key(&resource, cx.namespace, cx.name);
-        // Admission sees the eviction, not the deletion.
+        // Admission plug-ins get the eviction, not the deletion.
         let deletion = Deletion {
             api: cx.api,
             stored: &resource,
@@ -160,7 +164,7 @@ impl<'a> Eviction<'a> {
         Ok(())
     }
 
-    /// Sets the condition `DisruptionTarget` of the pod and returns the pod's new resource version.
+    /// Sets the pod's condition `DisruptionTarget`. Returns the pod's new resource version.
     ///
     /// Upstream: `conditionAppender` of `addConditionAndDeletePod`.
     async fn add_disruption_target_condition(
@@ -172,7 +176,7 @@ impl<'a> Eviction<'a> {
         let add_condition = |pod: &mut Value| {
             check_preconditions(pod, cx.name, preconditions)?;
             let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
-            conditions::pod(pod, "DisruptionTarget", "True", reason, message, &now);
+            conditions::set_pod_condition(pod, "DisruptionTarget", "True", reason, message, &now);
             Ok(())
         };
         let pod =
@@ -181,13 +185,14 @@ impl<'a> Eviction<'a> {
         Ok(text(&pod, "metadata.resourceVersion").to_owned())
     }
 
-    /// Decrements `disruptionsAllowed` of the budget that covers the pod, if one does and the pod counts as healthy.
+    /// Decrements `disruptionsAllowed` of the budget that covers the pod, unless no budget covers it or the budget's
+    /// policy allows the eviction of an unhealthy pod.
     ///
     /// Upstream: the second part of `EvictionREST.Create`, `getPodDisruptionBudgets`.
     async fn check_budget(&self, pod: &Value) -> Result<BudgetCheck, StatusError> {
         let cx = &self.call.cx;
         let labels = object(pod, "metadata.labels");
-        let mut budgets = loopback::all(cx.api, "policy/v1", "poddisruptionbudgets", cx.namespace);
+        let mut budgets = loopback::list(cx.api, "policy/v1", "poddisruptionbudgets", cx.namespace);
         budgets.retain(|budget| selects(get(budget, "spec.selector"), labels));
         let budget = match budgets.as_slice() {
             [] => return Ok(BudgetCheck::Allowed),
@@ -208,13 +213,13 @@ impl<'a> Eviction<'a> {
         Ok(BudgetCheck::Allowed)
     }
 
-    /// Runs [`check_and_decrement`] on the stored budget, with retries on conflicts.
+    /// Runs [`check_and_decrement`] on the stored budget. Retries on conflicts.
     async fn decrement(&self, resource: &ResourceType, budget: &str) -> Result<(), StatusError> {
         let cx = &self.call.cx;
         let now = seconds(cx.now);
         let decrement = |budget: &mut Value| check_and_decrement(budget, cx.name, &now);
         let dry_run = self.is_dry_run();
-        // Upstream writes the budget through a client of its own, which makes it a manager of its fields.
+        // Upstream's server updates the budget through its own client, so that it becomes a field manager.
         let updated = loopback::change_managed(
             cx.api,
             resource,
@@ -235,28 +240,29 @@ impl<'a> Eviction<'a> {
     }
 }
 
-/// Adds the `dryRun` of the URL to the options. Both may be set only if they are equal.
+/// Copies `dryRun` from the URL to the options. If both have it, they must be equal.
 ///
 /// Upstream: `propagateDryRun`.
 fn propagate_dry_run(
     options: &mut DeleteOptions,
     query: &[(String, String)],
 ) -> Result<(), StatusError> {
-    let of_url = query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.clone());
-    let of_url: Vec<String> = of_url.collect();
+    let url_values =
+        query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.clone());
+    let url_values: Vec<String> = url_values.collect();
     if options.dry_run.is_empty() {
-        options.dry_run = of_url;
-    } else if !of_url.is_empty() && options.dry_run != of_url {
+        options.dry_run = url_values;
+    } else if !url_values.is_empty() && options.dry_run != url_values {
         return Err(StatusError::plain_internal(format!(
             "Non-matching dry-run options in request and content: [{}] and [{}]",
-            of_url.join(" "),
+            url_values.join(" "),
             options.dry_run.join(" ")
         )));
     }
     Ok(())
 }
 
-/// Compares the pod's UID and resource version with the preconditions.
+/// Refuses preconditions on another UID or resource version than the pod's.
 ///
 /// Upstream: `getLatestPod` of `addConditionAndDeletePod`.
 fn check_preconditions(
@@ -266,20 +272,18 @@ fn check_preconditions(
 ) -> Result<(), StatusError> {
     let Some(preconditions) = preconditions else { return Ok(()) };
     let kind = GroupResource { group: "".into(), resource: "Pod".into() };
-    let mismatch = |field: &str, expected: &Option<String>| {
-        let actual = text(pod, field).to_owned();
-        let expected = expected.clone().filter(|uid| !uid.is_empty() && *uid != actual);
-        expected.map(|expected| (expected, actual))
-    };
-    if let Some((expected, actual)) = mismatch("metadata.uid", &preconditions.uid) {
+    let differs = |expected: &str, actual: &str| !expected.is_empty() && expected != actual;
+    let expected = preconditions.uid.as_deref().unwrap_or_default();
+    let actual = text(pod, "metadata.uid");
+    if differs(expected, actual) {
         let why = format!(
             "the UID in the precondition ({expected}) does not match the UID in record ({actual}). The object might have been deleted and then recreated"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }
-    if let Some((expected, actual)) =
-        mismatch("metadata.resourceVersion", &preconditions.resource_version)
-    {
+    let expected = preconditions.resource_version.as_deref().unwrap_or_default();
+    let actual = text(pod, "metadata.resourceVersion");
+    if differs(expected, actual) {
         let why = format!(
             "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({actual}). The object might have been modified"
         );
@@ -288,7 +292,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Whether the pod can be deleted without a look at budgets: it is pending, terminal or terminating.
+/// Returns whether the pod can be deleted regardless of budgets, because it is pending, finished or terminating.
 ///
 /// Upstream: `canIgnorePDB`.
 fn can_ignore_pdb(pod: &Value) -> bool {
@@ -296,13 +300,16 @@ fn can_ignore_pdb(pod: &Value) -> bool {
         || get(pod, "metadata.deletionTimestamp").is_some()
 }
 
-/// Whether deleting the pod needs a precondition on the version that was read: a pending pod may become ready meanwhile.
+/// Returns whether the deletion needs a precondition on the resource version that was read, because a pending pod may
+/// become ready in the meantime.
 ///
 /// Upstream: `shouldEnforceResourceVersion`.
 fn needs_version_precondition(pod: &Value) -> bool {
     text(pod, "status.phase") == "Pending" && get(pod, "metadata.deletionTimestamp").is_none()
 }
 
+/// Returns whether the pod's condition `Ready` is true.
+///
 /// Upstream: `IsPodReady`.
 fn is_ready(pod: &Value) -> bool {
     list(pod, "status.conditions")
@@ -310,7 +317,8 @@ fn is_ready(pod: &Value) -> bool {
         .any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True")
 }
 
-/// Whether the budget's `unhealthyPodEvictionPolicy` lets a pod that is not ready be evicted without a decrement.
+/// Returns whether the budget's `unhealthyPodEvictionPolicy` allows the eviction of a pod that is not ready, without a
+/// decrement.
 ///
 /// Upstream: the case `!IsPodReady` of `EvictionREST.Create`.
 fn unhealthy_pod_can_be_evicted(budget: &Value) -> bool {
@@ -321,8 +329,8 @@ fn unhealthy_pod_can_be_evicted(budget: &Value) -> bool {
     }
 }
 
-/// The error 429 of an eviction that would violate its budget.
-fn refuse(cause: String) -> StatusError {
+/// Returns the error 429 of an eviction that would violate the pod's budget.
+fn budget_violation_error(cause: String) -> StatusError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     StatusError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).cause(
         "DisruptionBudget",
@@ -331,27 +339,29 @@ fn refuse(cause: String) -> StatusError {
     )
 }
 
-/// The error for a budget whose status its controller has not brought up to date.
+/// Returns the error for a budget whose status the disruption controller has not updated to the newest generation.
 ///
 /// Upstream: `createTooManyRequestsError`.
-fn unobserved(budget: &str) -> StatusError {
-    refuse(format!("The disruption budget {budget} is still being processed by the server."))
-        .retry_after(RETRY_AFTER_SECONDS)
+fn stale_status_error(budget: &str) -> StatusError {
+    budget_violation_error(format!(
+        "The disruption budget {budget} is still being processed by the server."
+    ))
+    .retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// The error for a budget whose status is invalid.
-fn forbid(budget: &str, why: &str, cause: &str) -> StatusError {
+/// Returns the error for a budget with an invalid status.
+fn invalid_status_error(budget: &str, why: &str, cause: &str) -> StatusError {
     let kind = GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
     let cause =
         format!("The disruption budget {budget} does not allow evicting pods currently: {cause}");
     StatusError::forbidden(&kind, budget, why).cause("DisruptionBudget", cause, "")
 }
 
-/// Returns the cause for a budget with no disruption left: the failed sync, the missing healthy pods, or the message of its
-/// condition `DisruptionAllowed`.
+/// Returns the reason why a budget allows no more disruptions: a failed sync, missing healthy pods, or the message of
+/// the condition `DisruptionAllowed`.
 ///
 /// Upstream: the case `DisruptionsAllowed == 0` of `checkAndDecrement`.
-fn no_disruptions_allowed(budget: &Value) -> String {
+fn no_disruptions_cause(budget: &Value) -> String {
     let count = |field: &str| int(budget, &format!("status.{field}")).unwrap_or_default();
     let name = text(budget, "metadata.name");
     let condition = list(budget, "status.conditions").iter().find(|condition| {
@@ -360,7 +370,7 @@ fn no_disruptions_allowed(budget: &Value) -> String {
             && !text(condition, "message").is_empty()
     });
     let (reason, message) =
-        condition.map_or(("", ""), |it| (text(it, "reason"), text(it, "message")));
+        condition.map_or(("", ""), |found| (text(found, "reason"), text(found, "message")));
     let start = format!("The disruption budget {name}");
     if reason == "SyncFailed" {
         return format!(
@@ -377,34 +387,36 @@ fn no_disruptions_allowed(budget: &Value) -> String {
     }
 }
 
-/// Decrements `status.disruptionsAllowed` and records the pod in `status.disruptedPods`, or says why the budget forbids it.
+/// Decrements `status.disruptionsAllowed`, and adds the pod to `status.disruptedPods`. Returns an error if the budget
+/// allows no disruption.
 ///
 /// Upstream: `checkAndDecrement`.
 fn check_and_decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError> {
     let count = |budget: &Value, path: &str| int(budget, path).unwrap_or_default();
     let name = text(budget, "metadata.name").to_owned();
     if count(budget, "status.observedGeneration") < count(budget, "metadata.generation") {
-        return Err(unobserved(&name));
+        return Err(stale_status_error(&name));
     }
     let allowed = count(budget, "status.disruptionsAllowed");
     if allowed < 0 {
         let why = "pdb disruptions allowed is negative";
-        return Err(forbid(&name, why, why));
+        return Err(invalid_status_error(&name, why, why));
     }
     if object(budget, "status.disruptedPods").is_some_and(|pods| pods.len() > MAX_DISRUPTED_PODS) {
-        return Err(forbid(
+        return Err(invalid_status_error(
             &name,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
             "too many pending evictions not confirmed by PDB controller",
         ));
     }
     if allowed == 0 {
-        return Err(refuse(no_disruptions_allowed(budget)));
+        return Err(budget_violation_error(no_disruptions_cause(budget)));
     }
     set(budget, "status.disruptionsAllowed", allowed - 1);
+    // This was the last allowed disruption.
     if allowed == 1 {
         let generation = count(budget, "status.observedGeneration");
-        conditions::put(
+        conditions::set_condition(
             budget,
             json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
                 "observedGeneration": generation, "lastTransitionTime": now}),

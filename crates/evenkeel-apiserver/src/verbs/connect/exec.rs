@@ -1,5 +1,5 @@
-//! The sub-resources `exec` and `attach`: the streams of the connection are those of a command that is executed in a container,
-//! or of the container's own process.
+//! Subresources `exec` and `attach`: connect the client to the streams of a new command in a container, or of the
+//! container's main process.
 
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, list, text};
@@ -13,7 +13,7 @@ use crate::kubelet::{PodRef, StreamError};
 use crate::request::RequestContext;
 use crate::streaming::{self, Channels, Handshake, Outcome, Purpose};
 
-/// Serves `exec` or `attach` with these options, which admission has seen.
+/// Serves `exec` or `attach`. `options` are those of the connection after admission.
 ///
 /// Upstream: `ExecREST.Connect`, `AttachREST.Connect`, `streamLocation`, `ServeExec`, `ServeAttach`.
 pub(super) fn serve(
@@ -25,7 +25,7 @@ pub(super) fn serve(
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };
-    let container = location::container(&pod, text(options, "container"))?;
+    let container = location::choose_container(&pod, text(options, "container"))?;
     location::ensure_on_node(cx.api, &pod)?;
     let Handshake { protocol, response } =
         streaming::accept(request.headers, Purpose::RemoteCommand)?;
@@ -37,14 +37,14 @@ pub(super) fn serve(
     let channels = Channels {
         stdin: flag(options, "stdin"),
         stdout: flag(options, "stdout"),
-        // A terminal has one output.
+        // A terminal has a single output stream.
         stderr: flag(options, "stderr") && !tty,
     };
     let command: Vec<String> =
         list(options, "command").iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let kubelet = cx.api.kubelets.get();
     let (namespace, name) = (cx.namespace.to_owned(), cx.name.to_owned());
-    let attaches = cx.subresource == "attach";
+    let is_attach = cx.subresource == "attach";
     let gauge = cx.api.metrics.long_running();
     let start = move |streams| async move {
         if channels == Channels::default() {
@@ -52,10 +52,10 @@ pub(super) fn serve(
             return Outcome::Failed(format!("unable to upgrade connection: {why}"));
         }
         let Some(kubelet) = kubelet else {
-            return Outcome::Failed(not_started(&StreamError::NoContainer(container), attaches));
+            return Outcome::Failed(start_error(&StreamError::NoContainer(container), is_attach));
         };
         let pod = PodRef { namespace: &namespace, name: &name };
-        let process = if attaches {
+        let process = if is_attach {
             kubelet.attach(pod, &container, streams).map_ok(|()| 0).boxed()
         } else {
             kubelet.exec(pod, &container, command, streams)
@@ -65,10 +65,11 @@ pub(super) fn serve(
             Ok(Err(error)) => error,
             Err(panic) => StreamError::Failed(panic),
         };
-        Outcome::Failed(not_started(&error, attaches))
+        Outcome::Failed(start_error(&error, is_attach))
     };
     let mut stopped = upgrade.stopped;
     cx.api.tasks.spawn_stream(async move {
+        // Hold these until the connection ends.
         let _held = (slot, gauge);
         tokio::select! {
             () = streaming::remote_command(protocol, channels, tty, upgrade.connection, start) => {}
@@ -79,11 +80,11 @@ pub(super) fn serve(
     Ok(Answer::Response(response))
 }
 
-/// The error of a command that does not start.
-fn not_started(error: &StreamError, attaches: bool) -> String {
+/// Returns the error message of a process that the server cannot start or attach to.
+fn start_error(error: &StreamError, is_attach: bool) -> String {
     match error {
         StreamError::NoContainer(_) => format!("unable to upgrade connection: {error}"),
-        StreamError::Failed(_) if attaches => format!("error attaching to container: {error}"),
+        StreamError::Failed(_) if is_attach => format!("error attaching to container: {error}"),
         StreamError::Failed(_) => format!("error executing command in container: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Where a connection to a pod leads, and who may make it.
+//! Checks of a connection to a pod: the user's permission, the pod's node, and the container.
 
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{list, text};
@@ -10,11 +10,13 @@ use crate::auth::{Attributes, FieldRequirements};
 use crate::loopback;
 use crate::resource::GroupResource;
 
-fn pods() -> GroupResource {
+/// Returns the resource in error messages.
+fn pods_resource() -> GroupResource {
     GroupResource { group: "".into(), resource: "pods".into() }
 }
 
-/// Refuses who may not create the sub-resource: WebSocket comes with GET, for which `get` would be enough.
+/// Refuses a user without the permission `create` on the subresource. A WebSocket connection begins with a GET, for
+/// which the authorization stage has only checked `get`.
 ///
 /// Upstream: `ensureAuthorizedForVerb`, of the feature `AuthorizePodWebsocketUpgradeCreatePermission`.
 pub(super) fn ensure_authorized_to_create(
@@ -26,7 +28,7 @@ pub(super) fn ensure_authorized_to_create(
     }
     let attributes = Attributes {
         verb: "create",
-        group: cx.request_group,
+        group: &cx.requested.gvk.group,
         resource: cx.resource.plural(),
         subresource: cx.subresource,
         namespace: cx.namespace,
@@ -37,10 +39,10 @@ pub(super) fn ensure_authorized_to_create(
     if cx.allows(&attributes) {
         return Ok(());
     }
-    Err(StatusError::forbidden(&pods(), cx.name, ""))
+    Err(StatusError::forbidden(&pods_resource(), cx.name, ""))
 }
 
-/// Fails unless the pod has a node, and there is that node.
+/// Returns an error unless the pod is assigned to a node that exists.
 ///
 /// Upstream: `streamLocation`, `PortForwardLocation`.
 pub(super) fn ensure_on_node(api: &Api, pod: &Value) -> Result<(), StatusError> {
@@ -50,36 +52,36 @@ pub(super) fn ensure_on_node(api: &Api, pod: &Value) -> Result<(), StatusError> 
         let why = format!("pod {name} does not have a host assigned");
         return Err(StatusError::bad_request(why));
     }
-    find_node(api, node)
+    ensure_node_exists(api, node)
 }
 
-/// Fails unless there is the node of a pod.
-pub(super) fn find_node(api: &Api, node: &str) -> Result<(), StatusError> {
+/// Returns an error unless a pod's node exists.
+pub(super) fn ensure_node_exists(api: &Api, node: &str) -> Result<(), StatusError> {
     match loopback::get(api, "v1", "nodes", "", node)? {
         Some(_) => Ok(()),
-        None => Err(StatusError::not_found(&pods(), node)),
+        None => Err(StatusError::not_found(&pods_resource(), node)),
     }
 }
 
-/// The container that is meant: the one that is named, or the only one.
+/// Returns the requested container, or the only one if the request names none.
 ///
 /// Upstream: `validateContainer`.
-pub(super) fn container(pod: &Value, asked: &str) -> Result<String, StatusError> {
+pub(super) fn choose_container(pod: &Value, requested: &str) -> Result<String, StatusError> {
     let names: Vec<&str> = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"]
         .iter()
         .flat_map(|path| list(pod, path))
         .map(|container| text(container, "name"))
         .collect();
     let name = text(pod, "metadata.name");
-    match asked {
+    match requested {
         "" if list(pod, "spec.containers").len() > 1 => Err(StatusError::bad_request(format!(
             "a container name must be specified for pod {name}, choose one of: [{}]",
             names.join(" ")
         ))),
         "" => Ok(names.first().copied().unwrap_or_default().to_owned()),
-        asked if names.contains(&asked) => Ok(asked.to_owned()),
-        asked => {
-            Err(StatusError::bad_request(format!("container {asked} is not valid for pod {name}")))
-        }
+        _ if names.contains(&requested) => Ok(requested.to_owned()),
+        _ => Err(StatusError::bad_request(format!(
+            "container {requested} is not valid for pod {name}"
+        ))),
     }
 }

@@ -15,13 +15,16 @@ use crate::request::Query;
 use crate::resource::GroupKind;
 use crate::response::Body;
 
-/// What of a log is asked for.
+/// Requested part of a log.
 ///
 /// Upstream: `PodLogOptions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct LogOptions {
+    /// Whether to send new lines until the client disconnects or the container stops.
     follow: bool,
+    /// Whether to return the log of the container's previous process.
     previous: bool,
+    /// Whether each line begins with its time.
     timestamps: bool,
     since_seconds: Option<i64>,
     since_time: Option<Timestamp>,
@@ -49,8 +52,10 @@ impl LogOptions {
         })
     }
 
+    /// Returns the errors of the options. `has_stream` is whether the query has the parameter `stream`.
+    ///
     /// Upstream: `ValidatePodLogOptions`.
-    fn validate(&self, stream: bool) -> Vec<FieldError> {
+    fn validate(&self, has_stream: bool) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if let Some(lines) = self.tail_lines.filter(|lines| *lines < 0) {
             let rule = "must be greater than or equal to 0";
@@ -69,26 +74,28 @@ impl LogOptions {
             }
             _ => {}
         }
-        if stream {
+        if has_stream {
             errors.push(FieldError::forbidden("stream", "may not be specified"));
         }
         errors
     }
 
-    /// The time of the first line that is wanted.
+    /// Returns the time from which lines are requested.
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
-        let before = |seconds: i64| {
-            let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-            saturating_sub(now, seconds)
-        };
-        self.since_seconds.map(before).or(self.since_time)
+        match self.since_seconds {
+            Some(seconds) => {
+                let age = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+                Some(saturating_sub(now, age))
+            }
+            None => self.since_time,
+        }
     }
 }
 
 /// Serves a pod's log.
 ///
 /// Upstream: `LogREST.Get`, `LogLocation`.
-pub(super) async fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
+pub(super) async fn serve(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
     let query = Query(call.query.to_vec());
     let options = LogOptions::parse(&query)?;
@@ -100,52 +107,58 @@ pub(super) async fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };
-    let container = location::container(&pod, query.get("container"))?;
+    let container = location::choose_container(&pod, query.get("container"))?;
     let node = text(&pod, "spec.nodeName");
     if node.is_empty() {
         return Ok(Answer::Nothing);
     }
-    location::find_node(cx.api, node)?;
-    has_log(&pod, &container, options.previous).map_err(StatusError::bad_request)?;
+    location::ensure_node_exists(cx.api, node)?;
+    check_log_exists(&pod, &container, options.previous).map_err(StatusError::bad_request)?;
     let Some(kubelet) = cx.api.kubelets.get() else {
-        return Ok(Answer::Stream("text/plain", Body::empty()));
+        return Ok(Answer::Raw { content_type: "text/plain", body: Body::empty() });
     };
     let pod = PodRef { namespace: cx.namespace, name: cx.name };
     let kubelets = &cx.api.kubelets;
     let printed = kubelets.container_log(&kubelet, pod, &container, options.previous).await;
-    let seen = printed.len();
-    let printed = stream::iter(tail(printed, options.tail_lines));
+    let n_printed = printed.len();
+    let printed = stream::iter(last_lines(printed, options.tail_lines));
     let lines = if options.follow {
-        let more = kubelet.follow_log(pod, &container, options.previous, seen);
-        printed.chain(more).boxed()
+        let later = kubelet.follow_log(pod, &container, options.previous, n_printed);
+        printed.chain(later).boxed()
     } else {
         printed.boxed()
     };
     let since = options.since(cx.now);
-    Ok(Answer::Stream("text/plain", Body::stream(encode(lines, &options, since))))
+    let body = Body::stream(encode(lines, &options, since));
+    Ok(Answer::Raw { content_type: "text/plain", body })
 }
 
-/// Whether a container has, or had, a process whose log there may be; the error is the kubelet's.
+/// Returns an error with the kubelet's text if the container has no process whose log may exist: a running or
+/// terminated one, or the previous one if `previous` is true.
 ///
 /// Upstream: `validateContainerLogStatus`.
-fn has_log(pod: &Value, container: &str, previous: bool) -> Result<(), String> {
+fn check_log_exists(pod: &Value, container: &str, previous: bool) -> Result<(), String> {
     let name = text(pod, "metadata.name");
-    let (shown, pod_shown) = (quote(container), quote(name));
+    let (quoted_container, quoted_pod) = (quote(container), quote(name));
     let statuses = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let status = statuses
         .iter()
         .flat_map(|statuses| list(pod, &format!("status.{statuses}")))
         .find(|status| text(status, "name") == container)
-        .ok_or_else(|| format!("container {shown} in pod {pod_shown} is not available"))?;
+        .ok_or_else(|| {
+            format!("container {quoted_container} in pod {quoted_pod} is not available")
+        })?;
     let last = get(status, "lastState.terminated");
     let has_id = |terminated: &Value| !text(terminated, "containerID").is_empty();
-    let is_terminated = || Err(format!("container {shown} in pod {pod_shown} is terminated"));
+    let is_terminated =
+        || Err(format!("container {quoted_container} in pod {quoted_pod} is terminated"));
     if previous {
-        return match last.is_some_and(has_id) {
-            true => Ok(()),
-            false => {
-                Err(format!("previous terminated container {shown} in pod {pod_shown} not found"))
-            }
+        return if last.is_some_and(has_id) {
+            Ok(())
+        } else {
+            Err(format!(
+                "previous terminated container {quoted_container} in pod {quoted_pod} not found"
+            ))
         };
     }
     if get(status, "state.running").is_some() {
@@ -166,21 +179,21 @@ fn has_log(pod: &Value, container: &str, previous: bool) -> Result<(), String> {
         Some("ImagePullBackOff") => ": trying and failing to pull image",
         Some(reason) => {
             return Err(format!(
-                "container {shown} in pod {pod_shown} is waiting to start: {reason}"
+                "container {quoted_container} in pod {quoted_pod} is waiting to start: {reason}"
             ));
         }
         None => " - no logs yet",
     };
-    Err(format!("container {shown} in pod {pod_shown} is waiting to start{why}"))
+    Err(format!("container {quoted_container} in pod {quoted_pod} is waiting to start{why}"))
 }
 
-/// The last lines, as many as are wanted.
-fn tail(mut lines: Vec<LogLine>, wanted: Option<i64>) -> Vec<LogLine> {
-    let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok()).unwrap_or(usize::MAX);
-    lines.split_off(lines.len().saturating_sub(wanted))
+/// Returns the last `count` lines, or all lines without a count.
+fn last_lines(mut lines: Vec<LogLine>, count: Option<i64>) -> Vec<LogLine> {
+    let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    lines.split_off(lines.len().saturating_sub(count))
 }
 
-/// The bytes of the lines that are wanted.
+/// Encodes the lines from the time `since` on, up to the limit of bytes.
 ///
 /// Upstream: `ReadLogs`.
 fn encode<S: Stream<Item = LogLine> + Send>(
@@ -190,18 +203,19 @@ fn encode<S: Stream<Item = LogLine> + Send>(
 ) -> impl Stream<Item = Bytes> + Send + use<S> {
     let timestamps = options.timestamps;
     let limit = options.limit_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    let wanted = lines.filter(move |line| {
-        let wanted = since.is_none_or(|since| line.time >= since);
-        async move { wanted }
+    let requested = lines.filter(move |line| {
+        let is_requested = since.is_none_or(|since| line.time >= since);
+        async move { is_requested }
     });
-    wanted.scan(limit.unwrap_or(usize::MAX), move |left, line| {
+    requested.scan(limit.unwrap_or(usize::MAX), move |remaining, line| {
         let mut bytes = if timestamps {
             format!("{:.9} {}", line.time, line.text).into_bytes()
         } else {
             line.text.into_bytes()
         };
-        bytes.truncate(*left);
-        *left -= bytes.len();
+        bytes.truncate(*remaining);
+        *remaining -= bytes.len();
+        // The stream ends when no bytes remain.
         let piece = (!bytes.is_empty()).then(|| Bytes::from(bytes));
         async move { piece }
     })
@@ -220,7 +234,7 @@ mod tests {
         let options = LogOptions::parse(&Query::parse(Some(query))).expect("options");
         let line = |second, text: &str| LogLine { time: at(second), text: text.to_owned() };
         let lines = vec![line(10, "a\n"), line(20, "bb\n"), line(30, "c")];
-        let lines = stream::iter(tail(lines, options.tail_lines));
+        let lines = stream::iter(last_lines(lines, options.tail_lines));
         let bytes: Vec<Bytes> = encode(lines, &options, options.since(at(35))).collect().await;
         String::from_utf8(bytes.concat()).expect("text")
     }
@@ -291,8 +305,8 @@ mod tests {
             let mut status = status;
             status["name"] = "a".into();
             let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}});
-            assert_eq!(has_log(&pod, "a", false).err().as_deref(), newest, "{status}");
-            assert_eq!(has_log(&pod, "a", true).err().as_deref(), previous, "{status}");
+            assert_eq!(check_log_exists(&pod, "a", false).err().as_deref(), newest, "{status}");
+            assert_eq!(check_log_exists(&pod, "a", true).err().as_deref(), previous, "{status}");
         }
         for (status, expected) in [
             (json!({"name": "b"}), "container \"a\" in pod \"p\" is not available"),
@@ -314,7 +328,7 @@ mod tests {
             ),
         ] {
             let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}});
-            assert_eq!(has_log(&pod, "a", false), Err(expected.to_owned()), "{status}");
+            assert_eq!(check_log_exists(&pod, "a", false), Err(expected.to_owned()), "{status}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is no plain verb on a stored object: bindings, evictions, tokens, reviews, and sub-resources that are no views.
+//! Requests that do more than read or write a stored object: bindings, evictions, token requests, reviews, logs, and
+//! connections to pods, nodes and Services.
 
 use bytes::Bytes;
 use http::header::HeaderValue;
@@ -25,23 +26,24 @@ use crate::admission::{Mutating, policy, webhook};
 use crate::api::{Answer, Call};
 use crate::request::{Query, RequestContext, WriteOptions};
 use crate::resource::{ResourceType, is_connection};
-use crate::response::Body;
-use crate::response::answer;
+use crate::response::{self, Body};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Whether requests of a method have a body that is read.
+/// Returns whether the server reads the body of a request with this method.
 pub(super) fn takes_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Returns whether a request is for a proxy, which takes any method.
+/// Returns whether a request is for the subresource `proxy`, which accepts any method.
 pub(super) fn is_proxy(request: &RequestContext<'_>) -> bool {
     let target = &request.target;
-    !target.name.is_empty() && target.subresource == "proxy" && connects(&target.resource, "proxy")
+    !target.name.is_empty()
+        && target.subresource == "proxy"
+        && is_served_here(&target.resource, "proxy")
 }
 
-/// Returns whether a sub-resource is served by [`connect`].
-fn connects(resource: &ResourceType, subresource: &str) -> bool {
+/// Returns whether this module serves a subresource of pods, nodes or Services.
+fn is_served_here(resource: &ResourceType, subresource: &str) -> bool {
     match &*resource.resource_prefix {
         "/pods" => matches!(
             subresource,
@@ -52,20 +54,20 @@ fn connects(resource: &ResourceType, subresource: &str) -> bool {
     }
 }
 
-/// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
+/// Serves a subresource of pods whose handler needs only the [`Call`]. Returns `None` for other subresources.
 ///
 /// Upstream: `Connecter` of `registry/rest`.
-async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
+async fn serve_call(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
-        ("/pods", "log") => log::pod(call).await,
+        ("/pods", "log") => log::serve(call).await,
         _ => return None,
     })
 }
 
-/// Runs mutating, then validating admission on an object that is not stored: one that a client posted, or the options of
-/// a connection. Warnings reach the client even if admission refuses.
+/// Runs mutating and then validating admission on an object that is not stored: a posted object, or the options of a
+/// connection. The client gets the warnings even if admission refuses the request.
 ///
 /// Upstream: `createHandler`, for a `NamedCreater` too, and `ConnectResource`.
 async fn admit(
@@ -74,92 +76,97 @@ async fn admit(
     operation: Operation,
     object: &mut Value,
 ) -> Result<(), StatusError> {
-    let (cx, mut warnings) = (write.context(name), Vec::new());
-    let admitted = async {
+    let cx = write.context(name);
+    let mut warnings = Vec::new();
+    let admission = async {
         Mutating::new(&cx, operation).admit(object, None, &mut warnings).await?;
         let attributes = Attributes::new(&cx, operation, object, &Value::Null);
         policy::validate(&attributes, &mut warnings)?;
         webhook::validate(&attributes, &mut warnings).await
     };
-    let admitted = admitted.await;
+    let result = admission.await;
     write.request.warnings.add(warnings);
-    admitted
+    result
 }
 
-/// Serves it, unless it is a plain verb after all.
+/// Serves a request of one of the kinds in the module's description. Returns `None` for all other requests. `raw` is
+/// the body of the request.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
     raw: &Bytes,
 ) -> Result<Option<Response<Body>>, StatusError> {
     let resource = request.resource();
-    let (plural, part) = (resource.plural(), request.target.subresource);
-    let posted = *request.method == Method::POST;
-    let review = part.is_empty() && reviews::is_review(plural);
-    let binding = plural == "bindings" && resource.group().is_empty();
-    let token = posted && part == "token" && plural == "serviceaccounts";
-    if !review && !binding && !token && !connects(resource, part) {
+    let (plural, subresource) = (resource.plural(), request.target.subresource);
+    let is_post = *request.method == Method::POST;
+    let is_review = subresource.is_empty() && reviews::is_review(plural);
+    // The legacy resource `bindings`, with the pod's name in the object.
+    let is_binding = plural == "bindings" && resource.group().is_empty();
+    let is_token_request = is_post && subresource == "token" && plural == "serviceaccounts";
+    if !is_review && !is_binding && !is_token_request && !is_served_here(resource, subresource) {
         return Ok(None);
     }
-    // The parameters of a connection are not the server's: a proxied service has its own.
-    let none = Query::parse(None);
-    let query = if is_connection(part) { &none } else { request.query };
+    // A connection has no `CreateOptions`: its query parameters are those of the connection or of the proxied service.
+    let no_query = Query::parse(None);
+    let query = if is_connection(subresource) { &no_query } else { request.query };
     let options = WriteOptions::parse(query, request.user_agent(), "CreateOptions", false)?;
     let write = Write::new(request, options);
     let mut body = Value::Null;
-    if is_connection(part) {
+    if is_connection(subresource) {
         body = options::of(request);
         admit(&write, request.target.name, Operation::Connect, &mut body).await?;
-    } else if posted {
+    } else if is_post {
         body = stages::decode(request, raw, &write.options)?;
-        if token {
+        if is_token_request {
             token::log(request, &body);
         } else {
             request.audit.request_object(&body);
         }
-        // The identity in a binding and in a token request is a precondition.
-        if !matches!(part, "binding" | "token") {
+        // The UID and resource version in a binding or a token request are preconditions.
+        if !matches!(subresource, "binding" | "token") {
             meta::wipe_system_fields(&mut body);
         }
-        create::place(request, &mut body)?;
-        let own_name = meta::text(&body, "name").to_owned();
-        let name = if binding { &own_name } else { request.target.name };
-        if !review {
+        create::set_namespace(request, &mut body)?;
+        let name_in_body = meta::text(&body, "name").to_owned();
+        let name = if is_binding { &name_in_body } else { request.target.name };
+        if !is_review {
             namespace::admit_create(request, name)?;
         }
         admit(&write, name, Operation::Create, &mut body).await?;
     }
-    let answered = if token {
+    let cx = write.context(request.target.name);
+    let answer = if is_token_request {
         token::serve(request, &body, &write)?
-    } else if review {
+    } else if is_review {
         reviews::serve(request, body, &write).await?
-    } else if matches!((&*resource.resource_prefix, part), ("/pods", "exec" | "attach")) {
-        exec::serve(request, &write.context(request.target.name), &body)?
-    } else if matches!((&*resource.resource_prefix, part), ("/pods", "portforward")) {
-        port_forward::serve(request, &write.context(request.target.name))?
-    } else if part == "proxy" {
-        proxy::serve(request, &write.context(request.target.name), &body, raw).await?
+    } else if matches!((&*resource.resource_prefix, subresource), ("/pods", "exec" | "attach")) {
+        exec::serve(request, &cx, &body)?
+    } else if matches!((&*resource.resource_prefix, subresource), ("/pods", "portforward")) {
+        port_forward::serve(request, &cx)?
+    } else if subresource == "proxy" {
+        proxy::serve(request, &cx, &body, raw).await?
     } else {
-        let pods = if binding { request.api.table.get("v1", "pods") } else { None };
-        let name = meta::text(&body, "name").to_owned();
-        let mut cx = write.context(if binding { &name } else { request.target.name });
+        // Serve a legacy binding like a `binding` of the pod.
+        let pods = if is_binding { request.api.table.get("v1", "pods") } else { None };
+        let name_in_body = meta::text(&body, "name").to_owned();
+        let mut cx = write.context(if is_binding { &name_in_body } else { request.target.name });
         if let Some(pods) = &pods {
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let call = Call { cx, query: &request.query.0, body };
-        match connect(&call).await {
-            Some(answered) => answered?,
+        match serve_call(&call).await {
+            Some(answer) => answer?,
             None => return Ok(None),
         }
     };
-    let response = match answered {
+    let response = match answer {
         Answer::Object(code, object) => respond::with_value(request, code, &object)?,
         Answer::Nothing => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
-        Answer::Stream(content_type, body) => {
-            answer(StatusCode::OK, HeaderValue::from_static(content_type), body)
+        Answer::Raw { content_type, body } => {
+            response::answer(StatusCode::OK, HeaderValue::from_static(content_type), body)
         }
         Answer::Response(response) => response,
     };

@@ -1,4 +1,4 @@
-//! Options of connections, from the parameters of the URL: what admission sees, and may change.
+//! Options of connections, such as `PodExecOptions`, from the URL. Admission plug-ins get them and may change them.
 
 use evenkeel_apimachinery::value::is_blank;
 use serde_json::{Value, json};
@@ -17,17 +17,15 @@ pub(super) fn of(request: &RequestContext<'_>) -> Value {
     options
 }
 
-/// The fields that are not empty, and the command, which is never left out. `path` is that of a proxy.
+/// Returns the fields of the options. As in upstream, `command` is never omitted, and other empty fields are. `path` is
+/// the path of a proxied request.
 fn fields(subresource: &str, query: &Query, path: &str) -> Value {
-    let streams = || {
-        json!({
+    let mut fields = match subresource {
+        "exec" | "attach" => json!({
             "stdin": query.flag("stdin"), "stdout": query.flag("stdout"),
             "stderr": query.flag("stderr"), "tty": query.flag("tty"),
             "container": query.get("container"),
-        })
-    };
-    let mut fields = match subresource {
-        "exec" | "attach" => streams(),
+        }),
         "portforward" => {
             let ports = query.all("ports").filter_map(|port| port.parse::<i32>().ok());
             json!({ "ports": ports.collect::<Vec<i32>>() })

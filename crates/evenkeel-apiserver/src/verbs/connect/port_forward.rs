@@ -1,4 +1,4 @@
-//! The sub-resource `portforward`: connections to ports of a pod.
+//! Subresource `portforward`: connections to ports of a pod.
 
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
@@ -9,8 +9,8 @@ use crate::kubelet::PodRef;
 use crate::request::RequestContext;
 use crate::streaming::{self, ForwardedPod, Handshake, Purpose};
 
-/// Serves `portforward` of a pod. The ports in the options are those that admission sees; the client names them again for each
-/// connection.
+/// Serves `portforward` of a pod. Only admission reads the ports in the options: the client names the port again for
+/// each connection.
 ///
 /// Upstream: `PortForwardREST.Connect`, `PortForwardLocation`, `ServePortForward`.
 pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<Answer, StatusError> {
@@ -36,6 +36,7 @@ pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<An
         let Some(mut connection) = connection else {
             return Err(format!("dial tcp4 127.0.0.1:{port}: connect: connection refused"));
         };
+        // Hold the user's slot until the connection to the port ends.
         let server = connection.server;
         connection.server = Box::pin(async move {
             let _held = slot;
@@ -47,6 +48,7 @@ pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<An
         ForwardedPod { name: cx.name.to_owned(), uid: text(&pod, "metadata.uid").to_owned(), dial };
     let mut stopped = upgrade.stopped;
     cx.api.tasks.spawn_stream(async move {
+        // Hold these until the client's connection ends.
         let _held = (slot, gauge);
         tokio::select! {
             () = streaming::port_forward(protocol, upgrade.connection, forwarded) => {}

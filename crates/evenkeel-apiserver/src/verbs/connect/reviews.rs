@@ -1,4 +1,5 @@
-//! Reviews: who am I, may I, may he. They are answered and never stored.
+//! Reviews: TokenReview, SelfSubjectReview, SubjectAccessReview and similar resources. The server answers them and
+//! never stores them.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 
-/// Whether a resource is a review.
+/// Returns whether a resource is a review.
 pub(super) fn is_review(plural: &str) -> bool {
     matches!(
         plural,
@@ -30,34 +31,36 @@ pub(super) fn is_review(plural: &str) -> bool {
     )
 }
 
-/// Answers a review.
+/// Serves POST of a review: responds with the review and its `status`.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
     mut review: Value,
     write: &Write<'_>,
 ) -> Result<Answer, StatusError> {
-    write.track_new(&mut review);
+    write.set_managed_fields_of_unstored(&mut review);
     let status = match request.resource().plural() {
         "selfsubjectreviews" => {
             meta::set(&mut review, "creationTimestamp", &seconds(request.now));
             json!({"userInfo": user_info(request.user)})
         }
-        "tokenreviews" => token(request, &review).await?,
-        "selfsubjectrulesreviews" => rules(request, &review)?,
-        "selfsubjectaccessreviews" => access(request, &review, request.user)?,
-        local => {
-            if local == "localsubjectaccessreviews" {
+        "tokenreviews" => review_token(request, &review).await?,
+        "selfsubjectrulesreviews" => review_rules(request, &review)?,
+        "selfsubjectaccessreviews" => review_access(request, &review, request.user)?,
+        plural => {
+            // `subjectaccessreviews` or `localsubjectaccessreviews`.
+            if plural == "localsubjectaccessreviews" {
                 check_local(request, &review)?;
                 meta::set(&mut review, "namespace", request.target.namespace);
             }
-            let user = subject(&review)?;
-            access(request, &review, &user)?
+            let user = reviewed_user(&review)?;
+            review_access(request, &review, &user)?
         }
     };
     review["status"] = status;
     Ok(Answer::Object(StatusCode::CREATED, review))
 }
 
+/// Returns a user as `authentication.k8s.io/v1` UserInfo.
 fn user_info(user: &User) -> Value {
     let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -74,6 +77,7 @@ fn user_info(user: &User) -> Value {
     info
 }
 
+/// Returns the strings of an array.
 fn strings(value: Option<&Value>) -> Vec<String> {
     value
         .and_then(Value::as_array)
@@ -84,8 +88,10 @@ fn strings(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
+/// Returns the status of a TokenReview.
+///
 /// Upstream: `tokenreview.REST.Create`.
-async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
+async fn review_token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {
         return Err(StatusError::bad_request(
@@ -97,12 +103,12 @@ async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, St
     if audiences.is_empty() {
         audiences = api.authenticator.service_accounts.audiences().to_vec();
     }
-    let known =
+    let authenticated =
         api.authenticator.token(&api.store, request.now, token, &audiences, &mut notes).await;
     if let Some(secret) = &notes.used_secret {
-        loopback::note_use(api, secret).await;
+        loopback::record_token_use(api, secret).await;
     }
-    Ok(match known {
+    Ok(match authenticated {
         Ok(Some(Response { user, audiences })) => {
             json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
         }
@@ -111,8 +117,8 @@ async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, St
     })
 }
 
-/// The user whom a review names.
-fn subject(review: &Value) -> Result<Arc<User>, StatusError> {
+/// Returns the user in a review's `spec`.
+fn reviewed_user(review: &Value) -> Result<Arc<User>, StatusError> {
     let name = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default();
     let groups = strings(review.pointer("/spec/groups"));
     if name.is_empty() && groups.is_empty() {
@@ -142,6 +148,7 @@ fn invalid(errors: &[FieldError]) -> StatusError {
     )
 }
 
+/// Refuses a LocalSubjectAccessReview for a non-resource path or for another namespace than the path's.
 fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), StatusError> {
     if let Some(path) = review.pointer("/spec/nonResourceAttributes").filter(|v| !v.is_null()) {
         let shown = json!({"Path": path["path"].as_str().unwrap_or_default(), "Verb": path["verb"].as_str().unwrap_or_default()});
@@ -156,8 +163,8 @@ fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), Statu
         .pointer("/spec/resourceAttributes/namespace")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let given = meta::text(review, "namespace");
-    if !given.is_empty() && given != request.target.namespace {
+    let review_namespace = meta::text(review, "namespace");
+    if !review_namespace.is_empty() && review_namespace != request.target.namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
@@ -173,7 +180,12 @@ fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), Statu
     Ok(())
 }
 
-fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<Value, StatusError> {
+/// Returns the status of an access review: whether `user` may make the request in `spec`.
+fn review_access(
+    request: &RequestContext<'_>,
+    review: &Value,
+    user: &User,
+) -> Result<Value, StatusError> {
     let object = |path: &str| review.pointer(path).filter(|v| v.is_object());
     let (resource, path) =
         (object("/spec/resourceAttributes"), object("/spec/nonResourceAttributes"));
@@ -190,9 +202,9 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
         };
         return Err(invalid(&[FieldError::invalid(field, Value::Null, detail)]));
     }
-    let from = resource.or(path).unwrap_or(&Value::Null);
-    let text = |field: &str| from.get(field).and_then(Value::as_str).unwrap_or_default();
-    let selectors = Selectors::parse(from);
+    let spec = resource.or(path).unwrap_or(&Value::Null);
+    let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default();
+    let selectors = Selectors::parse(spec);
     if !selectors.errors.is_empty() {
         return Err(invalid(&selectors.errors));
     }
@@ -219,7 +231,8 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
     Ok(status)
 }
 
-fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
+/// Returns the status of a SelfSubjectRulesReview: the rules of the user in a namespace.
+fn review_rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
     if namespace.is_empty() {
         return Err(StatusError::bad_request("no namespace on request"));
@@ -242,6 +255,7 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
             paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
         }
     }
+    // The rules are incomplete for a kubelet, because the node authorizer has no rules.
     let is_node = request.api.authorizer.is_node(request.user);
     let mut status =
         json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_node});

@@ -1,10 +1,10 @@
-//! Selectors in access reviews: may the user list or watch what they select.
+//! Selectors in access reviews: whether the user may list or watch the selected objects.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A selector is raw text or a list of requirements, not both and not neither | `parse` |
-//! | Requirements with unknown operators are left out, with a note: the review then asks for more, not for less | `fields` |
-//! | Raw text that cannot be parsed is left out, with a note | `parse` |
+//! | A selector has either raw text or a list of requirements | `check` |
+//! | Requirements with unknown operators are ignored, with a note. The review is then for more objects, never for fewer | `field_terms` |
+//! | Raw text that cannot be parsed is ignored, with a note | `parse` |
 
 use evenkeel_api::forms::{label_value, qualified_name};
 use evenkeel_api::selector::{FieldSelector, FieldTerm, Selector};
@@ -12,14 +12,15 @@ use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{list, text};
 use serde_json::Value;
 
-/// The selectors of a review.
+/// Selectors of a review.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selectors {
-    /// Requirements on fields. No authorizer here reads those on labels.
+    /// Requirements on fields. Requirements on labels are only checked, because no authorizer of this server reads
+    /// them.
     pub(super) fields: Vec<FieldTerm>,
-    /// What refuses the review.
+    /// Errors that refuse the review.
     pub(super) errors: Vec<FieldError>,
-    /// Notes on what was left out.
+    /// Notes on ignored selectors, for the review's `evaluationError`.
     pub(super) ignored: Vec<String>,
 }
 
@@ -28,40 +29,43 @@ impl Selectors {
     ///
     /// Upstream: `ResourceAttributesFrom`, `validateResourceAttributes`, `BuildEvaluationError`.
     pub(super) fn parse(attributes: &Value) -> Self {
-        let mut found = Self::default();
+        let mut selectors = Self::default();
         if let Some(selector) = attributes.get("fieldSelector").filter(|s| s.is_object()) {
-            found.check(selector, "fieldSelector");
+            selectors.check(selector, "fieldSelector");
             let raw = FieldSelector::parse(text(selector, "rawSelector"));
-            let (terms, left_out) = match (raw, list(selector, "requirements")) {
+            let (terms, is_incomplete) = match (raw, list(selector, "requirements")) {
                 (Ok(raw), []) => (raw.terms().to_vec(), false),
                 (Err(_), []) => (Vec::new(), true),
-                (_, requirements) => fields(requirements),
+                (_, requirements) => field_terms(requirements),
             };
-            if left_out {
-                found.ignore("fieldSelector", terms.is_empty());
+            if is_incomplete {
+                selectors.ignore("fieldSelector", terms.is_empty());
             }
-            found.fields = terms;
+            selectors.fields = terms;
         }
         if let Some(selector) = attributes.get("labelSelector").filter(|s| s.is_object()) {
-            found.check(selector, "labelSelector");
+            selectors.check(selector, "labelSelector");
             let requirements = list(selector, "requirements");
-            let is_unknown = |one: &&Value| !is_known(one);
-            let n_unknown = requirements.iter().filter(is_unknown).count();
+            let n_unknown =
+                requirements.iter().filter(|requirement| !has_known_operator(requirement)).count();
             let raw = text(selector, "rawSelector");
             if n_unknown > 0 {
-                found.ignore("labelSelector", n_unknown == requirements.len());
+                selectors.ignore("labelSelector", n_unknown == requirements.len());
             } else if requirements.is_empty() && Selector::parse(raw).is_err() {
-                found.ignore("labelSelector", true);
+                selectors.ignore("labelSelector", true);
             }
         }
-        found
+        selectors
     }
 
-    fn ignore(&mut self, selector: &str, whole: bool) {
-        let how = if whole { "ignored" } else { "partially ignored" };
+    /// Adds the note that a selector is ignored, wholly or in part.
+    fn ignore(&mut self, selector: &str, wholly: bool) {
+        let how = if wholly { "ignored" } else { "partially ignored" };
         self.ignored.push(format!("spec.resourceAttributes.{selector} {how} due to parse error"));
     }
 
+    /// Adds the errors of the selector `name`, `fieldSelector` or `labelSelector`.
+    ///
     /// Upstream: `validateFieldSelectorAttributes`, `validateLabelSelectorAttributes`.
     fn check(&mut self, selector: &Value, name: &str) {
         let path = format!("spec.resourceAttributes.{name}");
@@ -74,13 +78,13 @@ impl Selectors {
             let why = format!("when {path} is specified, requirements or rawSelector is required");
             self.errors.push(FieldError::required(format!("{path}.requirements"), why));
         }
-        for (index, one) in requirements.iter().enumerate() {
+        for (index, requirement) in requirements.iter().enumerate() {
             let path = format!("{path}.requirements[{index}]");
-            let (key, values) = (text(one, "key"), list(one, "values"));
+            let (key, values) = (text(requirement, "key"), list(requirement, "values"));
             if name == "fieldSelector" && key.is_empty() {
                 self.errors.push(FieldError::required(format!("{path}.key"), "must be specified"));
             }
-            match text(one, "operator") {
+            match text(requirement, "operator") {
                 "In" | "NotIn" if values.is_empty() => {
                     let why = "must be specified when `operator` is 'In' or 'NotIn'";
                     self.errors.push(FieldError::required(format!("{path}.values"), why));
@@ -107,26 +111,30 @@ impl Selectors {
     }
 }
 
-fn is_known(requirement: &Value) -> bool {
+fn has_known_operator(requirement: &Value) -> bool {
     matches!(text(requirement, "operator"), "In" | "NotIn" | "Exists" | "DoesNotExist")
 }
 
-/// Returns the requirements that field selectors can express, and whether others were left out.
+/// Returns the requirements that field selectors can express, and whether there are others.
 ///
 /// Upstream: `fieldSelectorAsSelector`.
-fn fields(requirements: &[Value]) -> (Vec<FieldTerm>, bool) {
-    let term = |one: &Value| {
-        let equal = match text(one, "operator") {
+fn field_terms(requirements: &[Value]) -> (Vec<FieldTerm>, bool) {
+    let term = |requirement: &Value| {
+        let equal = match text(requirement, "operator") {
             "In" => true,
             "NotIn" => false,
             _ => return None,
         };
-        let [Value::String(value)] = list(one, "values") else { return None };
-        Some(FieldTerm { field: text(one, "key").into(), equal, value: value.as_str().into() })
+        let [Value::String(value)] = list(requirement, "values") else { return None };
+        Some(FieldTerm {
+            field: text(requirement, "key").into(),
+            equal,
+            value: value.as_str().into(),
+        })
     };
     let terms: Vec<FieldTerm> = requirements.iter().filter_map(term).collect();
-    let left_out = terms.len() < requirements.len();
-    (terms, left_out)
+    let is_incomplete = terms.len() < requirements.len();
+    (terms, is_incomplete)
 }
 
 #[cfg(test)]

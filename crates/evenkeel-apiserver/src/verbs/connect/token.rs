@@ -1,4 +1,4 @@
-//! POST on `serviceaccounts/NAME/token`: a signed token for a service account.
+//! POST on `serviceaccounts/NAME/token`: issues a signed token for a service account.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -18,13 +18,18 @@ use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::text;
 use evenkeel_kinds::validation::authentication;
 
-/// Life of a token when nobody says, in seconds.
-const DEFAULT_LIFE: i64 = 3600;
-/// Life that the ServiceAccount admission plug-in requests for a pod's token. The token itself lives longer, for clients that
-/// do not read it again.
+/// Default of `expirationSeconds`.
+const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
+/// `expirationSeconds` that the ServiceAccount admission plug-in requests for a pod's token. Upstream chose an unusual
+/// number to recognize these requests.
 ///
-/// Upstream: `WarnOnlyBoundTokenExpirationSeconds`, `ExpirationExtensionSeconds`.
-const EXTENDED: (i64, i64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
+/// Upstream: `WarnOnlyBoundTokenExpirationSeconds`.
+const WARN_ONLY_EXPIRATION_SECONDS: i64 = 60 * 60 + 7;
+/// Lifetime in seconds of a token that was requested with [`WARN_ONLY_EXPIRATION_SECONDS`], for clients that do not
+/// read the renewed token in time.
+///
+/// Upstream: `ExpirationExtensionSeconds`.
+const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 60 * 60;
 
 /// Records a TokenRequest for the request's audit event, with its defaults.
 pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
@@ -33,17 +38,17 @@ pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
     }
     let mut logged = token_request.clone();
     if logged["spec"]["expirationSeconds"].is_null() {
-        logged["spec"]["expirationSeconds"] = Value::from(DEFAULT_LIFE);
+        logged["spec"]["expirationSeconds"] = Value::from(DEFAULT_EXPIRATION_SECONDS);
     }
     request.audit.request_object(&logged);
 }
 
 /// Annotation of a request's audit event: the ID of the issued token.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
-/// Annotation of a request's audit event: the request is for another service account of this name.
+/// Annotation of a request's audit event: the request's UID is that of another service account with the same name.
 const UID_MISMATCH: &str = "authentication.k8s.io/token-request-uid-mismatch";
 
-/// Signs a token.
+/// Serves a TokenRequest: checks it, and responds with a signed token.
 ///
 /// Upstream: `TokenREST.Create`.
 pub(super) fn serve(
@@ -54,11 +59,11 @@ pub(super) fn serve(
     let resource = request.resource();
     let (namespace, name) = (request.target.namespace, request.target.name);
     let kind = || GroupKind { group: "authentication.k8s.io".into(), kind: "TokenRequest".into() };
-    for (field, own, what) in [("name", name, "name"), ("namespace", namespace, "namespace")] {
-        let given = meta::text(token_request, field);
-        if !given.is_empty() && given != own {
-            let why = format!("must match the service account {what} if specified");
-            let error = FieldError::invalid(format!("metadata.{field}"), given, why);
+    for (field, expected) in [("name", name), ("namespace", namespace)] {
+        let value = meta::text(token_request, field);
+        if !value.is_empty() && value != expected {
+            let why = format!("must match the service account {field} if specified");
+            let error = FieldError::invalid(format!("metadata.{field}"), value, why);
             return Err(StatusError::invalid(&kind(), name, &[error]));
         }
     }
@@ -69,14 +74,14 @@ pub(super) fn serve(
     };
     let account = entry.decode().map_err(StatusError::internal)?;
     let uid = meta::text(&account, "uid");
-    let given = meta::text(token_request, "uid");
-    if !given.is_empty() && given != uid {
+    let requested_uid = meta::text(token_request, "uid");
+    if !requested_uid.is_empty() && requested_uid != uid {
         let requests = GroupResource {
             group: "authentication.k8s.io".into(),
             resource: "TokenRequest".into(),
         };
         let why = format!(
-            "the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+            "the UID in the token request ({requested_uid}) does not match the UID of the service account ({uid})"
         );
         request.audit.annotate(UID_MISMATCH, why.as_str());
         return Err(StatusError::conflict(&requests, name, why));
@@ -84,7 +89,7 @@ pub(super) fn serve(
     let requested = token_request
         .pointer("/spec/expirationSeconds")
         .and_then(Value::as_i64)
-        .unwrap_or(DEFAULT_LIFE);
+        .unwrap_or(DEFAULT_EXPIRATION_SECONDS);
     let issuer = &request.api.authenticator.service_accounts;
     let audiences: Vec<String> =
         match token_request.pointer("/spec/audiences").and_then(Value::as_array) {
@@ -97,10 +102,10 @@ pub(super) fn serve(
     if !errors.is_empty() {
         return Err(StatusError::invalid(&kind(), "", &errors));
     }
-    let bound = bound(request, token_request)?;
+    let bound = bound_objects(request, token_request)?;
     let for_pod = bound.iter().any(|(claim, ..)| *claim == "pod");
     let for_server = audiences.iter().all(|audience| issuer.audiences().contains(audience));
-    let is_extended = for_pod && for_server && requested == EXTENDED.0;
+    let is_extended = for_pod && for_server && requested == WARN_ONLY_EXPIRATION_SECONDS;
     let claims = Claims {
         namespace,
         name,
@@ -109,29 +114,31 @@ pub(super) fn serve(
         audiences: &audiences,
         id: &request.api.uid(),
         issued: request.now,
-        seconds: if is_extended { EXTENDED.1 } else { requested },
+        seconds: if is_extended { EXTENDED_EXPIRATION_SECONDS } else { requested },
         warn_after: is_extended.then_some(requested),
     };
     request.audit.annotate(ISSUED, format!("JTI={}", claims.id));
     let token = issuer.sign(&claims);
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
-    let until = seconds(saturating_add(request.now, SignedDuration::from_secs(requested)));
+    // The response contains the requested expiration, even if the token's lifetime is extended.
+    let expiration = seconds(saturating_add(request.now, SignedDuration::from_secs(requested)));
     let mut answer = token_request.clone();
     answer["spec"]["expirationSeconds"] = Value::from(requested);
-    write.track_new(&mut answer);
+    write.set_managed_fields_of_unstored(&mut answer);
     answer["metadata"]["name"] = name.into();
     answer["metadata"]["namespace"] = namespace.into();
     answer["metadata"]["uid"] = uid.into();
     answer["metadata"]["creationTimestamp"] = seconds(request.now).into();
     answer["spec"]["audiences"] = audiences.into();
-    // Go writes a reference that is absent as null.
+    // Go encodes an absent reference as null.
     answer["spec"]["boundObjectRef"] = answer["spec"]["boundObjectRef"].take();
-    answer["status"] = json!({"token": token, "expirationTimestamp": until});
+    answer["status"] = json!({"token": token, "expirationTimestamp": expiration});
     Ok(Answer::Object(StatusCode::CREATED, answer))
 }
 
-/// The objects that the token is bound to, or only names: their claims, names and uids. A pod's token names its node.
-fn bound(
+/// Returns the objects in the token's claims, each as claim, name and uid: the object that the token is bound to, and
+/// the node of a pod.
+fn bound_objects(
     request: &RequestContext<'_>,
     token_request: &Value,
 ) -> Result<Vec<(&'static str, String, String)>, StatusError> {
@@ -182,7 +189,7 @@ fn bound(
     if claim == "pod" && !node.is_empty() {
         let nodes = request.api.table.get("v1", "nodes");
         let stored = nodes.map(|nodes| request.api.read(&nodes, "", node)).transpose()?.flatten();
-        // The node need not exist; then the token names it without a uid.
+        // The token contains the name of a node that does not exist without a uid.
         let uid = stored.as_ref().map_or("", |node| meta::text(node, "uid"));
         bound.push(("node", node.to_owned(), uid.to_owned()));
     }

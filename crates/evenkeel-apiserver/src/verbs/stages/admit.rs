@@ -17,15 +17,16 @@ pub(super) async fn admit(
     let cx = write.context(attempt.name);
     admission::validate(&cx, &attempt.new, old)?;
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let request = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
-    let validated = match policy::validate(&request, &mut warnings) {
-        Ok(()) => webhook::validate(&request, &mut warnings).await,
+    let attributes = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
+    let validated = match policy::validate(&attributes, &mut warnings) {
+        Ok(()) => webhook::validate(&attributes, &mut warnings).await,
         Err(error) => Err(error),
     };
+    // The client gets these warnings even if a policy or a webhook refuses the request.
     write.request.warnings.add(warnings.drain(..));
     validated?;
     let quotas = quota::evaluate(&cx, &attempt.new, old)?;
-    warnings.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
+    warnings.extend(write.stored.strategy.warnings(&cx.strategy_context(), &attempt.new, old));
     warnings.extend(admission::warnings(&cx, &attempt.new, old));
     write.request.warnings.add(warnings);
     Ok(quotas)

@@ -8,7 +8,8 @@ use crate::verbs::attempt::{Write, Written};
 use crate::verbs::{meta, respond};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with the view if the request wrote one (`scale`), or else with the object: 201 if it was created, else 200.
+/// Responds with the written subresource if it has its own kind (`scale`), and with the object otherwise. The status is
+/// 201 if the object was created, and 200 otherwise.
 pub(in crate::verbs) fn encode(
     write: &Write<'_>,
     written: &Written,
@@ -16,9 +17,10 @@ pub(in crate::verbs) fn encode(
     let (request, strategy) = (write.request, &write.stored.strategy);
     let subresource = request.target.subresource;
     if !subresource.is_empty()
-        && let Some(part) = strategy.read_part(subresource, &with_resource_version(written))
+        && let Some(subresource) =
+            strategy.read_subresource(subresource, &with_resource_version(written))
     {
-        return respond::with_value(request, StatusCode::OK, &part?);
+        return respond::with_value(request, StatusCode::OK, &subresource?);
     }
     let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
     match &written.entry {

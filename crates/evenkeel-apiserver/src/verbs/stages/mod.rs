@@ -3,11 +3,11 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | Decode the body, with field validation; apply a patch to the current object | `decode::decode`, `patch::patched` |
+//! | Decode the body, with field validation; apply a patch to the current object | `decode::decode`, `patch::apply_patch` |
 //! | Convert to the storage version and apply defaults | `default::default` |
-//! | `Preconditions`: uid and resourceVersion | `write::preconditions`, `write::absent_preconditions` |
+//! | `Preconditions`: uid and resourceVersion | `write::check_preconditions`, `write::check_absent_preconditions` |
 //! | Mutating admission: plug-ins, policies, webhooks; a new object has no uid and no generated name yet | `mutate::mutate` |
-//! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
+//! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_with_generated_name` |
 //! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare::prepare` |
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate::validate` |
 //! | Validating admission: plug-ins, policies, webhooks; quotas last | `admit::admit` |

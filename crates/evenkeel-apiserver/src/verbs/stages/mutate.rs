@@ -9,7 +9,7 @@ use evenkeel_apimachinery::status::StatusError;
 /// Applies plug-ins, policies and webhooks to `new`. Returns whether a policy or a webhook changed it. `old` is the
 /// stored object, or `None` for a create.
 ///
-/// It runs before `prepare`, so that admission cannot set fields that only the server may set.
+/// This stage precedes `prepare`, which therefore resets fields that admission may not set.
 pub(in crate::verbs) async fn mutate(
     write: &Write<'_>,
     admission: Mutating<'_>,

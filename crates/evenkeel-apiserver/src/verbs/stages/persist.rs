@@ -11,13 +11,13 @@ use crate::resource::{ResourceType, key};
 use crate::selector::selection_attributes;
 use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
 use crate::verbs::attempt::{
-    Attempt, AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
+    Attempt, AttemptError, CreatedBy, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
 };
 use crate::verbs::{meta, namespace};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Stores the object, or returns what a dry run would store. An interrupted call changes nothing, because all writes
-/// are in one transaction.
+/// Stores the object, or returns the object that a dry run would store. A cancelled call changes nothing, because all
+/// writes are in one transaction.
 ///
 /// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`.
 pub(super) async fn persist(
@@ -28,34 +28,37 @@ pub(super) async fn persist(
     let (api, stored) = (write.request.api, &*write.stored);
     let created = attempt.old.is_none();
     // A dry run responds with the client's resource version.
-    if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
-        prepare_for_storage(&mut attempt.new, how)?;
+    if let Some(created_by) = attempt.created_by
+        && !write.options.dry_run
+    {
+        prepare_for_storage(&mut attempt.new, created_by)?;
     }
-    let kept = codec::to_storage(api, stored, &attempt.new).await?;
+    let stored_form = codec::to_storage(api, stored, &attempt.new).await?;
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
         if created && api.store.get(&stored.resource_prefix, &key).is_some() {
             return Err(AttemptError::Race);
         }
-        store::storable(&kept)?;
-        let object = codec::for_answer(api, stored, kept.into_owned()).await?;
+        store::check_storable(&stored_form)?;
+        let object = codec::for_answer(api, stored, stored_form.into_owned()).await?;
         return Ok(Written { object, entry: None, created });
     }
     if attempt.old().is_some_and(|old| delete_without_finalizers(stored, &attempt.new, old)) {
-        let change = Change { key: &key, attempt: &attempt, kept: None };
+        let change = Change { key: &key, attempt: &attempt, stored_form: None };
         commit(write, &change, None, quotas).await?;
         return Ok(Written { object: attempt.new, entry: None, created });
     }
-    let encoded = Encoded::new(&kept, selection_attributes(stored, &kept));
+    let encoded = Encoded::new(&stored_form, selection_attributes(stored, &stored_form));
     if encoded.is_too_large() && attempt.new.pointer("/metadata/managedFields").is_some() {
-        // The object may fit without its managedFields.
-        drop((kept, encoded));
+        // The object may be small enough without its managed fields.
+        drop((stored_form, encoded));
         meta::metadata(&mut attempt.new).remove("managedFields");
         return Box::pin(persist(write, attempt, quotas)).await;
     }
-    let change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
+    let change = Change { key: &key, attempt: &attempt, stored_form: Some(&stored_form) };
     let written = match attempt.old {
-        Some((entry, _)) if !entry.is_stale && encoded.same_as(entry) => {
+        Some((entry, _)) if !entry.is_stale && encoded.has_same_object(entry) => {
+            // Nothing changes. Wait until the entry is committed.
             api.store.settle().await?;
             entry.clone()
         }
@@ -69,8 +72,8 @@ pub(super) async fn persist(
 /// is ignored.
 ///
 /// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
-fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
-    if how == Creates::Post && object_version(object).is_ok_and(|version| version != 0) {
+fn prepare_for_storage(object: &mut Value, created_by: CreatedBy) -> Result<(), StatusError> {
+    if created_by == CreatedBy::Post && object_version(object).is_ok_and(|version| version != 0) {
         return Err(StatusError::plain_internal(
             "resourceVersion should not be set on objects to be created",
         ));
@@ -82,9 +85,9 @@ fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusErr
 /// Returns whether an update removes an object with a deletion timestamp: the update removed the last finalizer, and
 /// the grace period is over.
 fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) -> bool {
-    if !meta::deleting(old)
+    if !meta::is_being_deleted(old)
         || !meta::finalizers(new).is_empty()
-        || meta::grace(old).unwrap_or(0) != 0
+        || meta::deletion_grace_period(old).unwrap_or(0) != 0
     {
         return false;
     }
@@ -99,7 +102,7 @@ struct Change<'a> {
     key: &'a str,
     attempt: &'a Attempt<'a>,
     /// New object in its stored form; `None` for a deletion.
-    kept: Option<&'a Value>,
+    stored_form: Option<&'a Value>,
 }
 
 /// Commits a change together with the other objects of its transaction. If only those other objects changed in the
@@ -112,11 +115,13 @@ async fn commit(
 ) -> Result<Arc<Entry>, AttemptError> {
     let attempt = change.attempt;
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        let encode = |kept| Encoded::new(kept, selection_attributes(&write.stored, kept));
-        let encoded = encoded.take().or_else(|| change.kept.map(encode));
+        // The first attempt uses the encoded object, later ones encode it again.
+        let encode = |object| Encoded::new(object, selection_attributes(&write.stored, object));
+        let encoded = encoded.take().or_else(|| change.stored_form.map(encode));
         let (transaction, op) = transaction(write, change, encoded, quotas);
         match write.request.api.store.commit(transaction).await {
             Ok(written) => return written.into_iter().nth(op).ok_or(AttemptError::Race),
+            // A quota changed in the meantime.
             Err(WriteError::Mismatch { op: failed }) if failed != op => {}
             Err(error) => return Err(error.into()),
         }
@@ -136,10 +141,10 @@ fn transaction(
     encoded: Option<Encoded>,
     quotas: QuotaUpdates,
 ) -> (Transaction, usize) {
-    let Change { key, attempt, kept } = *change;
+    let Change { key, attempt, stored_form } = *change;
     let (api, stored) = (write.request.api, &*write.stored);
     let mut transaction = Transaction::default();
-    if kept.is_some() {
+    if stored_form.is_some() {
         registry::begin_write(api, stored, &attempt.new, attempt.old(), &mut transaction);
     }
     quotas.add_to(&mut transaction);
@@ -150,7 +155,7 @@ fn transaction(
         None => transaction.delete(&stored.resource_prefix, key, expect),
     }
     if let Some(old) = attempt.old() {
-        let object = kept.map(|_| &attempt.new);
+        let object = stored_form.map(|_| &attempt.new);
         registry::finish_write(api, stored, object, old, &mut transaction);
     }
     (transaction, op)

@@ -4,7 +4,7 @@ use crate::registry;
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Sets the server's fields, and restores fields that this path may not change.
+/// Sets the fields that the server determines, and restores the fields that this request may not change.
 ///
 /// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`.
 pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
@@ -12,8 +12,8 @@ pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<()
     let strategy = &write.stored.strategy;
     let old = attempt.old();
     match old {
-        Some(old) => strategy.prepare_for_update(&cx.strategy(), &mut attempt.new, old),
-        None => strategy.prepare_for_create(&cx.strategy(), &mut attempt.new)?,
+        Some(old) => strategy.prepare_for_update(&cx.strategy_context(), &mut attempt.new, old),
+        None => strategy.prepare_for_create(&cx.strategy_context(), &mut attempt.new)?,
     }
     registry::allocate(&cx, &mut attempt.new, old)
 }

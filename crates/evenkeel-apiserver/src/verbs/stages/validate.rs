@@ -16,7 +16,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
-    let (strategy, strategy_cx) = (&*stored.strategy, cx.strategy());
+    let (strategy, strategy_cx) = (&*stored.strategy, cx.strategy_context());
     policybased::check(&cx, write.request.target.name, new, old)?;
     // A status update may change a Deployment's annotations, but does not increase its generation.
     if let Some(old) = old
@@ -45,10 +45,15 @@ pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(
     if errors.is_empty() {
         errors.extend(policy_params::check(&cx, new, old));
     }
-    invalid(stored, attempt.name, &errors)
+    check_errors(stored, attempt.name, &errors)
 }
 
-fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
+/// Returns a 422 if there are errors.
+fn check_errors(
+    resource: &ResourceType,
+    name: &str,
+    errors: &[FieldError],
+) -> Result<(), StatusError> {
     if errors.is_empty() {
         Ok(())
     } else {

@@ -1,4 +1,4 @@
-//! The answer of a proxied service, as the client gets it.
+//! Response of a proxied service, as the client gets it.
 
 use std::io::Read as _;
 
@@ -16,10 +16,10 @@ use super::links::Links;
 use crate::proxy::{headers, pieces};
 use crate::response::Body;
 
-/// A page of HTML whose links are rewritten; a larger one stays as it is.
-const MAX_PAGE: usize = 8 * 1024 * 1024;
+/// Maximum size in bytes of an HTML page whose links are rewritten. A larger page is sent unchanged.
+const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Makes the client's answer of a service's.
+/// Converts the response of a service to the client's: rewrites the header `Location`, or the links of an HTML page.
 ///
 /// Upstream: `Transport.RoundTrip`.
 pub(super) async fn respond(
@@ -43,32 +43,32 @@ pub(super) async fn respond(
     }
     let mut pieces = Box::pin(pieces(body));
     let mut page = BytesMut::new();
-    while page.len() <= MAX_PAGE {
+    while page.len() <= MAX_PAGE_BYTES {
         let Some(piece) = pieces.next().await else {
-            let rewritten = rewritten(&page, encoding == "gzip", links);
+            let rewritten = rewrite_page(&page, encoding == "gzip", links);
             let page = rewritten.unwrap_or_else(|| page.freeze());
             head.headers.remove(CONTENT_LENGTH);
             return Ok(Response::from_parts(head, Body::whole(page)));
         };
         page.extend_from_slice(&piece);
     }
-    let begun = futures::stream::iter([page.freeze()]);
-    Ok(Response::from_parts(head, Body::stream(begun.chain(pieces))))
+    let start = futures::stream::iter([page.freeze()]);
+    Ok(Response::from_parts(head, Body::stream(start.chain(pieces))))
 }
 
-/// Rewrites the links of a page; `None` if it stays as it is.
-fn rewritten(page: &[u8], is_compressed: bool, links: &Links) -> Option<Bytes> {
-    let link = |link: &str| links.rewrite(link);
+/// Rewrites the links of an HTML page. Returns `None` if its gzip is invalid or the uncompressed page is too large.
+fn rewrite_page(page: &[u8], is_compressed: bool, links: &Links) -> Option<Bytes> {
+    let rewrite_link = |link: &str| links.rewrite(link);
     if !is_compressed {
-        return Some(html::rewrite(page, &link).into());
+        return Some(html::rewrite(page, &rewrite_link).into());
     }
     let mut plain = Vec::new();
-    let limit = MAX_PAGE as u64 + 1;
+    let limit = MAX_PAGE_BYTES as u64 + 1;
     flate2::read::GzDecoder::new(page).take(limit).read_to_end(&mut plain).ok()?;
-    if plain.len() > MAX_PAGE {
+    if plain.len() > MAX_PAGE_BYTES {
         return None;
     }
-    let plain = html::rewrite(&plain, &link);
+    let plain = html::rewrite(&plain, &rewrite_link);
     let mut page = Vec::new();
     flate2::read::GzEncoder::new(&*plain, Compression::fast()).read_to_end(&mut page).ok()?;
     Some(page.into())

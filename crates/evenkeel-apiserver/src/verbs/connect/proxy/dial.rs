@@ -1,4 +1,4 @@
-//! Connections to what is proxied: to a simulated server in this process, or over the network.
+//! Connections to proxied services: to a simulated kubelet or pod in this process, or over the network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::https::{self, Trust, client_config};
 use crate::kubelet::{PodConnection, PodRef};
 use crate::proxy::{Link, Stream, within_dial_timeout};
 
-/// Connects to a service. Where the nodes are simulated, so are all of its ports.
+/// Connects to the location of a proxied request. With simulated nodes, all ports of pods and nodes are simulated, too.
 pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusError> {
     let port = location.port_number()?;
     match api.kubelets.get() {
@@ -25,7 +25,8 @@ pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusE
             let Some(PodConnection { stream, server }) = connection else {
                 return Err(unreachable_service(&refused(location, port)));
             };
-            // Simulated kubelets are trusted without a certificate, as they are part of this process.
+            // Simulated servers speak only HTTP. A kubelet's HTTPS needs no certificate, because it is part of this
+            // process.
             if location.is_https && matches!(location.owner, Owner::Pod(..)) {
                 let why = "http: server gave HTTP response to HTTPS client";
                 return Err(unreachable_service(why));
@@ -34,36 +35,39 @@ pub(super) async fn dial(api: &Api, location: &Location) -> Result<Link, StatusE
         }
         None => {
             let address = location.authority();
-            let dialed = within_dial_timeout(&address, over_network(location, port)).await;
-            dialed.map(Link::over_network).map_err(|why| unreachable_service(&why))
+            let stream = within_dial_timeout(&address, dial_over_network(location, port)).await;
+            stream.map(Link::over_network).map_err(|why| unreachable_service(&why))
         }
     }
 }
 
-/// Whether a node's port is its kubelet's: no other program runs on a simulated node.
+/// Returns whether the location is the port of a node's kubelet, the only program on a simulated node.
 fn is_kubelet(location: &Location) -> bool {
     location.is_https && matches!(location.owner, Owner::Node(_))
 }
 
+/// Returns Go's message for a port on which no program listens.
 fn refused(location: &Location, port: u16) -> String {
     let address = crate::https::join_host_port(&location.host, port);
     format!("dial tcp {address}: connect: connection refused")
 }
 
-async fn over_network(location: &Location, port: u16) -> Result<Box<dyn Stream>, String> {
+/// Connects over the network. Returns an error if an address is not a global unicast address.
+async fn dial_over_network(location: &Location, port: u16) -> Result<Box<dyn Stream>, String> {
     let host = &*location.host;
-    let found = tokio::net::lookup_host((host, port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| error.to_string())?.collect();
-    // What is checked is what is connected to: a name may have another address the next time.
-    if found.is_empty() || !found.iter().all(|address| is_global_unicast(address.ip())) {
+    let addresses = tokio::net::lookup_host((host, port)).await;
+    let addresses: Vec<SocketAddr> = addresses.map_err(|error| error.to_string())?.collect();
+    // Connect to the addresses that are checked here, because another lookup of the name may return others.
+    if addresses.is_empty() || !addresses.iter().all(|address| is_global_unicast(address.ip())) {
         return Err("address not allowed".to_owned());
     }
-    let stream = https::dial(&*found, &https::join_host_port(host, port)).await?;
+    let stream = https::dial(&*addresses, &https::join_host_port(host, port)).await?;
     if !location.is_https {
         return Ok(Box::new(stream));
     }
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    // Upstream: `ProxyTransport`, with `InsecureSkipVerify`: nobody says which authority signs the certificates of services.
+    // Trust any certificate, because the server does not know the certificate authorities of services. Upstream:
+    // `ProxyTransport`, with `InsecureSkipVerify`.
     let connector = TlsConnector::from(Arc::new(client_config(Trust::Any, None)?));
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
     Ok(Box::new(stream))

@@ -1,4 +1,4 @@
-//! A proxied request, as the service gets it.
+//! Proxied request, as the service gets it.
 
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
@@ -11,11 +11,12 @@ use super::path;
 use crate::proxy::{escaped, headers};
 use crate::request::RequestContext;
 
-/// A request on its way to a service.
+/// Request to forward to a service.
 pub(super) struct Exchange {
     pub(super) location: Location,
+    /// Rewriting of the links in the response.
     pub(super) links: Links,
-    /// Path and query as the service sees them.
+    /// Path and query that the service gets.
     target: Uri,
     /// Value of the header `X-Forwarded-Uri`.
     forwarded_uri: String,
@@ -25,19 +26,20 @@ impl Exchange {
     pub(super) fn new(
         request: &RequestContext<'_>,
         location: Location,
-        behind: &str,
+        path_behind_proxy: &str,
     ) -> Result<Self, StatusError> {
-        let asked = text(request.headers, HOST);
-        let host = request.uri.authority().map_or(asked, |authority| authority.as_str());
-        let prefix = path::prefix(request.uri.path(), behind);
-        let asked_path = escaped(if behind.is_empty() { "/" } else { behind });
-        let mut forwarded_uri = path::join(&escaped(&prefix), &asked_path);
-        if behind.ends_with('/') {
+        let host_header = text(request.headers, HOST);
+        let host = request.uri.authority().map_or(host_header, |authority| authority.as_str());
+        let prefix = path::prefix(request.uri.path(), path_behind_proxy);
+        let service_path =
+            escaped(if path_behind_proxy.is_empty() { "/" } else { path_behind_proxy });
+        let mut forwarded_uri = path::join(&escaped(&prefix), &service_path);
+        if path_behind_proxy.ends_with('/') {
             forwarded_uri.push('/');
         }
         let target = match request.uri.query() {
-            Some(query) => format!("{asked_path}?{query}"),
-            None => asked_path,
+            Some(query) => format!("{service_path}?{query}"),
+            None => service_path,
         };
         let target = target.parse().map_err(|_| StatusError::bad_request("invalid path"))?;
         let links = Links { authority: location.authority(), host: host.to_owned(), prefix };

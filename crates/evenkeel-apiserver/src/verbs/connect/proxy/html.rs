@@ -1,8 +1,10 @@
-//! Links in HTML.
+//! Rewriting of links in HTML pages.
+
+use std::ops::Range;
 
 use memchr::memmem;
 
-/// Attributes that are links, by element.
+/// Attributes that contain links, by element.
 ///
 /// Upstream: `atomsToAttrs`.
 const LINKS: [(&[u8], &[&[u8]]); 25] = [
@@ -33,7 +35,7 @@ const LINKS: [(&[u8], &[&[u8]]); 25] = [
     (b"video", &[b"poster", b"src"]),
 ];
 
-/// Elements whose content is text, whatever it looks like.
+/// Elements whose content is text, even if it looks like tags.
 const RAW_TEXT: [&[u8]; 9] = [
     b"iframe",
     b"noembed",
@@ -46,7 +48,8 @@ const RAW_TEXT: [&[u8]; 9] = [
     b"xmp",
 ];
 
-/// Rewrites the links of a page; all else stays byte by byte.
+/// Rewrites the links of a page, and copies all other bytes. `link` returns the rewritten link, or `None` to keep the
+/// link.
 ///
 /// Upstream: `rewriteHTML`.
 pub(super) fn rewrite(page: &[u8], link: &dyn Fn(&str) -> Option<String>) -> Vec<u8> {
@@ -62,18 +65,19 @@ pub(super) fn rewrite(page: &[u8], link: &dyn Fn(&str) -> Option<String>) -> Vec
         } else if tag.get(1).is_none_or(|byte| b"/!?".contains(byte)) {
             memchr::memchr(b'>', tag).map(|at| at + 1)
         } else {
-            // It begins nothing.
+            // This `<` is text.
             Some(1)
         };
         let Some(length) = length else {
-            // It never ends.
+            // The tag or comment has no end.
             out.extend_from_slice(tag);
             return out;
         };
         let (tag, after) = tag.split_at_checked(length).unwrap_or((tag, b""));
         rest = after;
         if tag.get(1).is_some_and(u8::is_ascii_alphabetic) {
-            let (text, after) = after.split_at(raw_text(name(tag), after));
+            // `start_tag` has written the tag.
+            let (text, after) = after.split_at(raw_text_length(name(tag), after));
             out.extend_from_slice(text);
             rest = after;
         } else {
@@ -84,15 +88,15 @@ pub(super) fn rewrite(page: &[u8], link: &dyn Fn(&str) -> Option<String>) -> Vec
     out
 }
 
-/// The name of a start tag.
+/// Returns the element's name in a start tag.
 fn name(tag: &[u8]) -> &[u8] {
     let name = tag.get(1..).unwrap_or_default();
     let end = name.iter().position(|byte| is_space(*byte) || b"/>".contains(byte));
     name.get(..end.unwrap_or(name.len())).unwrap_or_default()
 }
 
-/// The length of the text that follows the start tag of an element whose content is text.
-fn raw_text(name: &[u8], after: &[u8]) -> usize {
+/// Returns the length of the text after the start tag of an element of [`RAW_TEXT`], and 0 for other elements.
+fn raw_text_length(name: &[u8], after: &[u8]) -> usize {
     if !RAW_TEXT.iter().any(|raw| raw.eq_ignore_ascii_case(name)) {
         return 0;
     }
@@ -103,15 +107,19 @@ fn raw_text(name: &[u8], after: &[u8]) -> usize {
     memmem::find_iter(after, b"</").find(is_end).unwrap_or(after.len())
 }
 
-/// Writes a start tag with its links rewritten, and returns its length; `None` if it does not end. Then nothing is written.
+/// Writes a start tag with rewritten links, and returns the length of the original tag. If the tag has no end, writes
+/// nothing and returns `None`.
 fn start_tag(
     tag: &[u8],
     link: &dyn Fn(&str) -> Option<String>,
     out: &mut Vec<u8>,
 ) -> Option<usize> {
     let element = name(tag);
-    let of_element = |known: &&(&[u8], &[&[u8]])| known.0.eq_ignore_ascii_case(element);
-    let links = LINKS.iter().find(of_element).map_or(&[][..], |(_, links)| links);
+    let mut elements = LINKS.iter();
+    let link_attributes = elements
+        .find(|(known, _)| known.eq_ignore_ascii_case(element))
+        .map_or(&[][..], |(_, attributes)| attributes);
+    // `at` is the position in the tag. The bytes of the tag up to `written` are in `out`.
     let (mut at, mut written, start) = (1 + element.len(), 0, out.len());
     loop {
         let next = *tag.get(at).or_else(|| {
@@ -126,40 +134,53 @@ fn start_tag(
             at += 1;
             continue;
         }
-        let attribute = attribute(tag, at);
-        let Some((key, value, end)) = attribute else {
+        let Some(Attribute { name, value, end }) = attribute(tag, at) else {
             out.truncate(start);
             return None;
         };
         at = end;
-        let is_link = links.iter().any(|known| known.eq_ignore_ascii_case(key));
-        if let Some((from, to, text)) = value.filter(|_| is_link)
+        let is_link = link_attributes.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if is_link
+            && let Some(AttributeValue { range, text }) = value
             && let Ok(text) = std::str::from_utf8(text)
             && let Some(rewritten) = link(decode(text).trim())
         {
-            out.extend_from_slice(tag.get(written..from)?);
+            out.extend_from_slice(tag.get(written..range.start)?);
             out.push(b'"');
             out.extend_from_slice(encode(&rewritten).as_bytes());
             out.push(b'"');
-            written = to;
+            written = range.end;
         }
     }
 }
 
-/// An attribute that starts at a place: its name; the value with where it begins and ends, quotes included; and where the
-/// attribute ends.
-type Attribute<'a> = (&'a [u8], Option<(usize, usize, &'a [u8])>, usize);
+/// Attribute in a start tag.
+struct Attribute<'a> {
+    name: &'a [u8],
+    value: Option<AttributeValue<'a>>,
+    /// Position in the tag after the attribute.
+    end: usize,
+}
 
+/// Value of an attribute.
+struct AttributeValue<'a> {
+    /// Range of the value in the tag, with its quotes.
+    range: Range<usize>,
+    /// Value without quotes.
+    text: &'a [u8],
+}
+
+/// Parses the attribute that begins at a position. Returns `None` if it has no end.
 fn attribute(tag: &[u8], start: usize) -> Option<Attribute<'_>> {
-    let find = |from: usize, is_it: &dyn Fn(u8) -> bool| {
-        Some(from + tag.get(from..)?.iter().position(|byte| is_it(*byte))?)
+    let find = |from: usize, matches: &dyn Fn(u8) -> bool| {
+        Some(from + tag.get(from..)?.iter().position(|byte| matches(*byte))?)
     };
     // A name may begin with an equals sign.
     let end = find(start + 1, &|byte| is_space(byte) || b"/>=".contains(&byte))?;
-    let key = tag.get(start..end)?;
+    let name = tag.get(start..end)?;
     let equals = find(end, &|byte| !is_space(byte))?;
     if tag.get(equals) != Some(&b'=') {
-        return Some((key, None, end));
+        return Some(Attribute { name, value: None, end });
     }
     let from = find(equals + 1, &|byte| !is_space(byte))?;
     let (text, to) = match tag.get(from)? {
@@ -173,14 +194,14 @@ fn attribute(tag: &[u8], start: usize) -> Option<Attribute<'_>> {
             (tag.get(from..end)?, end)
         }
     };
-    Some((key, Some((from, to, text)), to))
+    Some(Attribute { name, value: Some(AttributeValue { range: from..to, text }), end: to })
 }
 
 fn is_space(byte: u8) -> bool {
     b" \t\r\n\x0c".contains(&byte)
 }
 
-/// The references that stand for characters in URLs.
+/// Character references that are decoded in links, with their characters.
 const REFERENCES: [(&str, &str); 6] = [
     ("&lt;", "<"),
     ("&gt;", ">"),

@@ -1,21 +1,22 @@
-//! Links in the answers of a proxied service: they lead to the service through the proxy.
+//! Rewriting of the links in a service's responses, so that they lead through the proxy.
 
 use super::path::join;
 use crate::proxy::escaped;
 
-/// Where links lead.
+/// Addresses of a service, for the rewriting of its links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Links {
     /// Host and port of the service.
     pub(super) authority: String,
-    /// The host that the client asked for.
+    /// Host of the server, as in the client's request.
     pub(super) host: String,
-    /// What stands before the service's paths.
+    /// Path of the proxy, which precedes the service's own paths.
     pub(super) prefix: String,
 }
 
 impl Links {
-    /// Rewrites a link to the same host so that it leads through the proxy; `None` if it stays as it is.
+    /// Rewrites a link to the service so that it leads through the proxy. Returns `None` for relative links and for
+    /// links to other hosts, which stay unchanged.
     ///
     /// Upstream: `Transport.rewriteURL`.
     pub(super) fn rewrite(&self, link: &str) -> Option<String> {
@@ -31,25 +32,28 @@ impl Links {
             }
             None => ("", address),
         };
-        let is_other = !host.is_empty() && host != self.authority && host != self.host;
-        // A scheme without a host, as in `mailto:` and `data:`, is nothing to be proxied.
+        let is_other_host = !host.is_empty() && host != self.authority && host != self.host;
+        // Links such as `mailto:` and `data:` have a scheme without a host.
         let is_opaque = host.is_empty() && scheme.is_some();
-        if is_other || is_opaque || !path.starts_with('/') {
+        if is_other_host || is_opaque || !path.starts_with('/') {
             return None;
         }
         let prefix = escaped(&self.prefix);
-        let path = match path.starts_with(&*prefix) {
-            true => path.to_owned(),
-            false if path.ends_with('/') => format!("{}/", join(&prefix, path)),
-            false => join(&prefix, path),
+        let path = if path.starts_with(&*prefix) {
+            path.to_owned()
+        } else if path.ends_with('/') {
+            format!("{}/", join(&prefix, path))
+        } else {
+            join(&prefix, path)
         };
-        Some(match scheme.filter(|_| host == self.host) {
-            Some(scheme) => format!("{scheme}://{host}{path}{rest}"),
-            None => format!("{path}{rest}"),
+        Some(match scheme {
+            Some(scheme) if host == self.host => format!("{scheme}://{host}{path}{rest}"),
+            _ => format!("{path}{rest}"),
         })
     }
 }
 
+/// Returns whether a text has the syntax of a URL's scheme.
 fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic())

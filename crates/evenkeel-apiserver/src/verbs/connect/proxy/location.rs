@@ -1,4 +1,4 @@
-//! Where a proxied request leads: a port of a pod, of a Service's endpoint, or of a node.
+//! Targets of proxied requests: ports of pods, of Services' endpoints, and of nodes.
 
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{int, list, text};
@@ -10,16 +10,19 @@ use crate::backend;
 use crate::https::join_host_port;
 use crate::loopback;
 
-/// Whose port it is.
+/// Default port of kubelets.
+const KUBELET_PORT: i64 = 10250;
+
+/// Object whose port a proxied request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A pod, by namespace and name.
+    /// Pod with its namespace and name.
     Pod(String, String),
-    /// A node, by name.
+    /// Node with its name.
     Node(String),
 }
 
-/// Where a proxied request leads.
+/// Target of a proxied request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) owner: Owner,
@@ -27,12 +30,12 @@ pub(super) struct Location {
     pub(super) is_https: bool,
     /// Address or host name.
     pub(super) host: String,
-    /// Number of the port, as it was asked for; empty for the scheme's own.
+    /// Requested number or name of the port; empty for the scheme's default port.
     pub(super) port: String,
 }
 
 impl Location {
-    /// Host and port as in a URL.
+    /// Returns host and port as in a URL.
     pub(super) fn authority(&self) -> String {
         match &*self.port {
             "" if self.host.contains(':') => format!("[{}]", self.host),
@@ -41,7 +44,7 @@ impl Location {
         }
     }
 
-    /// The port to connect to. Of the names that Go knows, those of HTTP have a number here.
+    /// Returns the number of the port. Of the service names that Go resolves, only `http` and `https` are known.
     pub(super) fn port_number(&self) -> Result<u16, StatusError> {
         match &*self.port {
             "" if self.is_https => Ok(443),
@@ -54,24 +57,27 @@ impl Location {
     }
 }
 
-/// The error of a request that did not reach its service.
+/// Returns the error of a request that did not reach its service.
 ///
 /// Upstream: `Transport.RoundTrip` of `util/proxy`.
 pub(super) fn unreachable_service(why: &str) -> StatusError {
     StatusError::unavailable(format!("error trying to reach service: {why}"))
 }
 
-/// Returns where a request for a pod's proxy leads.
+/// Returns the target of a request for a pod's proxy: by default, the first port of a container.
 ///
 /// Upstream: `ResourceLocation` of `registry/core/pod`.
 pub(super) fn pod(cx: &Context<'_>) -> Result<Location, StatusError> {
-    let Proxied { is_https, name, port } = proxied(cx.name, "pod")?;
+    let ProxyId { is_https, name, port } = parse_id(cx.name, "pod")?;
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, name)? else {
         return Err(StatusError::not_found(&cx.resource.name, name));
     };
     let containers = list(&pod, "spec.containers").iter();
-    let first = containers.flat_map(|container| list(container, "ports")).next();
-    let first = first.and_then(|port| int(port, "containerPort")).map(|port| port.to_string());
+    let first_port = containers.flat_map(|container| list(container, "ports")).next();
+    let default_port = match first_port.and_then(|port| int(port, "containerPort")) {
+        Some(number) => number.to_string(),
+        None => String::new(),
+    };
     let ip = text(&pod, "status.podIP");
     if !ip.parse().is_ok_and(is_global_unicast) {
         return Err(StatusError::bad_request("address not allowed"));
@@ -80,10 +86,12 @@ pub(super) fn pod(cx: &Context<'_>) -> Result<Location, StatusError> {
         owner: Owner::Pod(cx.namespace.to_owned(), name.to_owned()),
         is_https,
         host: ip.to_owned(),
-        port: if port.is_empty() { first.unwrap_or_default() } else { port.to_owned() },
+        port: if port.is_empty() { default_port } else { port.to_owned() },
     })
 }
 
+/// Returns whether an address is a unicast address outside of this machine and its local network links.
+///
 /// Upstream: `IsGlobalUnicast` of Go's `net`.
 pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
@@ -94,11 +102,11 @@ pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !is_link_local
 }
 
-/// Returns where a request for a node's proxy leads: to its kubelet unless it names another port.
+/// Returns the target of a request for a node's proxy: its kubelet, unless the request names another port.
 ///
 /// Upstream: `ResourceLocation` of `registry/core/node`.
 pub(super) fn node(cx: &Context<'_>) -> Result<Location, StatusError> {
-    let Proxied { is_https, name, port } = proxied(cx.name, "node")?;
+    let ProxyId { is_https, name, port } = parse_id(cx.name, "node")?;
     let Some(node) = cx.api.read(cx.resource, "", name)? else {
         return Err(StatusError::not_found(&cx.resource.name, name));
     };
@@ -108,22 +116,24 @@ pub(super) fn node(cx: &Context<'_>) -> Result<Location, StatusError> {
     if address.parse().is_ok_and(|ip| !is_global_unicast(ip)) {
         return Err(StatusError::bad_request("address not allowed"));
     }
-    let kubelet = int(&node, "status.daemonEndpoints.kubeletEndpoint.Port");
-    let kubelet = kubelet.filter(|port| *port != 0).unwrap_or(10250).to_string();
-    let is_kubelet = port.is_empty() || port == kubelet;
+    let kubelet_port = match int(&node, "status.daemonEndpoints.kubeletEndpoint.Port") {
+        None | Some(0) => KUBELET_PORT.to_string(),
+        Some(port) => port.to_string(),
+    };
+    let is_kubelet = port.is_empty() || port == kubelet_port;
     Ok(Location {
         owner: Owner::Node(name.to_owned()),
         is_https: is_https || is_kubelet,
         host: address.to_owned(),
-        port: if is_kubelet { kubelet } else { port.to_owned() },
+        port: if is_kubelet { kubelet_port } else { port.to_owned() },
     })
 }
 
-/// Returns where a request for a Service's proxy leads: to one of its endpoints that are ready.
+/// Returns the target of a request for a Service's proxy: one of its ready endpoints.
 ///
 /// Upstream: `REST.ResourceLocation` of `registry/core/service`, `RandomEndpoint`.
 pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
-    let Proxied { is_https, name, port } = proxied(cx.name, "service")?;
+    let ProxyId { is_https, name, port } = parse_id(cx.name, "service")?;
     let mut port_name = port.to_owned();
     if let Ok(number) = port.parse::<i64>() {
         let Some(service) = cx.api.read(cx.resource, cx.namespace, name)? else {
@@ -141,7 +151,7 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     };
     let start = cx.api.random(rand::Rng::random::<u64>);
     backend::rotate(&mut slices, start);
-    let endpoint = endpoint(&slices, (cx.namespace, &port_name), &pods, start);
+    let endpoint = choose_endpoint(&slices, (cx.namespace, &port_name), &pods, start);
     let Some((owner, host, port)) = endpoint else {
         let why = format!("no endpoints available for service {}", quote(name));
         return Err(StatusError::unavailable(why));
@@ -149,8 +159,9 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     Ok(Location { owner, is_https, host, port })
 }
 
-/// Chooses an endpoint of a Service from its EndpointSlices: one that is ready, and a pod's. `start` is a random number.
-fn endpoint(
+/// Chooses a ready endpoint of a Service that is a pod of its namespace. Returns the pod, its IP and the port. `pods`
+/// returns a pod by namespace and name. `start` is a random number.
+fn choose_endpoint(
     slices: &[Value],
     (namespace, port_name): (&str, &str),
     pods: &dyn Fn(&str, &str) -> Option<Value>,
@@ -162,35 +173,36 @@ fn endpoint(
         if text(endpoint, "targetRef.namespace") != namespace || name.is_empty() {
             return false;
         }
-        // The address must be the pod's own: whoever writes endpoints must not make the server call others.
-        let is_own = pods(namespace, &name)
-            .is_some_and(|pod| list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip));
-        is_own && ip.parse().is_ok_and(is_global_unicast)
+        // The address must belong to the pod. Otherwise a user who can write EndpointSlices could make the server
+        // connect to any address.
+        let Some(pod) = pods(namespace, &name) else { return false };
+        let is_ip_of_pod = list(&pod, "status.podIPs").iter().any(|own| text(own, "ip") == ip);
+        is_ip_of_pod && ip.parse().is_ok_and(is_global_unicast)
     };
-    let (endpoint, ip, port) = backend::endpoint(slices, port_name, start, &is_of_pod)?;
+    let (endpoint, ip, port) = backend::ready_endpoint(slices, port_name, start, &is_of_pod)?;
     let owner = Owner::Pod(namespace.to_owned(), pod_name(endpoint));
     Some((owner, ip.to_owned(), port.to_string()))
 }
 
-/// What a proxy is asked for.
+/// Name in the path of a proxied request, with its scheme and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Proxied<'a> {
+struct ProxyId<'a> {
     is_https: bool,
     name: &'a str,
-    /// Name or number; empty for the first one.
+    /// Name or number of the port; empty for the default port.
     port: &'a str,
 }
 
-/// Parses what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+/// Parses `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
 ///
 /// Upstream: `SplitSchemeNamePort`.
-fn proxied<'a>(id: &'a str, kind: &str) -> Result<Proxied<'a>, StatusError> {
+fn parse_id<'a>(id: &'a str, kind: &str) -> Result<ProxyId<'a>, StatusError> {
     let parts: Vec<&str> = id.split(':').collect();
     match *parts.as_slice() {
-        [name] if !name.is_empty() => Ok(Proxied { is_https: false, name, port: "" }),
-        [name, port] if !name.is_empty() => Ok(Proxied { is_https: false, name, port }),
+        [name] if !name.is_empty() => Ok(ProxyId { is_https: false, name, port: "" }),
+        [name, port] if !name.is_empty() => Ok(ProxyId { is_https: false, name, port }),
         [scheme @ ("" | "http" | "https"), name, port] if !name.is_empty() => {
-            Ok(Proxied { is_https: scheme == "https", name, port })
+            Ok(ProxyId { is_https: scheme == "https", name, port })
         }
         _ => Err(StatusError::bad_request(format!("invalid {kind} request {}", quote(id)))),
     }
@@ -220,8 +232,8 @@ mod tests {
             ("[::1]:80", None),
         ] {
             let refusal = StatusError::bad_request(format!("invalid pod request {id:?}"));
-            let expected = name.map(|(is_https, name, port)| Proxied { is_https, name, port });
-            assert_eq!(proxied(id, "pod"), expected.ok_or(refusal), "{id}");
+            let expected = name.map(|(is_https, name, port)| ProxyId { is_https, name, port });
+            assert_eq!(parse_id(id, "pod"), expected.ok_or(refusal), "{id}");
         }
     }
 
@@ -269,15 +281,15 @@ mod tests {
             ])),
         ];
         for start in 0..12 {
-            let found = |port| endpoint(&slices, ("ns", port), &pods, start);
+            let found = |port| choose_endpoint(&slices, ("ns", port), &pods, start);
             let a = |port: &str| {
                 let owner = Owner::Pod("ns".to_owned(), "a".to_owned());
                 Some((owner, "10.0.0.1".to_owned(), port.to_owned()))
             };
             assert_eq!((found("web"), found("")), (a("80"), a("81")));
             assert_eq!(found("none"), None);
-            assert_eq!(endpoint(&slices, ("other", "web"), &pods, start), None);
+            assert_eq!(choose_endpoint(&slices, ("other", "web"), &pods, start), None);
         }
-        assert_eq!(endpoint(&[], ("ns", ""), &pods, 5), None);
+        assert_eq!(choose_endpoint(&[], ("ns", ""), &pods, 5), None);
     }
 }

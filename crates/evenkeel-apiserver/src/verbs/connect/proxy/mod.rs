@@ -1,14 +1,14 @@
-//! The sub-resource `proxy` of pods, Services and nodes: requests that a server of theirs answers.
+//! Subresource `proxy` of pods, Services and nodes: forwards requests to one of their ports.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `[SCHEME:]NAME[:PORT]` | `location::pod`, `location::service`, `location::node` |
-//! | The path behind `proxy`, with a trailing slash where the client's has one | `path::behind_proxy` |
-//! | Without a path, clients are redirected to one | `redirect` |
-//! | Headers: credentials and those of the connection stay here, `X-Forwarded-Uri` | `../../../proxy/headers.rs` |
-//! | `Location` and links in HTML lead through the proxy | `links::Links`, `html::rewrite` |
+//! | The service gets the path behind `proxy`, with the trailing slash of the client's path | `path::behind_proxy` |
+//! | Clients are redirected from a path that ends with `proxy` to the path with a trailing slash | `redirect` |
+//! | Headers with credentials and of the connection are not forwarded; `X-Forwarded-Uri` is added | `../../../proxy/headers.rs` |
+//! | `Location` and links in HTML are rewritten to lead through the proxy | `links::Links`, `html::rewrite` |
 //! | Upgrades to other protocols | `switch` |
-//! | Only addresses of pods and nodes, never of the machine itself or of its link | `location::is_global_unicast`, `dial::dial` |
+//! | The server connects only to global unicast addresses, not to its own machine | `location::is_global_unicast`, `dial::dial` |
 //!
 //! Upstream: `ProxyREST`, `UpgradeAwareHandler` and `Transport` of `util/proxy`.
 
@@ -39,7 +39,7 @@ use location::unreachable_service;
 
 pub(super) use path::behind_proxy;
 
-/// Serves a request for a proxy. `options` are those of the connection, which admission has seen.
+/// Serves a request for a proxy. `options` are those of the connection after admission.
 ///
 /// Upstream: `ProxyREST.Connect`, `UpgradeAwareHandler.ServeHTTP`.
 pub(super) async fn serve(
@@ -53,16 +53,16 @@ pub(super) async fn serve(
         "/services" => location::service(cx)?,
         _ => location::pod(cx)?,
     };
-    let behind = text(options, "path");
-    let exchange = Exchange::new(request, location, behind)?;
+    let path = text(options, "path");
+    let exchange = Exchange::new(request, location, path)?;
     if upgrade::is_wanted(request.headers) {
         return switch(request, cx, exchange).await.map(Answer::Response);
     }
-    let reads = matches!(*request.method, Method::GET | Method::HEAD);
-    if behind.is_empty() && reads {
+    let is_read = matches!(*request.method, Method::GET | Method::HEAD);
+    if path.is_empty() && is_read {
         return redirect(request.uri).map(Answer::Response);
     }
-    // Connections that are not open yet count as well.
+    // Count the connection before it is open.
     let slot = cx.api.connections.take(&cx.user.name)?;
     let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, false, Full::new(body.clone()))?;
@@ -71,7 +71,8 @@ pub(super) async fn serve(
     respond(response, &exchange.links).await.map(Answer::Response)
 }
 
-/// Asks the service to switch protocols, and exchanges its bytes and those of the client.
+/// Requests the switch to another protocol from the service, and then forwards bytes between the service and the
+/// client.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 async fn switch(
@@ -85,16 +86,16 @@ async fn switch(
     let held = (cx.api.streams.take(&cx.user.name)?, cx.api.metrics.long_running());
     let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, true, Full::new(Bytes::new()))?;
-    let answered = send(link, outgoing).await;
-    let answered = answered.map_err(|error| unreachable_service(&error.to_string()))?;
-    match upgrade::switch(&cx.api.tasks, upgrade, answered, held) {
+    let response = send(link, outgoing).await;
+    let response = response.map_err(|error| unreachable_service(&error.to_string()))?;
+    match upgrade::switch(&cx.api.tasks, upgrade, response, held) {
         Ok(response) => Ok(response),
         Err(Refused::Answer(response)) => respond(*response, &exchange.links).await,
         Err(Refused::Invalid(why)) => Err(StatusError::internal(why)),
     }
 }
 
-/// Redirects a client to the path that ends with a slash, so that relative links lead below it.
+/// Redirects a client to the path with a trailing slash, so that relative links lead below the proxy's path.
 ///
 /// Upstream: `proxyRedirectsforRootPath`.
 fn redirect(uri: &Uri) -> Result<Response<Body>, StatusError> {

@@ -1,16 +1,16 @@
-//! The paths of a proxied request: the client's, the one that the service sees, and what stands before it.
+//! Parts of a proxied request's path: the path of the proxy, and the path behind it, which the service gets.
 
 use percent_encoding::percent_decode_str;
 
-/// Returns the part of a request's path behind `proxy`, decoded: what the option `path` is.
+/// Returns the decoded part of a request's path behind `proxy`, which is the field `path` of the connection's options.
 ///
 /// Upstream: `getRequestOptions`.
 pub(crate) fn behind_proxy(path: &str) -> String {
     let path = percent_decode_str(path).decode_utf8_lossy();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    // `api/v1`, the namespace if there is one, the resource and the name, `proxy`.
-    let before = if parts.get(2) == Some(&"namespaces") { 7 } else { 5 };
-    let mut behind = parts.get(before..).unwrap_or_default().join("/");
+    // `api/v1/nodes/NAME/proxy`, or `api/v1/namespaces/NAMESPACE/pods/NAME/proxy`.
+    let n_before = if parts.get(2) == Some(&"namespaces") { 7 } else { 5 };
+    let mut behind = parts.get(n_before..).unwrap_or_default().join("/");
     if !behind.is_empty() && !behind.starts_with('/') {
         behind.insert(0, '/');
     }
@@ -20,7 +20,7 @@ pub(crate) fn behind_proxy(path: &str) -> String {
     behind
 }
 
-/// Returns what stands in a request's path before the part that the service sees.
+/// Returns the path of the proxy: the part of a request's path before the part that the service gets.
 ///
 /// Upstream: `defaultProxyTransport`.
 pub(super) fn prefix(path: &str, behind: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) fn prefix(path: &str, behind: &str) -> String {
     path.strip_suffix(behind).unwrap_or(&path).to_owned()
 }
 
-/// Joins two paths and removes what is superfluous in them.
+/// Joins two paths, and removes empty segments, `.` and `..`.
 ///
 /// Upstream: Go's `path.Join`.
 pub(super) fn join(first: &str, second: &str) -> String {
