@@ -197,9 +197,9 @@ impl Builder {
         self
     }
 
-    /// Sets the range of cluster IPs (`--service-cluster-ip-range`), or two ranges of different IP families, separated by
-    /// a comma. The first has the family of the advertised address. Default: 10.96.0.0/16, or fd00:10:96::/112 if the
-    /// advertised address is of IPv6. The Service `kubernetes` gets the first range's first address.
+    /// Sets the range of cluster IPs (`--service-cluster-ip-range`), or two ranges of different IP families, separated
+    /// by a comma. The first has the family of the advertised address. Default: 10.96.0.0/16, or fd00:10:96::/112 if
+    /// the advertised address is of IPv6. The Service `kubernetes` gets the first range's first address.
     pub fn service_cluster_ip_range(mut self, range: impl Into<String>) -> Self {
         self.service_range = Some(range.into());
         self
@@ -335,7 +335,7 @@ impl Builder {
 fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
     api.tasks.report("store", api.store.failed());
     for authenticator in &api.authenticator.jwt {
-        api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
+        api.tasks.spawn("JSON web keys", authenticator.key_fetcher());
     }
     let (certificates, clock) = (pki.clone(), api.clock.clone());
     api.tasks.spawn("certificates", move || renew(certificates.clone(), clock.clone()));

@@ -97,8 +97,10 @@ async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, St
     if audiences.is_empty() {
         audiences = api.authenticator.service_accounts.audiences().to_vec();
     }
-    let known =
-        api.authenticator.token(&api.store, request.now, token, &audiences, &mut notes).await;
+    let known = api
+        .authenticator
+        .authenticate_token(&api.store, request.now, token, &audiences, &mut notes)
+        .await;
     if let Some(secret) = &notes.used_secret {
         loopback::note_use(api, secret).await;
     }
