@@ -26,6 +26,7 @@ pub(crate) struct Selectors {
 #[derive(Debug, Clone)]
 struct FieldRequirement {
     field: Field,
+    /// Whether the operator is `=`. Otherwise it is `!=`.
     equal: bool,
     value: Text,
 }
@@ -91,13 +92,16 @@ impl Selectors {
     ///
     /// Upstream: `ListResource`.
     pub(crate) fn named(mut self, name: &str) -> Result<Self, StatusError> {
-        let is_named =
-            |r: &FieldRequirement| matches!(r.field, Field::Name) && r.equal && *r.value == *name;
+        let requires_name = |requirement: &FieldRequirement| {
+            matches!(requirement.field, Field::Name)
+                && requirement.equal
+                && *requirement.value == *name
+        };
         if self.fields.is_empty() {
             let requirement =
                 FieldRequirement { field: Field::Name, equal: true, value: name.into() };
             self.fields = Box::new([requirement]);
-        } else if !self.fields.iter().any(is_named) {
+        } else if !self.fields.iter().any(requires_name) {
             let why = "fieldSelector metadata.name doesn't match requested name";
             return Err(StatusError::bad_request(why));
         }
@@ -113,8 +117,10 @@ impl Selectors {
     /// the objects of all namespaces that have a required value of an indexed field, else those of `namespace` (empty:
     /// all namespaces).
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
-        let first_equal =
-            |matches: fn(&Field) -> bool| self.fields.iter().find(|r| r.equal && matches(&r.field));
+        let first_equal = |matches: fn(&Field) -> bool| {
+            let mut requirements = self.fields.iter();
+            requirements.find(|requirement| requirement.equal && matches(&requirement.field))
+        };
         if let Some(name) = first_equal(|field| matches!(field, Field::Name))
             && (!resource.namespaced || !namespace.is_empty())
         {

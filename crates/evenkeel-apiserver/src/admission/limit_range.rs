@@ -198,6 +198,7 @@ struct Usage<'a> {
 }
 
 impl Usage<'_> {
+    /// Returns the amount of a resource.
     fn find(amounts: &[(&str, Quantity)], name: &str) -> Option<Quantity> {
         amounts.iter().find(|(resource, _)| *resource == name).map(|(_, amount)| *amount)
     }

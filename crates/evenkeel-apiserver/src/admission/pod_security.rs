@@ -41,6 +41,7 @@ struct Violation {
 struct Violations(Vec<Violation>);
 
 impl Violations {
+    /// Adds a violation with this reason and detail.
     fn add(&mut self, reason: &'static str, detail: String) {
         self.0.push(Violation { reason, detail });
     }
@@ -244,15 +245,15 @@ fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Viol
             },
         );
     }
-    apparmor(metadata, spec, &mut violations);
+    check_apparmor(metadata, spec, &mut violations);
     if is_restricted && version >= 22 && !is_windows {
-        capabilities_restricted(spec, &mut violations);
+        check_capabilities_restricted(spec, &mut violations);
     } else {
-        capabilities_baseline(spec, &mut violations);
+        check_capabilities_baseline(spec, &mut violations);
     }
-    host(spec, &mut violations);
+    check_host(spec, &mut violations);
     if version >= 34 {
-        host_of_probes(spec, &mut violations);
+        check_probe_hosts(spec, &mut violations);
     }
     forbid_each(
         spec,
@@ -261,23 +262,23 @@ fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Viol
         "set securityContext.privileged=true",
         |container| flag(container, "securityContext.privileged"),
     );
-    proc_mount(spec, &mut violations);
+    check_proc_mount(spec, &mut violations);
     if is_restricted {
-        volumes(spec, &mut violations);
-        run_as_non_root(spec, &mut violations);
+        check_volumes(spec, &mut violations);
+        check_run_as_non_root(spec, &mut violations);
         if version >= 23 && !is_windows {
-            run_as_user(spec, &mut violations);
+            check_run_as_user(spec, &mut violations);
         }
     }
     if version >= 19 {
         let is_profile_required = is_restricted && !is_windows;
-        seccomp(spec, &mut violations, is_profile_required);
+        check_seccomp(spec, &mut violations, is_profile_required);
     } else {
-        seccomp_annotations(metadata, &mut violations);
+        check_seccomp_annotations(metadata, &mut violations);
     }
-    selinux(spec, &mut violations, version);
-    sysctls(spec, &mut violations, version);
-    host_process(spec, &mut violations);
+    check_selinux(spec, &mut violations, version);
+    check_sysctls(spec, &mut violations, version);
+    check_host_process(spec, &mut violations);
     violations
 }
 
@@ -317,7 +318,8 @@ fn forbid_each(
     }
 }
 
-fn apparmor(metadata: &Value, spec: &Value, violations: &mut Violations) {
+/// Reports AppArmor profiles other than `RuntimeDefault` and `Localhost`.
+fn check_apparmor(metadata: &Value, spec: &Value, violations: &mut Violations) {
     let is_allowed = |profile: &str| matches!(profile, "" | "RuntimeDefault" | "Localhost");
     let has_forbidden_annotation =
         object(metadata, "annotations").into_iter().flatten().any(|(key, value)| {
@@ -338,7 +340,8 @@ fn apparmor(metadata: &Value, spec: &Value, violations: &mut Violations) {
     }
 }
 
-fn capabilities_restricted(spec: &Value, violations: &mut Violations) {
+/// Reports containers that do not drop all capabilities, or add one other than `NET_BIND_SERVICE`.
+fn check_capabilities_restricted(spec: &Value, violations: &mut Violations) {
     let drops_all = |container: &Value| {
         list(container, "securityContext.capabilities.drop").iter().any(|dropped| dropped == "ALL")
     };
@@ -382,7 +385,8 @@ fn added_capabilities(containers: &[&Value], allowed: &[&str]) -> String {
     names.join(", ")
 }
 
-fn capabilities_baseline(spec: &Value, violations: &mut Violations) {
+/// Reports containers that add capabilities which containers do not have by default.
+fn check_capabilities_baseline(spec: &Value, violations: &mut Violations) {
     const ALLOWED: [&str; 13] = [
         "AUDIT_WRITE",
         "CHOWN",
@@ -415,7 +419,7 @@ fn capabilities_baseline(spec: &Value, violations: &mut Violations) {
 }
 
 /// Reports the use of the host's namespaces, paths and ports.
-fn host(spec: &Value, violations: &mut Violations) {
+fn check_host(spec: &Value, violations: &mut Violations) {
     let namespaces: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|name| flag(spec, name))
@@ -455,7 +459,7 @@ fn host(spec: &Value, violations: &mut Violations) {
 /// Reports hosts in probes and lifecycle handlers, to which the node's kubelet would connect.
 ///
 /// Upstream: `CheckHostProbesAndHostLifecycle`.
-fn host_of_probes(spec: &Value, violations: &mut Violations) {
+fn check_probe_hosts(spec: &Value, violations: &mut Violations) {
     const HANDLERS: [&str; 5] = [
         "livenessProbe",
         "readinessProbe",
@@ -489,7 +493,8 @@ fn host_of_probes(spec: &Value, violations: &mut Violations) {
     violations.add("probe or lifecycle host", detail);
 }
 
-fn proc_mount(spec: &Value, violations: &mut Violations) {
+/// Reports containers with another `procMount` than the default.
+fn check_proc_mount(spec: &Value, violations: &mut Violations) {
     // A pod with a user namespace of its own (`hostUsers: false`) may have any `procMount`.
     if flag(spec, "hostUsers") || get(spec, "hostUsers").is_none() {
         let must_not = "set securityContext.procMount to \"Unmasked\"";
@@ -499,7 +504,8 @@ fn proc_mount(spec: &Value, violations: &mut Violations) {
     }
 }
 
-fn volumes(spec: &Value, violations: &mut Violations) {
+/// Reports volumes of types that the restricted level does not allow.
+fn check_volumes(spec: &Value, violations: &mut Violations) {
     const ALLOWED: [&str; 8] = [
         "configMap",
         "csi",
@@ -539,7 +545,8 @@ fn volumes(spec: &Value, violations: &mut Violations) {
     violations.add("restricted volume types", detail);
 }
 
-fn run_as_non_root(spec: &Value, violations: &mut Violations) {
+/// Reports a pod or containers that are not required to run as non-root.
+fn check_run_as_non_root(spec: &Value, violations: &mut Violations) {
     // The field has the same path in pods and in containers. A container without it inherits the pod's.
     let non_root =
         |value: &Value| get(value, "securityContext.runAsNonRoot").and_then(Value::as_bool);
@@ -566,7 +573,8 @@ fn run_as_non_root(spec: &Value, violations: &mut Violations) {
     }
 }
 
-fn run_as_user(spec: &Value, violations: &mut Violations) {
+/// Reports a pod or containers whose user is root.
+fn check_run_as_user(spec: &Value, violations: &mut Violations) {
     let is_root = |value: &Value| int(value, "securityContext.runAsUser") == Some(0);
     let root: Vec<&Value> = containers(spec).filter(|container| is_root(container)).collect();
     if is_root(spec) {
@@ -577,7 +585,8 @@ fn run_as_user(spec: &Value, violations: &mut Violations) {
     }
 }
 
-fn seccomp(spec: &Value, violations: &mut Violations, is_profile_required: bool) {
+/// Reports seccomp profiles other than `RuntimeDefault` and `Localhost`, and missing ones if a profile is required.
+fn check_seccomp(spec: &Value, violations: &mut Violations, is_profile_required: bool) {
     let path = "securityContext.seccompProfile.type";
     let is_allowed = |profile: &str| matches!(profile, "RuntimeDefault" | "Localhost");
     let pod_profile = text(spec, path);
@@ -609,7 +618,7 @@ fn seccomp(spec: &Value, violations: &mut Violations, is_profile_required: bool)
 /// Checks the seccomp profiles in annotations, which Kubernetes used before v1.19.
 ///
 /// Upstream: `seccompProfileBaseline_1_0`.
-fn seccomp_annotations(metadata: &Value, violations: &mut Violations) {
+fn check_seccomp_annotations(metadata: &Value, violations: &mut Violations) {
     let is_seccomp_key = |key: &str| key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER);
     let is_allowed = |profile: &str| {
         matches!(profile, "" | "runtime/default" | "docker/default")
@@ -627,7 +636,8 @@ fn seccomp_annotations(metadata: &Value, violations: &mut Violations) {
     }
 }
 
-fn selinux(spec: &Value, violations: &mut Violations, version: Version) {
+/// Reports SELinux options other than the allowed types.
+fn check_selinux(spec: &Value, violations: &mut Violations, version: Version) {
     const TYPES: [&str; 4] = ["", "container_t", "container_init_t", "container_kvm_t"];
     let is_allowed_type =
         |name: &str| TYPES.contains(&name) || version >= 31 && name == "container_engine_t";
@@ -643,7 +653,8 @@ fn selinux(spec: &Value, violations: &mut Violations, version: Version) {
     }
 }
 
-fn sysctls(spec: &Value, violations: &mut Violations, version: Version) {
+/// Reports sysctls that are not allowed.
+fn check_sysctls(spec: &Value, violations: &mut Violations, version: Version) {
     /// Allowed sysctls, with the version that first allows them.
     const ALLOWED: [(&str, Version); 12] = [
         ("kernel.shm_rmid_forced", 0),
@@ -671,7 +682,8 @@ fn sysctls(spec: &Value, violations: &mut Violations, version: Version) {
     }
 }
 
-fn host_process(spec: &Value, violations: &mut Violations) {
+/// Reports a pod or containers that run as Windows host processes.
+fn check_host_process(spec: &Value, violations: &mut Violations) {
     let path = "securityContext.windowsOptions.hostProcess";
     let host_processes: Vec<&Value> =
         containers(spec).filter(|container| flag(container, path)).collect();

@@ -105,11 +105,11 @@ pub(super) fn check_default_class(
 
 /// Returns the PriorityClass with this name, or a 403 if there is none.
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
-    let found = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
+    let class = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
         Some(resource) => cx.api.read(&resource, "", name)?,
         None => None,
     };
-    found.ok_or_else(|| {
+    class.ok_or_else(|| {
         let why = format!("no PriorityClass with name {name} was found");
         StatusError::forbidden(&cx.resource.name, cx.name, why)
     })

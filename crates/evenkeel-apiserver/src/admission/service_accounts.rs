@@ -28,11 +28,11 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
         set(pod, "spec.serviceAccount", "default");
     }
     let name = text(pod, "spec.serviceAccountName").to_owned();
-    let found = match cx.api.table.get("v1", "serviceaccounts") {
+    let account = match cx.api.table.get("v1", "serviceaccounts") {
         Some(resource) => cx.api.read(&resource, cx.namespace, &name)?,
         None => None,
     };
-    let Some(account) = found else {
+    let Some(account) = account else {
         let why = format!(
             "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
             cx.namespace

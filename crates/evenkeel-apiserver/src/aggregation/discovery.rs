@@ -114,7 +114,7 @@ pub(crate) fn stale(version: &str) -> Value {
 
 /// Reads a version of a group from an `APIGroupDiscoveryList`. If the list lacks it, the version has no resources.
 pub(super) fn aggregated(bytes: &[u8], group: &str, version: &str) -> Result<Version, String> {
-    let groups: Groups = read(bytes)?;
+    let groups: Groups = decode(bytes)?;
     let mut versions = groups
         .items
         .into_iter()
@@ -128,7 +128,7 @@ pub(super) fn aggregated(bytes: &[u8], group: &str, version: &str) -> Result<Ver
 ///
 /// Upstream: `ConvertGroupVersionIntoToDiscovery`.
 pub(super) fn legacy(bytes: &[u8], version: &str) -> Result<Version, String> {
-    let list: ApiResourceList = read(bytes)?;
+    let list: ApiResourceList = decode(bytes)?;
     let scope = |item: &ApiResource| if item.namespaced { "Namespaced" } else { "Cluster" };
     let kind = |item: &ApiResource| Kind {
         group: item.group.clone(),
@@ -176,7 +176,8 @@ pub(super) fn legacy(bytes: &[u8], version: &str) -> Result<Version, String> {
     Ok(Version { version: version.to_owned(), resources, ..Version::default() })
 }
 
-fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+/// Decodes a JSON document.
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let value: Value = json::from_slice(bytes).map_err(|error| error.to_string())?;
     serde_json::from_value(value).map_err(|error| error.to_string())
 }

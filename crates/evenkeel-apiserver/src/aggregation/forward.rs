@@ -221,6 +221,7 @@ fn respond(
     Response::from_parts(head, Body::stream(pieces(body)))
 }
 
+/// Returns a 503 with this reason.
 fn unavailable(why: &str) -> Response<Body> {
     plain(StatusCode::SERVICE_UNAVAILABLE, why)
 }

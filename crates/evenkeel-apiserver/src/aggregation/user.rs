@@ -37,6 +37,7 @@ pub(super) fn put(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns a header's value, or upstream's error for a text that cannot be one.
 fn value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_bytes(text.as_bytes())
         .map_err(|_| format!("net/http: invalid header field value for {text:?}"))

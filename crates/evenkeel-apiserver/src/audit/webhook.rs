@@ -195,6 +195,7 @@ impl Sender {
         batch
     }
 
+    /// Sends a list of events, and retries with a growing delay.
     async fn send_with_retries(&self, body: Bytes) -> Result<(), String> {
         let mut backoff = self.options.initial_backoff;
         for _ in 1..MAX_ATTEMPTS {

@@ -73,6 +73,7 @@ impl StaticTokens {
         }
     }
 
+    /// Returns the user of a static token; `None` if the token is unknown.
     fn user(&self, token: &str) -> Option<&Arc<User>> {
         self.0.get(&constant_time::hash(token.as_bytes()))
     }
@@ -116,8 +117,8 @@ impl Authenticator {
                     }
                 }
             }
-            other => {
-                if other == Bearer::ExtraSpace {
+            without_token => {
+                if without_token == Bearer::ExtraSpace {
                     notes.warning = Some(EXTRA_SPACE);
                 }
                 match peer {
@@ -169,6 +170,7 @@ impl Authenticator {
                 match authenticator.authenticate(token, now).await {
                     Ok(None) => {}
                     Ok(Some(user)) => return Ok(respond(Arc::new(user))),
+                    // The token's issuer is this authenticator's, so no other one can accept it.
                     Err(error) => {
                         errors.push(error);
                         break;
@@ -187,6 +189,7 @@ impl Authenticator {
 /// Bearer token in the header `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Bearer<'a> {
+    /// There is no header, or it has another scheme.
     None,
     /// A token after two spaces, which the server ignores as upstream does.
     ExtraSpace,
@@ -211,21 +214,24 @@ fn bearer(header: &str) -> Bearer<'_> {
 
 /// Returns the fields of a CSV line without their quotes.
 fn csv_fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
+    let mut fields = Vec::new();
+    let mut field = String::new();
+    let mut is_quoted = false;
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
+            // Two quotes within quotes stand for one.
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
                 chars.next();
-                fields.last_mut().into_iter().for_each(|f| f.push('"'));
+                field.push('"');
             }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            c => fields.last_mut().into_iter().for_each(|f| f.push(c)),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => fields.push(std::mem::take(&mut field)),
+            c => field.push(c),
         }
     }
-    fields.iter().map(|f| f.trim().to_owned()).collect()
+    fields.push(field);
+    fields.iter().map(|field| field.trim().to_owned()).collect()
 }
 
 #[cfg(test)]

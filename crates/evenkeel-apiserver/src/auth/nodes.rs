@@ -209,17 +209,17 @@ fn own_node(node: &str, attributes: &Attributes<'_>) -> Decision {
 ///
 /// Upstream: `authorizePod`.
 fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
-    let on_node = || {
+    let is_on_node = || {
         names_node(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
     };
     match (attributes.subresource, attributes.verb) {
         ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
             Ok(())
         }
-        ("", "get") => get_one(node, attributes, on_node),
+        ("", "get") => get_one(node, attributes, is_on_node),
         ("", "list" | "watch") if selects_node(attributes, node) => Ok(()),
         ("", "list" | "watch") if !attributes.name.is_empty() => {
-            allow_related(node, attributes, on_node)
+            allow_related(node, attributes, is_on_node)
         }
         ("", "list" | "watch") => {
             Err("can only list/watch pods with spec.nodeName field selector".into())
@@ -293,6 +293,7 @@ fn is_used_on_node(store: &Store, node: &str, attributes: &Attributes<'_>) -> bo
         && is_used_by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
 }
 
+/// Returns whether a pod on the node refers to the object with this resource, namespace and name.
 fn is_used_by_a_pod(
     store: &Store,
     node: &str,

@@ -35,10 +35,12 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Decodes the object.
     fn value(&self) -> Result<Value, StatusError> {
         serde_json::from_str(self.text.get()).map_err(StatusError::internal)
     }
 
+    /// Returns the encoded form with placeholders. Encodes the object at the first call.
     fn template(&self) -> Result<&Template, StatusError> {
         if let Some(template) = self.template.get() {
             return Ok(template);

@@ -48,7 +48,7 @@ impl Cipher {
     /// Creates AES-GCM with a key of 16, 24 or 32 bytes.
     pub(super) fn aes_gcm(key: &[u8]) -> Result<Self, String> {
         // AES-128, AES-192 and AES-256 are different types. The length of the key decides which of them accepts it.
-        fn boxed<C>(key: &[u8]) -> Option<Box<Gcm>>
+        fn new_boxed<C>(key: &[u8]) -> Option<Box<Gcm>>
         where
             AesGcm<C, U12>: KeyInit
                 + AeadInPlace<NonceSize = U12, TagSize = U16, CiphertextOverhead = U0>
@@ -58,9 +58,9 @@ impl Cipher {
         {
             Some(Box::new(AesGcm::<C, U12>::new_from_slice(key).ok()?))
         }
-        boxed::<Aes256>(key)
-            .or_else(|| boxed::<Aes128>(key))
-            .or_else(|| boxed::<Aes192>(key))
+        new_boxed::<Aes256>(key)
+            .or_else(|| new_boxed::<Aes128>(key))
+            .or_else(|| new_boxed::<Aes192>(key))
             .map(Self::Gcm)
             .ok_or_else(|| "the key has a wrong length".to_owned())
     }

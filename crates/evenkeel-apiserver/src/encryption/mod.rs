@@ -95,6 +95,7 @@ impl Encryption {
     }
 }
 
+/// Returns the name of a resource, which may have wildcards.
 fn named(group: &str, resource: &str) -> GroupResource {
     GroupResource { group: group.into(), resource: resource.into() }
 }

@@ -47,8 +47,8 @@ pub(super) fn pod(write: &Write<'_>) -> Result<(), Refusal> {
     let spec = |field: &str| text(write.object, &format!("spec.{field}"));
     let pod_name = quote(&format!("{}/{}", write.cx.namespace, spec("podName")));
     check_node(write, &pod_name)?;
-    let found = write.pod(spec("podName"));
-    let pod = found.map_err(|refusal| while_retrieving("pod", &pod_name, refusal))?;
+    let pod = write.pod(spec("podName"));
+    let pod = pod.map_err(|refusal| while_retrieving("pod", &pod_name, refusal))?;
     let (requested_uid, uid) = (spec("podUID"), text(&pod, "metadata.uid"));
     if requested_uid != uid {
         let (requested_uid, uid) = (quote(requested_uid), quote(uid));
@@ -95,8 +95,8 @@ fn check_node(write: &Write<'_>, pod_name: &str) -> Result<(), Refusal> {
         )
         .into());
     }
-    let found = write.stored_object("nodes", "node", "", write.node);
-    let node = found.map_err(|refusal| while_retrieving("node", &named, refusal))?;
+    let node = write.stored_object("nodes", "node", "", write.node);
+    let node = node.map_err(|refusal| while_retrieving("node", &named, refusal))?;
     let uid = text(&node, "metadata.uid");
     if spec("nodeUID") != uid {
         let (requested_uid, uid) = (quote(spec("nodeUID")), quote(uid));

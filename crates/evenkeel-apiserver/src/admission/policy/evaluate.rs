@@ -64,6 +64,7 @@ impl<'a> Bindings<'a> {
         self.common(object, old, Val::of(&self.namespace, None))
     }
 
+    /// Returns the variables that all expressions have.
     fn common<'s>(&'s self, object: &'s Value, old: &'s Value, namespace: Val<'s>) -> Scope<'s> {
         Scope::default()
             .with("object", Val::of(object, None))
@@ -73,6 +74,7 @@ impl<'a> Bindings<'a> {
             .with("params", Val::of(&self.params, None))
     }
 
+    /// Adds the variables that check authorizations.
     fn with_authorizer<'s>(&'s self, scope: Scope<'s>) -> Scope<'s> {
         let authorizer = Authorizer::of_requester(self.authorizer);
         let resource = Authorization::ResourceCheck(authorizer.clone(), self.resource.clone());

@@ -59,6 +59,7 @@ impl Expression {
         self.run(&Scope::default().with("user", Val::of(user, Some(&ClaimsSchema))))
     }
 
+    /// Evaluates the expression with the variables in `scope`.
     fn run<'a>(&'a self, scope: &Scope<'a>) -> Result<Val<'a>, String> {
         // Each evaluation has a cost budget of its own.
         self.program.run(scope, &mut { PER_CALL }).map_err(|failure| failure.words())

@@ -13,6 +13,7 @@ fn strings() -> Declared {
     Declared::of(Type::list(Type::Str))
 }
 
+/// Returns an object type named `kubernetes.NAME` with these fields.
 fn object<'n>(name: &str, fields: impl IntoIterator<Item = (&'n str, Declared)>) -> Declared {
     Declared::object(Some(&format!("kubernetes.{name}")), fields)
 }
