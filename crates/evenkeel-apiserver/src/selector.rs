@@ -22,21 +22,24 @@ pub(crate) struct Selectors {
     fields: Box<[FieldRequirement]>,
 }
 
+/// Requirement of a field selector: `FIELD=VALUE` or `FIELD!=VALUE`.
 #[derive(Debug, Clone)]
 struct FieldRequirement {
     field: Field,
+    /// Whether the operator is `=`. Otherwise it is `!=`.
     equal: bool,
     value: Text,
 }
 
+/// Field of an object, as a field label names it.
 #[derive(Debug, Clone)]
 enum Field {
     Name,
     Namespace,
     /// Index into the kind's selectable fields.
     Indexed(usize),
-    /// Path in the decoded object. The store has no attributes of a custom resource's selectable fields, because a
-    /// change of the definition may change them.
+    /// Path in the decoded object. The store keeps no attributes for the selectable fields of a custom resource,
+    /// because a change of its CustomResourceDefinition may change them.
     InObject(JsonPath),
 }
 
@@ -58,16 +61,16 @@ impl ParsedSelectors {
         Ok(Self { labels, fields: FieldSelector::parse(fields).map_err(bad_request)? })
     }
 
-    /// Resolves the field labels for a resource.
+    /// Resolves the field labels to fields of a resource.
     ///
     /// # Errors
     /// 400 if a field is not a supported field label of the resource.
     pub(crate) fn resolve(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
-        // Upstream sorts the terms, so that the error names the first invalid field in this order.
+        // Upstream sorts the terms, which decides the invalid field that the error names.
         let mut terms: Vec<_> = self.fields.terms().iter().collect();
         terms.sort_by(|a, b| a.field.cmp(&b.field));
         let fields = terms.into_iter().map(|term| {
-            let field = field(resource, &term.field)?;
+            let field = resolve_field(resource, &term.field)?;
             Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
         });
         Ok(Selectors { fields: fields.collect::<Result<_, StatusError>>()?, labels: self.labels })
@@ -84,34 +87,40 @@ impl Selectors {
         ParsedSelectors::from_strings(labels, fields)?.resolve(resource)
     }
 
-    /// Adds the requirement `metadata.name=NAME`. Returns a 400 if there are field requirements, but none of them is
-    /// this one.
+    /// Adds the requirement `metadata.name=NAME`, as for a watch of one object. Returns a 400 if there are field
+    /// requirements but not this one.
     ///
     /// Upstream: `ListResource`.
     pub(crate) fn named(mut self, name: &str) -> Result<Self, StatusError> {
-        let is_named =
-            |r: &FieldRequirement| matches!(r.field, Field::Name) && r.equal && *r.value == *name;
+        let requires_name = |requirement: &FieldRequirement| {
+            matches!(requirement.field, Field::Name)
+                && requirement.equal
+                && *requirement.value == *name
+        };
         if self.fields.is_empty() {
             let requirement =
                 FieldRequirement { field: Field::Name, equal: true, value: name.into() };
             self.fields = Box::new([requirement]);
-        } else if !self.fields.iter().any(is_named) {
+        } else if !self.fields.iter().any(requires_name) {
             let why = "fieldSelector metadata.name doesn't match requested name";
             return Err(StatusError::bad_request(why));
         }
         Ok(self)
     }
 
-    /// Returns whether all objects are selected.
+    /// Returns whether the selectors select all objects.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    /// Returns a scope that contains every selected object: the object if the name is known, else the first indexed
-    /// field's value in all namespaces, else `namespace` (empty: all).
+    /// Returns the smallest known scope that contains every selected object: the object if its name is required, else
+    /// the objects of all namespaces that have a required value of an indexed field, else those of `namespace` (empty:
+    /// all namespaces).
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
-        let first_equal =
-            |matches: fn(&Field) -> bool| self.fields.iter().find(|r| r.equal && matches(&r.field));
+        let first_equal = |matches: fn(&Field) -> bool| {
+            let mut requirements = self.fields.iter();
+            requirements.find(|requirement| requirement.equal && matches(&requirement.field))
+        };
         if let Some(name) = first_equal(|field| matches!(field, Field::Name))
             && (!resource.namespaced || !namespace.is_empty())
         {
@@ -131,24 +140,24 @@ impl Selectors {
     /// Returns whether an object is selected.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
         self.labels.matches_by(|key| entry.selection.label(key))
-            && self.fields.iter().all(|r| {
+            && self.fields.iter().all(|requirement| {
                 let (namespace, name) = entry.key.split_once('/').unwrap_or(("", &entry.key));
-                let found;
-                let value = match &r.field {
+                let decoded_value;
+                let value = match &requirement.field {
                     Field::Name => name,
                     Field::Namespace => namespace,
                     Field::Indexed(index) => entry.selection.field(*index),
                     Field::InObject(path) => {
-                        found = text_in(entry, path);
-                        &found
+                        decoded_value = text_in(entry, path);
+                        &decoded_value
                     }
                 };
-                (*value == *r.value) == r.equal
+                (*value == *requirement.value) == requirement.equal
             })
     }
 }
 
-/// Returns the text of a field; empty if it is absent.
+/// Decodes the object, and returns a field as text; empty if it is absent.
 fn text_in(entry: &Entry, path: &JsonPath) -> String {
     let object = entry.decode().unwrap_or_default();
     match path.find(&object).first() {
@@ -158,19 +167,19 @@ fn text_in(entry: &Entry, path: &JsonPath) -> String {
     }
 }
 
-/// Resolves a field label.
+/// Resolves a field label to a field of the resource.
 ///
 /// Upstream: `ConvertFieldLabel`.
-fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
-    let custom = resource.custom.as_ref().map_or(&[][..], |custom| &custom.selectable);
-    if let Some((_, path)) = custom.iter().find(|(name, _)| **name == *path) {
+fn resolve_field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
+    let custom_fields = resource.custom.as_ref().map_or(&[][..], |custom| &custom.selectable);
+    if let Some((_, path)) = custom_fields.iter().find(|(name, _)| **name == *path) {
         return Ok(Field::InObject(path.clone()));
     }
     let selectable = resource.strategy.selectable_fields(resource.group());
     match path {
         "metadata.name" => Ok(Field::Name),
-        // For cluster-scoped kinds, only built-in ones without own selectable fields accept it: they have the default
-        // field label conversion function.
+        // Of the cluster-scoped kinds, only built-in kinds without selectable fields of their own accept it, because
+        // they have the default field label conversion function.
         "metadata.namespace"
             if resource.namespaced || resource.custom.is_none() && selectable.is_empty() =>
         {
@@ -183,8 +192,8 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     }
 }
 
-/// Returns the message for an unsupported field label. As upstream, it depends on the kind's field label conversion
-/// function.
+/// Returns the message for an unsupported field label. Upstream's field label conversion functions have different
+/// messages for different kinds.
 fn unsupported_label(resource: &ResourceType, path: &str) -> String {
     let is_default = resource.custom.is_none()
         && resource.strategy.selectable_fields(resource.group()).is_empty();
@@ -204,7 +213,7 @@ fn unsupported_label(resource: &ResourceType, path: &str) -> String {
     }
 }
 
-/// Returns the attributes that selectors match, from an object of `resource` in its stored version.
+/// Returns the attributes that selectors match. `object` is in the stored version of `resource`.
 ///
 /// Upstream: `GetAttrs`.
 pub(crate) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {

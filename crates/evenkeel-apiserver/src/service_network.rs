@@ -1,4 +1,5 @@
-//! The cluster's Service networks, and the server's own address in them.
+//! Ranges of cluster IPs, and the objects that publish the server's own address: the Service `kubernetes`, its
+//! endpoints and the default ServiceCIDR.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,13 +7,13 @@ use evenkeel_api::cidr::{Cidr, from_number, number};
 use evenkeel_kinds::service::IpFamily;
 use serde_json::{Value, json};
 
-/// Range of cluster IPs where none is set, if the server advertises an IPv4 address.
+/// Default range of cluster IPs if the server advertises an IPv4 address.
 const DEFAULT_IPV4_RANGE: &str = "10.96.0.0/16";
 
-/// Range of cluster IPs where none is set, if the server advertises an IPv6 address.
+/// Default range of cluster IPs if the server advertises an IPv6 address.
 const DEFAULT_IPV6_RANGE: &str = "fd00:10:96::/112";
 
-/// Name of the ServiceCIDR with the ranges of the flag.
+/// Name of the ServiceCIDR that lists the ranges of `--service-cluster-ip-range`.
 pub(crate) const DEFAULT_SERVICE_CIDR: &str = "kubernetes";
 
 /// Minimum number of addresses in a range of cluster IPs.
@@ -46,16 +47,17 @@ impl ServiceNetwork {
             [_, _] => return Err("both ranges must be of different IP families".to_owned()),
             _ => return Err("there must be one range or two".to_owned()),
         };
-        let (range, address) = (family(&primary).name(), IpFamily::of(advertised.ip()).name());
-        if range != address {
+        let range_family = family(&primary).name();
+        let address_family = IpFamily::of(advertised.ip()).name();
+        if range_family != address_family {
             return Err(format!(
-                "the IP family of the first range, {range}, must be that of the advertised address, {address}"
+                "the IP family of the first range, {range_family}, must be that of the advertised address, {address_family}"
             ));
         }
         Ok(Self { advertised, primary, secondary })
     }
 
-    /// Returns the IP families of the ranges, the default first.
+    /// Returns the IP families of the ranges, the cluster's default family first.
     pub(crate) fn families(&self) -> Vec<IpFamily> {
         self.ranges().map(family).collect()
     }
@@ -74,7 +76,7 @@ impl ServiceNetwork {
         from_number(number(self.primary.first()) + 1, self.primary.is_ipv4())
     }
 
-    /// Returns the server's Service, with the first address of the first range.
+    /// Returns the Service `kubernetes`, whose cluster IP is [`service_address`](Self::service_address).
     pub(crate) fn service(&self) -> Value {
         let ip = self.service_address().to_string();
         json!({
@@ -117,7 +119,8 @@ impl ServiceNetwork {
         })
     }
 
-    /// Returns the Endpoints with the server's address. The label makes the mirroring controller skip them.
+    /// Returns the Endpoints with the server's address. Their label makes the EndpointSlice mirroring controller ignore
+    /// them, because the server writes its EndpointSlice itself.
     pub(crate) fn endpoints(&self) -> Value {
         json!({
             "metadata": {

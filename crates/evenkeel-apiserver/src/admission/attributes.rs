@@ -10,7 +10,7 @@ use evenkeel_apimachinery::group_version::GroupVersionKind;
 /// API group of policies and webhook configurations, which never see writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Operation that admission decides on.
+/// Operation of a request, as admission distinguishes them.
 ///
 /// Upstream: `Operation` of `admission`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Operation {
     }
 }
 
-/// Request as admission plug-ins, policies and webhooks see it.
+/// Attributes of a request that admission plug-ins, policies and webhooks read.
 ///
 /// Upstream: `Attributes` of `admission`.
 pub(crate) struct Attributes<'a> {
@@ -58,12 +58,12 @@ impl<'a> Attributes<'a> {
         Self { cx, operation, object, old, version: cx.resource }
     }
 
-    /// Converts the objects to the version that a policy or a webhook asks for. Returns `None` if they need no
-    /// conversion. Custom resources stay in the request's version.
+    /// Converts both objects to the version that a policy or a webhook matches. Returns `None` if no conversion is
+    /// needed. Custom resources stay in the version of the request.
     ///
     /// Upstream: `NewVersionedAttributes`.
     pub(crate) fn converted(&self, version: &'a ResourceType) -> Option<Converted<'a>> {
-        if !version.converts() || self.is_posted() {
+        if !version.converts() || self.is_of_other_kind() {
             return None;
         }
         let convert = |object: &Value| {
@@ -78,16 +78,17 @@ impl<'a> Attributes<'a> {
 
     /// Returns the kind of `object` and `old`.
     pub(crate) fn kind(&self) -> &GroupVersionKind {
-        if self.is_posted() { self.cx.object_kind() } else { &self.version.gvk }
+        if self.is_of_other_kind() { self.cx.object_kind() } else { &self.version.gvk }
     }
 
-    /// Returns whether the request posts its object to a subresource, which does not store it.
-    fn is_posted(&self) -> bool {
+    /// Returns whether the object is of another kind than the resource, such as a Binding that is posted to the
+    /// subresource `binding` of a pod. Such an object is not stored.
+    fn is_of_other_kind(&self) -> bool {
         *self.cx.object_kind() != self.cx.resource.gvk
     }
 }
 
-/// Objects of a request in another version than the stored one.
+/// Objects of a request, converted from the stored version to another one.
 pub(crate) struct Converted<'a> {
     object: Value,
     old: Value,
@@ -95,20 +96,21 @@ pub(crate) struct Converted<'a> {
 }
 
 impl Converted<'_> {
-    /// Returns the request's attributes with the converted objects.
-    pub(crate) fn attributes<'b>(&'b self, of: &Attributes<'b>) -> Attributes<'b> {
-        Attributes { object: &self.object, old: &self.old, version: self.version, ..*of }
+    /// Returns the attributes of the original request with the converted objects.
+    pub(crate) fn attributes<'b>(&'b self, original: &Attributes<'b>) -> Attributes<'b> {
+        Attributes { object: &self.object, old: &self.old, version: self.version, ..*original }
     }
 }
 
-/// Returns whether policies and webhooks never see the resource, because it configures them.
+/// Returns whether the resource is exempt from policies and webhooks, because it configures them.
 ///
 /// Upstream: `IsExemptAdmissionConfigurationResource`.
 pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
     cx.resource.group() == GROUP
 }
 
-/// Returns whether policies never see the resource: a denied review would break the cluster. Webhooks see it.
+/// Returns whether the resource is excluded from policies, but not from webhooks. A policy that denies reviews of
+/// tokens or access would break the cluster.
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
@@ -125,40 +127,43 @@ pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
     )
 }
 
-/// Returns the request as webhooks and CEL expressions see it. Empty fields are absent, as in upstream's JSON.
+/// Returns the AdmissionRequest for webhooks and CEL expressions. Empty fields are absent, as in upstream's JSON.
 ///
 /// Upstream: `AdmissionRequest`, `CreateAdmissionRequest`.
-pub(crate) fn described(request: &Attributes<'_>) -> Value {
+pub(crate) fn admission_request(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
     let kind = |kind: &GroupVersionKind| json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind});
-    let resource = |of: &ResourceType| json!({"group": of.group(), "version": of.version(), "resource": of.plural()});
-    let requested = if request.is_posted() { cx.object_kind() } else { &cx.requested.gvk };
-    let groups: Vec<&str> = cx.user.groups.iter().map(|g| &**g).collect();
+    let resource = |resource: &ResourceType| json!({"group": resource.group(), "version": resource.version(), "resource": resource.plural()});
+    let requested_kind =
+        if request.is_of_other_kind() { cx.object_kind() } else { &cx.requested.gvk };
+    let groups: Vec<&str> = cx.user.groups.iter().map(|group| &**group).collect();
     let extra: serde_json::Map<String, Value> = cx
         .user
         .extra
         .iter()
-        .map(|(key, values)| (key.to_string(), values.iter().map(|v| Value::from(&**v)).collect()))
+        .map(|(key, values)| {
+            (key.to_string(), values.iter().map(|value| Value::from(&**value)).collect())
+        })
         .collect();
     let mut user =
         json!({"username": &*cx.user.name, "uid": &*cx.user.uid, "groups": groups, "extra": extra});
     drop_empty(&mut user);
-    let mut described = json!({"subResource": cx.subresource, "requestSubResource": cx.subresource,
+    let mut admission_request = json!({"subResource": cx.subresource, "requestSubResource": cx.subresource,
         "name": cx.name, "namespace": cx.namespace});
-    drop_empty(&mut described);
+    drop_empty(&mut admission_request);
     for (field, value) in [
         ("kind", kind(request.kind())),
         ("resource", resource(request.version)),
-        ("requestKind", kind(requested)),
+        ("requestKind", kind(requested_kind)),
         ("requestResource", resource(cx.requested)),
         ("operation", json!(request.operation.as_str())),
         ("userInfo", user),
         ("dryRun", json!(cx.dry_run)),
         ("options", options(request)),
     ] {
-        described[field] = value;
+        admission_request[field] = value;
     }
-    described
+    admission_request
 }
 
 /// Returns the request's options with their kind; null for a connection.

@@ -1,7 +1,7 @@
 //! Admission plug-ins for certificates, signers and trust bundles:
-//! - CertificateSubjectRestriction: no client certificate names the administrators' group.
-//! - CertificateApproval and CertificateSigning: a decision in a signer's name needs a permission on the signer.
-//! - ClusterTrustBundleAttest: a trust bundle of a signer needs a permission on the signer.
+//! - CertificateSubjectRestriction refuses requests for client certificates in the group `system:masters`.
+//! - CertificateApproval and CertificateSigning require a permission on the signer to approve or sign a request.
+//! - ClusterTrustBundleAttest requires a permission on the signer to write one of its trust bundles.
 
 use crate::api::Context;
 use crate::auth::Attributes;
@@ -14,20 +14,22 @@ use serde_json::Value;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// Signer of client certificates for the API server.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// Group whose members may do everything.
 const ADMINISTRATORS: &str = "system:masters";
 
-/// Refuses requests for client certificates that name the administrators' group.
+/// Refuses requests for client certificates whose subject names the group `system:masters`.
 pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError> {
-    if text(request, "spec.signerName") != SIGNER {
+    if text(request, "spec.signerName") != CLIENT_SIGNER {
         return Ok(());
     }
     let refuse = |why: String| Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     match groups(text(request, "spec.request")) {
         None => refuse("Failed to parse CSR: it is no PEM of a certificate request".to_owned()),
-        Some(groups) if groups.iter().any(|group| group == ADMINISTRATORS) => {
-            refuse(format!("use of {SIGNER} signer with {ADMINISTRATORS} group is not allowed"))
-        }
+        Some(groups) if groups.iter().any(|group| group == ADMINISTRATORS) => refuse(format!(
+            "use of {CLIENT_SIGNER} signer with {ADMINISTRATORS} group is not allowed"
+        )),
         Some(_) => Ok(()),
     }
 }
@@ -35,19 +37,19 @@ pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError
 /// Refuses to approve or sign a request if the user lacks the permission on its signer.
 pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let verb = if cx.subresource == "approval" { "approve" } else { "sign" };
-    let same = |field: &str| get(new, field) == get(old, field);
-    if verb == "sign" && same("status.certificate") && same("status.conditions") {
+    let is_unchanged = |field: &str| get(new, field) == get(old, field);
+    if verb == "sign" && is_unchanged("status.certificate") && is_unchanged("status.conditions") {
         return Ok(());
     }
     let signer = text(old, "spec.signerName");
-    if may(cx, verb, signer) {
+    if has_permission(cx, verb, signer) {
         return Ok(());
     }
     let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Refuses a signer's trust bundle if the user may not attest for the signer.
+/// Refuses a write of a signer's trust bundle if the user may not attest for the signer.
 ///
 /// Upstream: `ClusterTrustBundleAttest`.
 pub(super) fn may_attest(
@@ -60,27 +62,27 @@ pub(super) fn may_attest(
     if old.is_some_and(|old| text(old, "spec.signerName") != signer) {
         return refuse("changing signerName is forbidden".to_owned());
     }
-    let only_collected = old.is_some_and(|old| mutates_only_gc_fields(new, old));
-    if signer.is_empty() || only_collected || may(cx, "attest", signer) {
+    let changes_only_gc_fields = old.is_some_and(|old| mutates_only_gc_fields(new, old));
+    if signer.is_empty() || changes_only_gc_fields || has_permission(cx, "attest", signer) {
         return Ok(());
     }
     refuse(format!("user not permitted to attest for signerName {signer:?}"))
 }
 
-/// Refuses the status of a PodCertificateRequest if the user may not sign for the signer.
+/// Refuses a change of a PodCertificateRequest's status if the user may not sign for its signer.
 pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let signer = text(old, "spec.signerName");
-    if get(new, "status") == get(old, "status") || may(cx, "sign", signer) {
+    if get(new, "status") == get(old, "status") || has_permission(cx, "sign", signer) {
         return Ok(());
     }
     let why = format!("user not permitted to sign requests with signerName {signer:?}");
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Returns whether the user has `verb` on the signer, or on all signers of its domain.
-fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
-    let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*"));
-    [Some(signer), all.as_deref()].into_iter().flatten().any(|name| {
+/// Returns whether the user has the permission `verb` on the signer, or on all signers of its domain (`DOMAIN/*`).
+fn has_permission(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
+    let all_of_domain = signer.split_once('/').map(|(domain, _)| format!("{domain}/*"));
+    [Some(signer), all_of_domain.as_deref()].into_iter().flatten().any(|name| {
         let attributes = Attributes {
             verb,
             group: "certificates.k8s.io",
@@ -95,17 +97,18 @@ fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
 /// Returns the organizations of a request's subject, which become groups of the client certificate's user. Returns
 /// `None` if the request cannot be parsed.
 fn groups(request: &str) -> Option<Vec<String>> {
-    values(request, &OID_X509_ORGANIZATION_NAME)
+    subject_values(request, &OID_X509_ORGANIZATION_NAME)
 }
 
 /// Returns the common names of a request's subject; the last one becomes the client certificate's user. Returns `None`
 /// if the request cannot be parsed.
 pub(super) fn common_names(request: &str) -> Option<Vec<String>> {
-    values(request, &OID_X509_COMMON_NAME)
+    subject_values(request, &OID_X509_COMMON_NAME)
 }
 
-/// Returns the values of one attribute of a request's subject, or `None` if the request cannot be parsed.
-fn values(request: &str, attribute: &Oid<'static>) -> Option<Vec<String>> {
+/// Returns the values of one attribute of a request's subject, or `None` if the request cannot be parsed. `request` is
+/// PEM in base64.
+fn subject_values(request: &str, attribute: &Oid<'static>) -> Option<Vec<String>> {
     let pem = STANDARD.decode(request).ok()?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
     if pem.label != "CERTIFICATE REQUEST" {

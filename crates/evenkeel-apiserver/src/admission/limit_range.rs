@@ -1,4 +1,5 @@
-//! LimitRanger: bounds the resources of each pod and claim of a namespace, and sets defaults.
+//! Admission plug-in LimitRanger: refuses pods and claims whose resources violate a LimitRange of their namespace, and
+//! sets the defaults of LimitRanges on containers.
 
 use super::objects::{decoded, namespaced};
 use crate::api::Context;
@@ -12,242 +13,276 @@ use evenkeel_apimachinery::value::{self, Object, list, object, object_mut, set, 
 use evenkeel_component_helpers::resource::{Amounts, aggregate, amounts};
 use serde_json::Value;
 
+/// Annotation of a pod that lists the defaults which the plug-in has set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Largest number of units whose thousandths fit an `i64`.
-const MOST_IN_MILLIS: i64 = i64::MAX / 1000;
+const MAX_UNITS_IN_MILLIS: i64 = i64::MAX / 1000;
 
 /// Sets the defaults of the namespace's LimitRanges on a pod's containers.
-pub(super) fn complete(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
+pub(super) fn set_defaults(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     for range in ranges(cx)? {
-        let mut set_here = Vec::new();
-        for (path, what) in
+        let mut applied_defaults = Vec::new();
+        for (path, container_type) in
             [("spec.containers", "container"), ("spec.initContainers", "init container")]
         {
             let mut containers = list(pod, path).to_vec();
-            let before = set_here.len();
+            let applied_before = applied_defaults.len();
             for container in &mut containers {
-                complete_container(container, what, &range, &mut set_here);
+                set_container_defaults(container, container_type, &range, &mut applied_defaults);
             }
-            if set_here.len() > before {
+            if applied_defaults.len() > applied_before {
                 set(pod, path, containers);
             }
         }
-        if !set_here.is_empty()
+        if !applied_defaults.is_empty()
             && let Some(annotations) = object_mut(pod, "metadata.annotations")
         {
-            let text = format!("LimitRanger plugin set: {}", set_here.join("; "));
+            let text = format!("LimitRanger plugin set: {}", applied_defaults.join("; "));
             annotations.insert(ANNOTATION.to_owned(), Value::from(text));
         }
     }
     Ok(())
 }
 
-fn complete_container(
+/// Sets the defaults of a LimitRange on a container. Appends texts about the defaults to `applied_defaults`, such as
+/// `cpu request for container c`.
+fn set_container_defaults(
     container: &mut Value,
-    what: &str,
+    container_type: &str,
     range: &LimitRange,
     applied_defaults: &mut Vec<String>,
 ) {
     let name = text(container, "name").to_owned();
-    let of_containers = || range.spec.limits.iter().filter(|item| &*item.type_ == "Container");
-    let mut fill = |path: &str, defaults: fn(&LimitRangeItem) -> &Map<Quantity>, noun: &str| {
-        let mut wanted = Object::new();
-        for (resource, amount) in of_containers().flat_map(|item| defaults(item).iter()) {
-            wanted.insert(resource.to_owned(), Value::from(amount.to_string()));
+    let container_items = || range.spec.limits.iter().filter(|item| &*item.type_ == "Container");
+    let mut set_missing = |path: &str,
+                           defaults: fn(&LimitRangeItem) -> &Map<Quantity>,
+                           noun: &str| {
+        let mut missing = Object::new();
+        for (resource, amount) in container_items().flat_map(|item| defaults(item).iter()) {
+            missing.insert(resource.to_owned(), Value::from(amount.to_string()));
         }
-        wanted.retain(|resource, _| {
-            object(container, path).is_none_or(|given| !given.contains_key(resource))
+        missing.retain(|resource, _| {
+            object(container, path).is_none_or(|amounts| !amounts.contains_key(resource))
         });
-        if wanted.is_empty() {
+        if missing.is_empty() {
             return;
         }
-        let mut names: Vec<&str> = wanted.keys().map(String::as_str).collect();
+        let mut names: Vec<&str> = missing.keys().map(String::as_str).collect();
         names.sort_unstable();
-        applied_defaults.push(format!("{} {noun} for {what} {name}", names.join(", ")));
-        if let Some(given) = object_mut(container, path) {
-            given.extend(wanted);
+        applied_defaults.push(format!("{} {noun} for {container_type} {name}", names.join(", ")));
+        if let Some(amounts) = object_mut(container, path) {
+            amounts.extend(missing);
         }
     };
-    fill("resources.requests", |item| &item.default_request, "request");
-    fill("resources.limits", |item| &item.default, "limit");
+    set_missing("resources.requests", |item| &item.default_request, "request");
+    set_missing("resources.limits", |item| &item.default, "limit");
 }
 
 /// Refuses pods and claims that violate the namespace's LimitRanges.
 pub(super) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Result<(), StatusError> {
-    let looked_at = match (cx.resource.kind(), cx.subresource) {
+    let is_checked = match (cx.resource.kind(), cx.subresource) {
         ("Pod", "") => old.is_none(),
         ("Pod", "resize") | ("PersistentVolumeClaim", "") => true,
         _ => false,
     };
-    let going = old.is_some_and(|old| value::get(old, "metadata.deletionTimestamp").is_some());
-    if !looked_at || going {
+    let is_terminating =
+        old.is_some_and(|old| value::get(old, "metadata.deletionTimestamp").is_some());
+    if !is_checked || is_terminating {
         return Ok(());
     }
     for range in ranges(cx)? {
-        let wrong = if cx.resource.kind() == "Pod" {
+        let violations = if cx.resource.kind() == "Pod" {
             let pod: Pod = decoded(new)?;
-            wrong_of_pod(&range, &pod)
+            pod_violations(&range, &pod)
         } else {
             let claim: PersistentVolumeClaim = decoded(new)?;
-            wrong_of_claim(&range, &claim)
+            claim_violations(&range, &claim)
         };
-        if let Some(wrong) = in_one(wrong) {
-            return Err(StatusError::forbidden(&cx.resource.name, cx.name, wrong));
+        if let Some(message) = aggregate_message(violations) {
+            return Err(StatusError::forbidden(&cx.resource.name, cx.name, message));
         }
     }
     Ok(())
 }
 
+/// Returns the LimitRanges of the request's namespace.
 fn ranges(cx: &Context<'_>) -> Result<Vec<LimitRange>, StatusError> {
     Ok(namespaced(cx, "/limitranges")?.into_iter().map(|(_, range)| range).collect())
 }
 
-/// Joins several errors into one message, as upstream does.
-fn in_one(mut wrong: Vec<String>) -> Option<String> {
+/// Joins the distinct violations into one message; `None` without any.
+///
+/// Upstream: `utilerrors.NewAggregate`.
+fn aggregate_message(mut violations: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
-    wrong.retain(|text| seen.insert(text.clone()));
-    match wrong.len() {
+    violations.retain(|text| seen.insert(text.clone()));
+    match violations.len() {
         0 => None,
-        1 => wrong.pop(),
-        _ => Some(format!("[{}]", wrong.join(", "))),
+        1 => violations.pop(),
+        _ => Some(format!("[{}]", violations.join(", "))),
     }
 }
 
-fn wrong_of_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Vec<String> {
+/// Returns messages about the limits that a claim violates.
+fn claim_violations(range: &LimitRange, claim: &PersistentVolumeClaim) -> Vec<String> {
     let requests = amounts(&claim.spec.resources.requests);
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for item in range.spec.limits.iter().filter(|item| &*item.type_ == "PersistentVolumeClaim") {
-        let use_ = Use { sort: &item.type_, requests: &requests, limits: &[] };
-        wrong.extend(item.min.iter().filter_map(|(name, least)| use_.below(name, *least)));
-        wrong.extend(item.max.iter().filter_map(|(name, most)| use_.asks_above(name, *most)));
+        let usage = Usage { limit_type: &item.type_, requests: &requests, limits: &[] };
+        violations.extend(item.min.iter().filter_map(|(name, min)| usage.below_min(name, *min)));
+        violations
+            .extend(item.max.iter().filter_map(|(name, max)| usage.request_above_max(name, *max)));
     }
-    wrong
+    violations
 }
 
-fn wrong_of_pod(range: &LimitRange, pod: &Pod) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// Returns messages about the limits that a pod violates as a whole or with one of its containers.
+fn pod_violations(range: &LimitRange, pod: &Pod) -> Vec<String> {
+    let mut violations = Vec::new();
     for item in &range.spec.limits {
         match &*item.type_ {
             "Container" => {
                 for container in pod.spec.containers.iter().chain(&*pod.spec.init_containers) {
                     let requests = amounts(&container.resources.requests);
                     let limits = amounts(&container.resources.limits);
-                    outside(item, &requests, &limits, &mut wrong);
+                    add_violations(item, &requests, &limits, &mut violations);
                 }
             }
             "Pod" => {
-                let whole = |of: fn(&ResourceRequirements) -> &Map<Quantity>| {
-                    let mut total =
-                        aggregate(pod, |container, _| amounts(of(&container.resources)));
-                    let whole = pod.spec.resources.iter().flat_map(|whole| of(whole).iter());
-                    for (name, amount) in
-                        whole.filter(|(name, _)| matches!(*name, "cpu" | "memory"))
-                    {
-                        total.retain(|(own, _)| *own != name);
-                        total.push((name, *amount));
-                    }
-                    total
-                };
-                outside(item, &whole(|r| &r.requests), &whole(|r| &r.limits), &mut wrong);
+                let requests = pod_amounts(pod, |resources| &resources.requests);
+                let limits = pod_amounts(pod, |resources| &resources.limits);
+                add_violations(item, &requests, &limits, &mut violations);
             }
             _ => {}
         }
     }
-    wrong
+    violations
 }
 
-fn outside(
+/// Returns the requests or limits of a whole pod, as `field` selects. Amounts of CPU and memory in the pod's own
+/// `resources` replace the sums over its containers.
+fn pod_amounts(
+    pod: &Pod,
+    field: fn(&ResourceRequirements) -> &Map<Quantity>,
+) -> Vec<(&str, Quantity)> {
+    let mut total = aggregate(pod, |container, _| amounts(field(&container.resources)));
+    let pod_level = pod.spec.resources.iter().flat_map(|resources| field(resources).iter());
+    for (name, amount) in pod_level.filter(|(name, _)| matches!(*name, "cpu" | "memory")) {
+        total.retain(|(summed, _)| *summed != name);
+        total.push((name, *amount));
+    }
+    total
+}
+
+/// Appends messages about the limits of `item` that the amounts violate.
+fn add_violations(
     item: &LimitRangeItem,
     requests: &Amounts<'_>,
     limits: &Amounts<'_>,
-    wrong: &mut Vec<String>,
+    violations: &mut Vec<String>,
 ) {
-    let use_ = Use { sort: &item.type_, requests, limits };
-    wrong.extend(item.min.iter().filter_map(|(name, least)| use_.below(name, *least)));
-    wrong.extend(item.max.iter().filter_map(|(name, most)| use_.above(name, *most)));
+    let usage = Usage { limit_type: &item.type_, requests, limits };
+    violations.extend(item.min.iter().filter_map(|(name, min)| usage.below_min(name, *min)));
+    violations.extend(item.max.iter().filter_map(|(name, max)| usage.above_max(name, *max)));
     let ratios = item.max_limit_request_ratio.iter();
-    wrong.extend(ratios.filter_map(|(name, most)| use_.beyond_ratio(name, *most)));
+    violations.extend(ratios.filter_map(|(name, max)| usage.above_max_ratio(name, *max)));
 }
 
 /// Requests and limits of a container, a pod or a claim.
-struct Use<'a> {
+struct Usage<'a> {
     /// Type of the limit: `Container`, `Pod` or `PersistentVolumeClaim`.
-    sort: &'a str,
+    limit_type: &'a str,
     requests: &'a [(&'a str, Quantity)],
     limits: &'a [(&'a str, Quantity)],
 }
 
-impl Use<'_> {
-    fn of(amounts: &[(&str, Quantity)], name: &str) -> Option<Quantity> {
-        amounts.iter().find(|(own, _)| *own == name).map(|(_, amount)| *amount)
+impl Usage<'_> {
+    /// Returns the amount of a resource.
+    fn find(amounts: &[(&str, Quantity)], name: &str) -> Option<Quantity> {
+        amounts.iter().find(|(resource, _)| *resource == name).map(|(_, amount)| *amount)
     }
 
     fn request(&self, name: &str) -> Option<Quantity> {
-        Self::of(self.requests, name)
+        Self::find(self.requests, name)
     }
 
     fn limit(&self, name: &str) -> Option<Quantity> {
-        Self::of(self.limits, name)
+        Self::find(self.limits, name)
     }
 
-    /// Returns request, limit and bound in thousandths if all three fit, else in units.
-    fn numbers(&self, name: &str, bound: Quantity) -> [i64; 3] {
-        let all =
+    /// Returns request, limit and bound as comparable numbers: in thousandths if all three fit an `i64`, else in units.
+    ///
+    /// Upstream: `requestLimitEnforcedValues`.
+    fn comparable(&self, name: &str, bound: Quantity) -> [i64; 3] {
+        let quantities =
             [self.request(name).unwrap_or_default(), self.limit(name).unwrap_or_default(), bound];
-        let fits = all.iter().all(|amount| amount.value() <= MOST_IN_MILLIS);
-        all.map(|amount| if fits { amount.milli_value() } else { amount.value() })
+        let fits = quantities.iter().all(|quantity| quantity.value() <= MAX_UNITS_IN_MILLIS);
+        quantities.map(|quantity| if fits { quantity.milli_value() } else { quantity.value() })
     }
 
-    fn below(&self, name: &str, least: Quantity) -> Option<String> {
-        let [request, limit, bound] = self.numbers(name, least);
-        let begin = format!("minimum {name} usage per {} is {least}", self.sort);
+    /// Returns a message if the request or the limit is below the minimum, or there is no request.
+    fn below_min(&self, name: &str, min: Quantity) -> Option<String> {
+        let [request, limit, bound] = self.comparable(name, min);
+        let prefix = format!("minimum {name} usage per {} is {min}", self.limit_type);
         match (self.request(name), self.limit(name)) {
-            (None, _) => Some(format!("{begin}.  No request is specified")),
-            (Some(asked), _) if request < bound => Some(format!("{begin}, but request is {asked}")),
-            (_, Some(given)) if limit < bound => Some(format!("{begin}, but limit is {given}")),
+            (None, _) => Some(format!("{prefix}.  No request is specified")),
+            (Some(requested), _) if request < bound => {
+                Some(format!("{prefix}, but request is {requested}"))
+            }
+            (_, Some(limited)) if limit < bound => {
+                Some(format!("{prefix}, but limit is {limited}"))
+            }
             _ => None,
         }
     }
 
-    fn above(&self, name: &str, most: Quantity) -> Option<String> {
-        let [request, limit, bound] = self.numbers(name, most);
-        let begin = format!("maximum {name} usage per {} is {most}", self.sort);
+    /// Returns a message if the request or the limit is above the maximum, or there is no limit.
+    fn above_max(&self, name: &str, max: Quantity) -> Option<String> {
+        let [request, limit, bound] = self.comparable(name, max);
+        let prefix = format!("maximum {name} usage per {} is {max}", self.limit_type);
         match (self.limit(name), self.request(name)) {
-            (None, _) => Some(format!("{begin}.  No limit is specified")),
-            (Some(given), _) if limit > bound => Some(format!("{begin}, but limit is {given}")),
-            (_, Some(asked)) if request > bound => Some(format!("{begin}, but request is {asked}")),
+            (None, _) => Some(format!("{prefix}.  No limit is specified")),
+            (Some(limited), _) if limit > bound => {
+                Some(format!("{prefix}, but limit is {limited}"))
+            }
+            (_, Some(requested)) if request > bound => {
+                Some(format!("{prefix}, but request is {requested}"))
+            }
             _ => None,
         }
     }
 
-    /// As [`Self::above`], for claims, which have no limits.
-    fn asks_above(&self, name: &str, most: Quantity) -> Option<String> {
-        let [request, _, bound] = self.numbers(name, most);
-        let begin = format!("maximum {name} usage per {} is {most}", self.sort);
+    /// Returns a message if the request of a claim is above the maximum, or there is no request. Claims have no limits.
+    fn request_above_max(&self, name: &str, max: Quantity) -> Option<String> {
+        let [request, _, bound] = self.comparable(name, max);
+        let prefix = format!("maximum {name} usage per {} is {max}", self.limit_type);
         match self.request(name) {
-            None => Some(format!("{begin}.  No request is specified")),
-            Some(asked) if request > bound => Some(format!("{begin}, but request is {asked}")),
+            None => Some(format!("{prefix}.  No request is specified")),
+            Some(requested) if request > bound => {
+                Some(format!("{prefix}, but request is {requested}"))
+            }
             Some(_) => None,
         }
     }
 
-    fn beyond_ratio(&self, name: &str, most: Quantity) -> Option<String> {
-        let [request, limit, _] = self.numbers(name, most);
-        let begin = format!("{name} max limit to request ratio per {} is {most}", self.sort);
+    /// Returns a message if the ratio of limit to request is above the maximum, or one of them is missing.
+    fn above_max_ratio(&self, name: &str, max: Quantity) -> Option<String> {
+        let [request, limit, _] = self.comparable(name, max);
+        let prefix = format!("{name} max limit to request ratio per {} is {max}", self.limit_type);
         if request == 0 {
-            return Some(format!("{begin}, but no request is specified or request is 0"));
+            return Some(format!("{prefix}, but no request is specified or request is 0"));
         }
         if limit == 0 {
-            return Some(format!("{begin}, but no limit is specified or limit is 0"));
+            return Some(format!("{prefix}, but no limit is specified or limit is 0"));
         }
         let ratio = limit as f64 / request as f64;
-        let exceeds = if most.value() <= MOST_IN_MILLIS {
-            ratio * 1000.0 > most.milli_value() as f64
+        let exceeds = if max.value() <= MAX_UNITS_IN_MILLIS {
+            ratio * 1000.0 > max.milli_value() as f64
         } else {
-            ratio > most.value() as f64
+            ratio > max.value() as f64
         };
-        exceeds.then(|| format!("{begin}, but provided ratio is {ratio:.6}"))
+        exceeds.then(|| format!("{prefix}, but provided ratio is {ratio:.6}"))
     }
 }
 
@@ -267,7 +302,7 @@ mod tests {
         );
         let mut applied_defaults = Vec::new();
         let mut container = json!({"name": "c", "resources": {"limits": {"cpu": "1"}}});
-        complete_container(&mut container, "container", &range, &mut applied_defaults);
+        set_container_defaults(&mut container, "container", &range, &mut applied_defaults);
         assert_eq!(
             container["resources"],
             json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}})
@@ -276,7 +311,7 @@ mod tests {
             applied_defaults,
             ["cpu request for container c", "memory limit for container c"]
         );
-        complete_container(&mut container, "container", &range, &mut applied_defaults);
+        set_container_defaults(&mut container, "container", &range, &mut applied_defaults);
         assert_eq!(applied_defaults.len(), 2, "values that are set stay");
     }
 
@@ -347,8 +382,9 @@ mod tests {
         for (item, resources, want) in table {
             let mut item: Value = serde_json::from_str(item).expect("JSON");
             item["type"] = json!("Container");
-            let wrong = in_one(wrong_of_pod(&range(&json!([item])), &container(resources)));
-            assert_eq!(wrong.as_deref(), want, "{item} {resources}");
+            let message =
+                aggregate_message(pod_violations(&range(&json!([item])), &container(resources)));
+            assert_eq!(message.as_deref(), want, "{item} {resources}");
         }
     }
 
@@ -360,9 +396,9 @@ mod tests {
         }}))
         .expect("a pod");
         let most = |cpu: &str| range(&json!([{"type": "Pod", "max": {"cpu": cpu}}]));
-        assert_eq!(in_one(wrong_of_pod(&most("3"), &pod)), None);
+        assert_eq!(aggregate_message(pod_violations(&most("3"), &pod)), None);
         assert_eq!(
-            in_one(wrong_of_pod(&most("2"), &pod)).as_deref(),
+            aggregate_message(pod_violations(&most("2"), &pod)).as_deref(),
             Some("maximum cpu usage per Pod is 2, but limit is 3")
         );
         let claim: PersistentVolumeClaim =
@@ -373,7 +409,7 @@ mod tests {
             {"type": "PersistentVolumeClaim", "max": {"storage": "4Gi"}},
         ]));
         assert_eq!(
-            in_one(wrong_of_claim(&range, &claim)).as_deref(),
+            aggregate_message(claim_violations(&range, &claim)).as_deref(),
             Some(
                 "[minimum storage usage per PersistentVolumeClaim is 6Gi, but request is 5Gi, \
                  maximum storage usage per PersistentVolumeClaim is 4Gi, but request is 5Gi]"

@@ -1,4 +1,5 @@
-//! Admission: upstream's default plug-ins, which change or refuse objects.
+//! Admission: upstream's default plug-ins, which change or refuse objects, and the policies and webhooks that users
+//! configure.
 
 pub(crate) mod attributes;
 mod certificates;
@@ -31,11 +32,11 @@ pub use plugins::admission_plugins;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Operation that a mutating plug-in handles, with its function.
+/// Operation that a mutating plug-in handles, with the plug-in's function.
 enum Step {
     /// Creation of an object.
     Create(fn(&Context<'_>, &mut Value) -> Result<(), StatusError>),
-    /// Update of an object; the last argument is the object before it.
+    /// Update of an object. The last argument is the stored object.
     Update(fn(&Context<'_>, &mut Value, &Value) -> Result<(), StatusError>),
 }
 
@@ -46,8 +47,12 @@ const STEPS: [(Plugin, [&str; 3], Step); 15] = {
     use Plugin::*;
     use Step::*;
     [
-        (LimitRanger, ["", "Pod", ""], Create(limit_range::complete)),
-        (LimitRanger, ["", "Pod", "resize"], Update(|cx, pod, _| limit_range::complete(cx, pod))),
+        (LimitRanger, ["", "Pod", ""], Create(limit_range::set_defaults)),
+        (
+            LimitRanger,
+            ["", "Pod", "resize"],
+            Update(|cx, pod, _| limit_range::set_defaults(cx, pod)),
+        ),
         (ServiceAccount, ["", "Pod", ""], Create(service_accounts::admit)),
         (TaintNodesByCondition, ["", "Node", ""], Create(not_ready_taint)),
         (Priority, ["", "Pod", ""], Create(pods::priority)),
@@ -84,13 +89,13 @@ const STEPS: [(Plugin, [&str; 3], Step); 15] = {
     ]
 };
 
-/// Operation that a validating plug-in handles, with its function.
+/// Operation that a validating plug-in handles, with the plug-in's function.
 enum Check {
     /// Creation of an object.
     Create(fn(&Context<'_>, &Value) -> Result<(), StatusError>),
-    /// Update of an object; the last argument is the object before it.
+    /// Update of an object. The last argument is the stored object.
     Update(fn(&Context<'_>, &Value, &Value) -> Result<(), StatusError>),
-    /// Creation or update; the last argument is the object before an update.
+    /// Creation or update. The last argument is the stored object of an update.
     Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
 }
 
@@ -142,7 +147,7 @@ fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<()
         return Ok(());
     }
     let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
-    let steps = STEPS.iter().filter(|(_, looks_at, _)| *looks_at == target);
+    let steps = STEPS.iter().filter(|(_, handled, _)| *handled == target);
     for (_, _, step) in steps.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
         match (step, old) {
             (Step::Create(admit), None) => admit(cx, object)?,
@@ -153,17 +158,17 @@ fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Runs the enabled plug-ins of [`CHECKS`] that handle this kind on a valid object.
+/// Runs the enabled plug-ins of [`CHECKS`] that handle this kind. The object has passed validation.
 pub(crate) fn validate(
     cx: &Context<'_>,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
     let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
-    let handles = |looks_at: &[&str; 3]| {
-        looks_at.iter().zip(target).all(|(part, own)| matches!(*part, "*") || *part == own)
+    let matches_target = |handled: &[&str; 3]| {
+        handled.iter().zip(target).all(|(pattern, name)| *pattern == "*" || *pattern == name)
     };
-    let checks = CHECKS.iter().filter(|(_, looks_at, _)| handles(looks_at));
+    let checks = CHECKS.iter().filter(|(_, handled, _)| matches_target(handled));
     for (_, _, check) in checks.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
         match (check, old) {
             (Check::Create(check), None) => check(cx, object)?,
@@ -175,7 +180,7 @@ pub(crate) fn validate(
     Ok(())
 }
 
-/// Returns the plug-ins' warnings about an admitted object.
+/// Returns the plug-ins' warnings to the client about an admitted object.
 pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     if cx.resource.custom.is_some() || !cx.api.plugins.has(Plugin::PodSecurity) {
         return Vec::new();
@@ -196,7 +201,7 @@ fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError>
     Ok(())
 }
 
-/// StorageObjectInUseProtection: adds the finalizer that keeps a used object.
+/// StorageObjectInUseProtection: adds the finalizer that delays the deletion of an object while it is in use.
 fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError> {
     let mut finalizers = list(object, "metadata.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == finalizer) {
@@ -212,7 +217,7 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), Stat
         return Ok(());
     }
     let classes = loopback::list(cx.api, "storage.k8s.io/v1", "storageclasses", "");
-    if let Some(class) = default_of(&classes, "storageclass.kubernetes.io/is-default-class") {
+    if let Some(class) = default_class(&classes, "storageclass.kubernetes.io/is-default-class") {
         set(claim, "spec.storageClassName", class);
     }
     Ok(())
@@ -220,23 +225,24 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), Stat
 
 /// DefaultIngressClass: sets the default class on an Ingress that names none in its spec or in the old annotation.
 fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), StatusError> {
-    let annotated = value::object(ingress, "metadata.annotations")
-        .is_some_and(|all| all.contains_key("kubernetes.io/ingress.class"));
-    if annotated || value::get(ingress, "spec.ingressClassName").is_some() {
+    let has_annotation = value::object(ingress, "metadata.annotations")
+        .is_some_and(|annotations| annotations.contains_key("kubernetes.io/ingress.class"));
+    if has_annotation || value::get(ingress, "spec.ingressClassName").is_some() {
         return Ok(());
     }
     let classes = loopback::list(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
-    if let Some(class) = default_of(&classes, "ingressclass.kubernetes.io/is-default-class") {
+    if let Some(class) = default_class(&classes, "ingressclass.kubernetes.io/is-default-class") {
         set(ingress, "spec.ingressClassName", class);
     }
     Ok(())
 }
 
-/// Returns the name of the newest class with the default annotation. The name decides between classes of the same age.
-fn default_of<'a>(classes: &'a [Value], mark: &str) -> Option<&'a str> {
-    let marked = classes.iter().filter(|class| {
+/// Returns the name of the newest class whose annotation `default_annotation` is `true`. Of classes of the same age,
+/// the first by name is the default.
+fn default_class<'a>(classes: &'a [Value], default_annotation: &str) -> Option<&'a str> {
+    let defaults = classes.iter().filter(|class| {
         value::object(class, "metadata.annotations")
-            .and_then(|all| all.get(mark))
+            .and_then(|annotations| annotations.get(default_annotation))
             .is_some_and(|value| value == "true")
     });
     let rank = |class: &&Value| {
@@ -245,7 +251,7 @@ fn default_of<'a>(classes: &'a [Value], mark: &str) -> Option<&'a str> {
             Reverse(text(class, "metadata.name").to_owned()),
         )
     };
-    marked.max_by_key(rank).map(|class| text(class, "metadata.name"))
+    defaults.max_by_key(rank).map(|class| text(class, "metadata.name"))
 }
 
 #[cfg(test)]
@@ -264,7 +270,7 @@ mod tests {
             (&[class("a", early, "true"), class("b", late, "false")], Some("a")),
         ];
         for (classes, expected) in table {
-            assert_eq!(default_of(classes, "m"), expected, "{classes:?}");
+            assert_eq!(default_class(classes, "m"), expected, "{classes:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Objects that a policy or a webhook has changed.
+//! Prunes and defaults an object after a policy or a webhook has changed it.
 
 use serde_json::Value;
 
 use crate::api::Context;
 
-/// Decodes an object again after a policy or a webhook has changed it, to prune unknown fields and set defaults.
-pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
+/// Decodes an object again after a policy or a webhook has changed it. This prunes unknown fields and sets defaults.
+pub(super) fn prune_and_default(cx: &Context<'_>, object: &mut Value) {
     let resource = cx.resource;
     if let Some(custom) = &resource.custom {
         evenkeel_apimachinery::value::set(object, "apiVersion", &*resource.api_version);
@@ -16,7 +16,7 @@ pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
     if let Some(schema) = resource.schema(kind) {
         *object = evenkeel_apimachinery::patch::decode_again(&schema, kind, object);
     }
-    // The strategy sets the defaults of the stored kind only.
+    // The strategy of the resource knows the defaults of its own kind only.
     if *kind == resource.gvk {
         resource.strategy.default(object);
     }

@@ -1,4 +1,4 @@
-//! Mutating admission: plug-ins, policies and webhooks, in up to two passes.
+//! Mutating admission: runs plug-ins, policies and webhooks, in one pass or two.
 
 use serde_json::Value;
 
@@ -16,20 +16,20 @@ pub(crate) struct Mutating<'a> {
 }
 
 impl<'a> Mutating<'a> {
-    /// Reads the policies and webhooks that are configured.
+    /// Reads the configured policies and webhooks.
     pub(crate) fn new(cx: &'a Context<'a>, operation: Operation) -> Self {
         let (policies, webhooks) = (policy::Mutating::new(cx), webhook::Mutating::new(cx));
         Self { cx, operation, policies, webhooks }
     }
 
-    /// Returns whether policies or webhooks are configured, for whichever objects.
+    /// Returns whether any policies or webhooks are configured, even if they do not match the request.
     pub(crate) fn is_configured(&self) -> bool {
         !self.policies.is_empty() || !self.webhooks.is_empty()
     }
 
     /// Runs plug-ins, policies and webhooks in this order. If a policy or a webhook changed the object, a second pass
-    /// runs the plug-ins again, and the policies and webhooks that asked for it. Returns whether a policy or a webhook
-    /// changed the object. `old` is the stored object of an update.
+    /// runs the plug-ins again, and the policies and webhooks with `reinvocationPolicy: IfNeeded`. Returns whether a
+    /// policy or a webhook changed the object. `old` is the stored object of an update.
     ///
     /// Upstream: `reinvoker.Admit`.
     pub(crate) async fn admit(
@@ -45,6 +45,7 @@ impl<'a> Mutating<'a> {
         Ok(true)
     }
 
+    /// Runs one pass. Returns whether a policy or a webhook changed the object.
     async fn pass(
         &mut self,
         object: &mut Value,
@@ -56,7 +57,8 @@ impl<'a> Mutating<'a> {
             noderestriction::admit(cx, operation, object, &Value::Null)?;
         }
         super::admit(cx, object, old)?;
-        let by_policies = self.policies.pass(cx, operation, object, old)?;
-        Ok(self.webhooks.pass(cx, operation, object, old, warnings).await? || by_policies)
+        let changed_by_policy = self.policies.pass(cx, operation, object, old)?;
+        let changed_by_webhook = self.webhooks.pass(cx, operation, object, old, warnings).await?;
+        Ok(changed_by_policy || changed_by_webhook)
     }
 }

@@ -1,4 +1,4 @@
-//! Typed views of stored objects for plug-ins.
+//! Typed views of objects for admission plug-ins: only the fields that a plug-in reads are decoded.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::api::Context;
 use crate::store::Entry;
 
-/// Returns the objects of a collection in the request's namespace.
+/// Returns the stored objects of a resource in the request's namespace, each with its entry in the store.
 pub(super) fn namespaced<V: View>(
     cx: &Context<'_>,
     resource_prefix: &str,
@@ -18,12 +18,12 @@ pub(super) fn namespaced<V: View>(
     entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
 }
 
-/// Decodes the fields of a stored object that a plug-in reads.
+/// Decodes the fields of `V` from a stored object.
 pub(super) fn viewed<V: View>(entry: &Entry) -> Result<V, StatusError> {
     V::decode(entry.json(), Encoding::Json).map_err(StatusError::internal)
 }
 
-/// Decodes the fields of an object in a write that a plug-in reads.
+/// Decodes the fields of `V` from an object in JSON.
 pub(super) fn decoded<V: View>(object: &Value) -> Result<V, StatusError> {
     let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
     V::decode(&bytes, Encoding::Json).map_err(StatusError::internal)

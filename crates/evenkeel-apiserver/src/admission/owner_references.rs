@@ -1,5 +1,6 @@
-//! OwnerReferencesPermissionEnforcement, off by default: a user who changes owner references needs permission to delete
-//! the object. A user who blocks an owner's deletion needs permission to update the owner's finalizers.
+//! Admission plug-in OwnerReferencesPermissionEnforcement, disabled by default. A user who changes owner references
+//! needs the permission to delete the object. A user who blocks an owner's deletion needs the permission to update the
+//! owner's finalizers.
 //!
 //! | documented | where |
 //! |---|---|
@@ -31,7 +32,8 @@ pub(super) fn validate(
         return Ok(());
     }
     let refuse = |why: &str| {
-        // Upstream appends its empty reason and its nil error.
+        // Upstream's message ends with the authorizer's reason, which is empty, and its error, which Go prints as
+        // `<nil>`.
         let why = format!("{why}: , <nil>");
         Err(StatusError::forbidden(&resource.name, cx.name, why))
     };
@@ -47,8 +49,8 @@ pub(super) fn validate(
     if old.is_some() && !cx.allows(&delete) {
         return refuse("cannot set an ownerRef on a resource you can't delete");
     }
-    let blocking = newly_blocking(object, old);
-    let finalize = |group, resource, namespace, name| Attributes {
+    let blocking_references = newly_blocking(object, old);
+    let finalizers_update = |group, resource, namespace, name| Attributes {
         verb: "update",
         group,
         resource,
@@ -57,22 +59,23 @@ pub(super) fn validate(
         name,
         ..Attributes::default()
     };
-    if blocking.is_empty() || cx.allows(&finalize("*", "*", "", "*")) {
+    if blocking_references.is_empty() || cx.allows(&finalizers_update("*", "*", "", "*")) {
         return Ok(());
     }
     let rows = cx.api.table.rows();
-    for owner in blocking {
+    for owner in blocking_references {
         let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
-        let mut found = rows.of_kind(version, kind).peekable();
-        if found.peek().is_none() {
+        let mut resources = rows.of_kind(version, kind).peekable();
+        if resources.peek().is_none() {
             let why = format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {version} Kind {kind}: no matches for kind {kind:?} in version {version:?}"
             );
             return Err(StatusError::forbidden(&resource.name, cx.name, why));
         }
-        for row in found {
+        for row in resources {
             let namespace = if row.namespaced { cx.namespace } else { "" };
-            if !cx.allows(&finalize(row.group(), row.plural(), namespace, text(owner, "name"))) {
+            let name = text(owner, "name");
+            if !cx.allows(&finalizers_update(row.group(), row.plural(), namespace, name)) {
                 return refuse(
                     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on",
                 );
@@ -86,25 +89,28 @@ fn owners(object: &Value) -> &[Value] {
     list(object, "metadata.ownerReferences")
 }
 
+/// Returns whether the owner references differ from those of the old object.
+///
 /// Upstream: `isChangingOwnerReference`.
 fn is_changing(object: &Value, old: Option<&Value>) -> bool {
     owners(object) != old.map(owners).unwrap_or_default()
 }
 
-/// Returns references that newly block the deletion of their owner.
+/// Returns the references that block the deletion of their owner, and did not before.
 ///
 /// Upstream: `newBlockingOwnerDeletionRefs`.
 fn newly_blocking<'a>(object: &'a Value, old: Option<&Value>) -> Vec<&'a Value> {
     let blocks = |owner: &Value| flag(owner, "blockOwnerDeletion");
-    // The last of several references with one UID counts.
-    let before: HashMap<&str, bool> = old
+    // Of several references with the same UID, the last one counts.
+    let blocked_before: HashMap<&str, bool> = old
         .map(owners)
         .unwrap_or_default()
         .iter()
         .map(|owner| (text(owner, "uid"), blocks(owner)))
         .collect();
-    let blocked = |owner: &Value| before.get(text(owner, "uid")).copied().unwrap_or_default();
-    owners(object).iter().filter(|owner| blocks(owner) && !blocked(owner)).collect()
+    let was_blocked =
+        |owner: &Value| blocked_before.get(text(owner, "uid")).copied().unwrap_or_default();
+    owners(object).iter().filter(|owner| blocks(owner) && !was_blocked(owner)).collect()
 }
 
 #[cfg(test)]

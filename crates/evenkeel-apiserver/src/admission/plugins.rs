@@ -61,8 +61,8 @@ impl Plugin {
         Self::OwnerReferencesPermissionEnforcement,
     ];
 
-    /// Upstream's plug-ins that this server does not have. Disabling one has no effect; enabling one is an error.
-    const LACKING: [&str; 14] = [
+    /// Upstream's plug-ins that this server does not have. To disable one has no effect; to enable one is an error.
+    const NOT_IMPLEMENTED: [&str; 14] = [
         "AlwaysAdmit",
         "AlwaysDeny",
         "AlwaysPullImages",
@@ -79,11 +79,12 @@ impl Plugin {
         "PodTolerationRestriction",
     ];
 
-    /// Returns the plug-in of this name. The variants have upstream's names.
+    /// Returns the plug-in with this name. The variants are named as upstream's plug-ins.
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plugin| plugin.to_string() == name)
     }
 
+    /// Returns the plug-in's bit in [`Plugins`].
     const fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -100,12 +101,13 @@ pub fn admission_plugins() -> impl Iterator<Item = String> {
     Plugin::ALL.into_iter().map(|plugin| plugin.to_string())
 }
 
-/// Set of enabled plug-ins.
+/// Set of enabled plug-ins, with a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plugins(u32);
 
 impl Default for Plugins {
-    /// Returns upstream's default and NodeRestriction, which kubeadm and others enable.
+    /// Returns the plug-ins that upstream enables by default, and NodeRestriction, which kubeadm and other installers
+    /// enable.
     fn default() -> Self {
         let all = (1 << Plugin::ALL.len()) - 1;
         Self(all & !Plugin::OwnerReferencesPermissionEnforcement.bit())
@@ -118,8 +120,7 @@ impl Plugins {
         self.0 & plugin.bit() != 0
     }
 
-    /// Returns the default set, changed by upstream's names (`--enable-admission-plugins`,
-    /// `--disable-admission-plugins`).
+    /// Returns the default set, changed by the names in `--enable-admission-plugins` and `--disable-admission-plugins`.
     ///
     /// Upstream: `AdmissionOptions.Validate`.
     pub(crate) fn of(enabled: &[String], disabled: &[String]) -> Result<Self, String> {
@@ -127,7 +128,7 @@ impl Plugins {
         for name in disabled {
             match Plugin::named(name) {
                 Some(plugin) => plugins.0 &= !plugin.bit(),
-                None if Plugin::LACKING.contains(&&**name) => {}
+                None if Plugin::NOT_IMPLEMENTED.contains(&&**name) => {}
                 None => {
                     return Err(format!("disable-admission-plugins plugin {name:?} is unknown"));
                 }
@@ -139,7 +140,7 @@ impl Plugins {
                     "[{name}] in enable-admission-plugins and disable-admission-plugins overlapped"
                 ));
             }
-            let unknown = || match Plugin::LACKING.contains(&&**name) {
+            let unknown = || match Plugin::NOT_IMPLEMENTED.contains(&&**name) {
                 true => format!("enable-admission-plugins plugin {name:?} is not in this server"),
                 false => format!("enable-admission-plugins plugin {name:?} is unknown"),
             };

@@ -10,13 +10,14 @@ use evenkeel_apimachinery::value::{int, text};
 use evenkeel_component_helpers::resource::pod_requests;
 use serde_json::{Value, json};
 
-/// Refuses a resize that the pod's node has no room for, or that its system does not support.
+/// Refuses a resize to more than the allocatable resources of the pod's node, or on a node whose operating system does
+/// not support resizes.
 ///
 /// Upstream: `Plugin.Validate` of `podresize`.
 pub(super) fn check(cx: &Context<'_>, pod: &Value, old: &Value) -> Result<(), StatusError> {
     let node = text(pod, "spec.nodeName");
     let generation = |pod: &Value| int(pod, "metadata.generation").unwrap_or_default();
-    // The generation grows with each change of the spec.
+    // The generation grows with each change of the spec. The same generation means that nothing is resized.
     if node.is_empty() || generation(pod) == generation(old) {
         return Ok(());
     }
@@ -26,10 +27,13 @@ pub(super) fn check(cx: &Context<'_>, pod: &Value, old: &Value) -> Result<(), St
     };
     let spec: Pod = decoded(&json!({"spec": pod["spec"]}))?;
     let node: Node = decoded(&node)?;
-    refusal(&spec, &node).map_or(Ok(()), |(why, cause)| Err(forbidden(why).cause(cause, "", "")))
+    match refusal(&spec, &node) {
+        None => Ok(()),
+        Some((why, cause)) => Err(forbidden(why).cause(cause, "", "")),
+    }
 }
 
-/// Returns why the node refuses the pod, and the reason of the cause; `None` if it does not. `pod` has no status.
+/// Returns the message of a refusal and the reason of its cause; `None` if the pod fits the node. `pod` has no status.
 ///
 /// Upstream: `validatePodResize`.
 fn refusal(pod: &Pod, node: &Node) -> Option<(String, &'static str)> {
@@ -43,24 +47,28 @@ fn refusal(pod: &Pod, node: &Node) -> Option<(String, &'static str)> {
         return Some((why, "UnsupportedPlatform"));
     }
     let requests = pod_requests(pod, &[]);
-    let requested = |resource: &str| {
+    let requested_amount = |resource: &str| {
         let found = requests.iter().find(|(name, _)| *name == resource);
         found.map_or_else(Quantity::default, |(_, amount)| *amount)
     };
-    let allocatable =
+    let allocatable_amount =
         |resource: &str| node.status.allocatable.get(resource).copied().unwrap_or_default();
-    let mut lacking = Vec::new();
-    for (resource, number) in
+    let mut exceeded = Vec::new();
+    for (resource, to_number) in
         [("cpu", Quantity::milli_value as fn(Quantity) -> i64), ("memory", Quantity::value)]
     {
-        let (asked, there) = (requested(resource), allocatable(resource));
-        if asked > there {
-            let (asked, there) = (number(asked), number(there));
-            lacking.push(format!("{resource}, requested: {asked}, allocatable: {there}"));
+        let (requested, allocatable) = (requested_amount(resource), allocatable_amount(resource));
+        if requested > allocatable {
+            let (requested, allocatable) = (to_number(requested), to_number(allocatable));
+            exceeded
+                .push(format!("{resource}, requested: {requested}, allocatable: {allocatable}"));
         }
     }
-    let why = || format!("node didn't have enough allocatable resources: {}", lacking.join("; "));
-    (!lacking.is_empty()).then(|| (why(), "NodeCapacity"))
+    if exceeded.is_empty() {
+        return None;
+    }
+    let why = format!("node didn't have enough allocatable resources: {}", exceeded.join("; "));
+    Some((why, "NodeCapacity"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! PodSecurity: enforces the standard of a pod's namespace (KEP-2579, `pod-security-admission/policy`).
+//! Admission plug-in PodSecurity: enforces the Pod Security Standard that the labels of a pod's namespace name
+//! (KEP-2579, `pod-security-admission/policy`).
 
 use crate::api::Context;
 use crate::audit;
@@ -19,16 +20,44 @@ enum Level {
 /// Minor version of Kubernetes whose checks a standard uses.
 type Version = u32;
 
-/// The latest version of the standards.
+/// Version `latest`: all checks apply.
 const LATEST: Version = Version::MAX;
 
-/// Annotation of a request's audit event: the standard that its pod has to meet.
-const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
-/// Annotation of a request's audit event: how its pod violates the `audit` level of its namespace.
-const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+/// Annotation of a request's audit event with the enforced level and version.
+const ENFORCED_ANNOTATION: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Annotation of a request's audit event with the violations of the namespace's `audit` level.
+const VIOLATIONS_ANNOTATION: &str = "pod-security.kubernetes.io/audit-violations";
 
-/// Upstream's reason and detail of a violation.
-type Finding = (&'static str, String);
+/// Violation of a standard, in upstream's words.
+struct Violation {
+    /// Forbidden thing, such as `hostPath volumes`.
+    reason: &'static str,
+    /// Containers, volumes or fields that violate the standard; may be empty.
+    detail: String,
+}
+
+/// Violations of one pod.
+#[derive(Default)]
+struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// Adds a violation with this reason and detail.
+    fn add(&mut self, reason: &'static str, detail: String) {
+        self.0.push(Violation { reason, detail });
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Formats the violations as errors and warnings list them.
+    fn message(&self) -> String {
+        let violations = self.0.iter().map(|Violation { reason, detail }| {
+            if detail.is_empty() { (*reason).to_owned() } else { format!("{reason} ({detail})") }
+        });
+        violations.collect::<Vec<_>>().join(", ")
+    }
+}
 
 /// Refuses a pod that violates the `enforce` level of its namespace.
 pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Result<(), StatusError> {
@@ -38,15 +67,15 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
         return Ok(());
     }
     let namespace = namespace(cx);
-    let (level, version) = wanted(&namespace, "enforce");
-    let found = check(level, version, &pod["metadata"], &pod["spec"]);
-    let (level, version) = (level.name(), shown(version));
-    cx.audit.annotate(ENFORCED, format!("{level}:{version}"));
+    let (level, version) = level_and_version(&namespace, "enforce");
+    let violations = check(level, version, &pod["metadata"], &pod["spec"]);
+    let (level, version) = (level.name(), version_text(version));
+    cx.audit.annotate(ENFORCED_ANNOTATION, format!("{level}:{version}"));
     annotate_violations(cx, &namespace, &pod["metadata"], &pod["spec"]);
-    if found.is_empty() {
+    if violations.is_empty() {
         return Ok(());
     }
-    let why = format!("violates PodSecurity \"{level}:{version}\": {}", message(&found));
+    let why = format!("violates PodSecurity \"{level}:{version}\": {}", violations.message());
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
@@ -56,34 +85,44 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
         return Vec::new();
     }
     let Some((metadata, spec)) = pod_of(cx, object) else { return Vec::new() };
-    if old.and_then(|old| pod_of(cx, old)).is_some_and(|(_, before)| before == spec) {
+    let old_spec = old.and_then(|old| pod_of(cx, old)).map(|(_, spec)| spec);
+    if old_spec == Some(spec) {
         return Vec::new();
     }
     let namespace = namespace(cx);
     if cx.resource.kind() != "Pod" {
         annotate_violations(cx, &namespace, metadata, spec);
     }
-    violation(&namespace, "warn", metadata, spec).into_iter().collect()
+    violation_message(&namespace, "warn", metadata, spec).into_iter().collect()
 }
 
-/// Returns how a pod would violate its namespace's level of a mode, `warn` or `audit`; `None` if it does not.
-fn violation(namespace: &Value, mode: &str, metadata: &Value, spec: &Value) -> Option<String> {
-    let (level, version) = wanted(namespace, mode);
-    let found = check(level, version, metadata, spec);
-    let (level, version) = (level.name(), shown(version));
-    (!found.is_empty())
-        .then(|| format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found)))
+/// Returns a message about a pod that violates the level of its namespace for a mode, `warn` or `audit`; `None` if the
+/// pod does not.
+fn violation_message(
+    namespace: &Value,
+    mode: &str,
+    metadata: &Value,
+    spec: &Value,
+) -> Option<String> {
+    let (level, version) = level_and_version(namespace, mode);
+    let violations = check(level, version, metadata, spec);
+    if violations.is_empty() {
+        return None;
+    }
+    let (level, version, message) = (level.name(), version_text(version), violations.message());
+    Some(format!("would violate PodSecurity \"{level}:{version}\": {message}"))
 }
 
 /// Annotates the request's audit event if a pod violates the `audit` level of its namespace.
 fn annotate_violations(cx: &Context<'_>, namespace: &Value, metadata: &Value, spec: &Value) {
     if cx.audit.wants(audit::Level::Metadata)
-        && let Some(why) = violation(namespace, "audit", metadata, spec)
+        && let Some(message) = violation_message(namespace, "audit", metadata, spec)
     {
-        cx.audit.annotate(VIOLATIONS, why);
+        cx.audit.annotate(VIOLATIONS_ANNOTATION, message);
     }
 }
 
+/// Returns the metadata and the spec of a pod, or of a workload's pod template; `None` for other kinds.
 fn pod_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {
     let template = match (cx.resource.group(), cx.resource.plural()) {
         ("", "pods") => object,
@@ -107,19 +146,22 @@ impl Level {
     }
 }
 
+/// Returns the stored namespace of the request; null if it has no labels of Pod Security.
 fn namespace(cx: &Context<'_>) -> Value {
     let entry = cx.api.store.get("/namespaces", cx.namespace);
-    // Search the bytes before decoding: few namespaces have such a label.
-    const MARK: &[u8] = b"\"pod-security.kubernetes.io/";
-    let entry = entry.filter(|e| e.json().windows(MARK.len()).any(|w| w == MARK));
+    // Few namespaces have such a label, and a search in the bytes is faster than decoding.
+    const LABEL_PREFIX: &[u8] = b"\"pod-security.kubernetes.io/";
+    let has_label =
+        |json: &[u8]| json.windows(LABEL_PREFIX.len()).any(|window| window == LABEL_PREFIX);
+    let entry = entry.filter(|entry| has_label(entry.json()));
     entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
 }
 
-/// Returns the standard and the version that a namespace's labels name. An unknown standard counts as the strictest, an
-/// unknown version as the latest.
+/// Returns the level and the version that a namespace's labels set for a mode: `enforce`, `audit` or `warn`. An unknown
+/// level counts as the strictest one, an unknown version as the latest one.
 ///
 /// Upstream: `PolicyToEvaluate`.
-fn wanted(namespace: &Value, mode: &str) -> (Level, Version) {
+fn level_and_version(namespace: &Value, mode: &str) -> (Level, Version) {
     let labels = object(namespace, "metadata.labels");
     let label = |name: String| {
         labels.and_then(|labels| labels.get(&name)).and_then(Value::as_str).unwrap_or_default()
@@ -133,55 +175,46 @@ fn wanted(namespace: &Value, mode: &str) -> (Level, Version) {
     (level, parse_version(version).unwrap_or(LATEST))
 }
 
-/// Parses `v1.N`.
+/// Parses a version `v1.N`. N has no leading zeros.
 ///
 /// Upstream: `ParseVersion`.
 fn parse_version(text: &str) -> Option<Version> {
     let minor = text.strip_prefix("v1.")?;
     let is_number = minor.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = minor == "0" || !minor.starts_with('0');
-    (is_number && plain).then(|| minor.parse().ok()).flatten()
+    let has_leading_zero = minor != "0" && minor.starts_with('0');
+    if !is_number || has_leading_zero {
+        return None;
+    }
+    minor.parse().ok()
 }
 
-fn shown(version: Version) -> String {
+fn version_text(version: Version) -> String {
     if version == LATEST { "latest".to_owned() } else { format!("v1.{version}") }
 }
 
 /// Returns whether an update changes fields that a standard checks.
 fn is_significant(new: &Value, old: &Value) -> bool {
-    let rest = |pod: &Value| {
+    let checked_spec = |pod: &Value| {
         let mut spec = pod["spec"].clone();
         for field in ["tolerations", "activeDeadlineSeconds"] {
-            if let Some(map) = spec.as_object_mut() {
-                map.remove(field);
+            if let Some(fields) = spec.as_object_mut() {
+                fields.remove(field);
             }
         }
         spec
     };
-    rest(new) != rest(old) || annotations_differ(new, old)
+    checked_spec(new) != checked_spec(old) || apparmor_annotations_differ(new, old)
 }
 
-fn annotations_differ(new: &Value, old: &Value) -> bool {
+fn apparmor_annotations_differ(new: &Value, old: &Value) -> bool {
     let profiles = |pod: &Value| -> Vec<(String, Value)> {
-        let all = object(pod, "metadata.annotations").into_iter().flatten();
-        all.filter(|(k, _)| k.contains("apparmor.security"))
-            .map(|(k, v)| (k.clone(), v.clone()))
+        let annotations = object(pod, "metadata.annotations").into_iter().flatten();
+        annotations
+            .filter(|(key, _)| key.contains("apparmor.security"))
+            .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
     profiles(new) != profiles(old)
-}
-
-/// Formats the violations as the error and the warning show them.
-fn message(found: &[Finding]) -> String {
-    let all: Vec<String> = found
-        .iter()
-        .map(
-            |(what, why)| {
-                if why.is_empty() { (*what).to_owned() } else { format!("{what} ({why})") }
-            },
-        )
-        .collect();
-    all.join(", ")
 }
 
 /// Iterates over all containers of a pod.
@@ -192,133 +225,157 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns a pod's violations of one version of a standard, in upstream's order.
-fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Finding> {
-    let mut found = Vec::new();
+fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Violations {
+    let mut violations = Violations::default();
     if level == Level::Privileged {
-        return found;
+        return violations;
     }
-    let windows = version >= 25 && text(spec, "os.name") == "windows";
-    let restricted = level == Level::Restricted;
-    if restricted && version >= 8 && !windows {
-        each(
+    // Since v1.25, pods for Windows are exempt from checks of Linux features.
+    let is_windows = version >= 25 && text(spec, "os.name") == "windows";
+    let is_restricted = level == Level::Restricted;
+    if is_restricted && version >= 8 && !is_windows {
+        require_each(
             spec,
-            &mut found,
+            &mut violations,
             "allowPrivilegeEscalation != false",
             "set securityContext.allowPrivilegeEscalation=false",
-            |c| get(c, "securityContext.allowPrivilegeEscalation") != Some(&Value::Bool(false)),
+            |container| {
+                get(container, "securityContext.allowPrivilegeEscalation")
+                    != Some(&Value::Bool(false))
+            },
         );
     }
-    apparmor(metadata, spec, &mut found);
-    if restricted && version >= 22 && !windows {
-        capabilities_restricted(spec, &mut found);
+    check_apparmor(metadata, spec, &mut violations);
+    if is_restricted && version >= 22 && !is_windows {
+        check_capabilities_restricted(spec, &mut violations);
     } else {
-        capabilities_baseline(spec, &mut found);
+        check_capabilities_baseline(spec, &mut violations);
     }
-    host(spec, &mut found);
+    check_host(spec, &mut violations);
     if version >= 34 {
-        host_of_probes(spec, &mut found);
+        check_probe_hosts(spec, &mut violations);
     }
-    each_not(spec, &mut found, "privileged", "set securityContext.privileged=true", |c| {
-        flag(c, "securityContext.privileged")
-    });
-    proc_mount(spec, &mut found);
-    if restricted {
-        volumes(spec, &mut found);
-        non_root(spec, &mut found, version < 23 || windows);
+    forbid_each(
+        spec,
+        &mut violations,
+        "privileged",
+        "set securityContext.privileged=true",
+        |container| flag(container, "securityContext.privileged"),
+    );
+    check_proc_mount(spec, &mut violations);
+    if is_restricted {
+        check_volumes(spec, &mut violations);
+        check_run_as_non_root(spec, &mut violations);
+        if version >= 23 && !is_windows {
+            check_run_as_user(spec, &mut violations);
+        }
     }
     if version >= 19 {
-        seccomp(spec, &mut found, restricted && !windows);
+        let is_profile_required = is_restricted && !is_windows;
+        check_seccomp(spec, &mut violations, is_profile_required);
     } else {
-        seccomp_annotations(metadata, &mut found);
+        check_seccomp_annotations(metadata, &mut violations);
     }
-    selinux(spec, &mut found, version);
-    sysctls(spec, &mut found, version);
-    host_process(spec, &mut found);
-    found
+    check_selinux(spec, &mut violations, version);
+    check_sysctls(spec, &mut violations, version);
+    check_host_process(spec, &mut violations);
+    violations
 }
 
-/// Formats names as `container "c"` or `containers "c", "d"`.
-fn named(containers: &[&Value]) -> String {
+/// Formats the names of containers as `container "c"` or `containers "c", "d"`.
+fn container_names(containers: &[&Value]) -> String {
     let names: Vec<String> =
-        containers.iter().map(|c| format!("\"{}\"", text(c, "name"))).collect();
+        containers.iter().map(|container| format!("\"{}\"", text(container, "name"))).collect();
     let word = if names.len() == 1 { "container" } else { "containers" };
     format!("{word} {}", names.join(", "))
 }
 
-fn each(
+/// Reports the containers that `violates` accepts, with the detail that they must do something.
+fn require_each(
     spec: &Value,
-    found: &mut Vec<Finding>,
-    what: &'static str,
+    violations: &mut Violations,
+    reason: &'static str,
     must: &str,
-    bad: impl Fn(&Value) -> bool,
+    violates: impl Fn(&Value) -> bool,
 ) {
-    let all: Vec<&Value> = containers(spec).filter(|c| bad(c)).collect();
-    if !all.is_empty() {
-        found.push((what, format!("{} must {must}", named(&all))));
+    let violating: Vec<&Value> = containers(spec).filter(|container| violates(container)).collect();
+    if !violating.is_empty() {
+        violations.add(reason, format!("{} must {must}", container_names(&violating)));
     }
 }
 
-fn each_not(
+/// Reports the containers that `violates` accepts, with the detail that they must not do something.
+fn forbid_each(
     spec: &Value,
-    found: &mut Vec<Finding>,
-    what: &'static str,
+    violations: &mut Violations,
+    reason: &'static str,
     must_not: &str,
-    bad: impl Fn(&Value) -> bool,
+    violates: impl Fn(&Value) -> bool,
 ) {
-    let all: Vec<&Value> = containers(spec).filter(|c| bad(c)).collect();
-    if !all.is_empty() {
-        found.push((what, format!("{} must not {must_not}", named(&all))));
+    let violating: Vec<&Value> = containers(spec).filter(|container| violates(container)).collect();
+    if !violating.is_empty() {
+        violations.add(reason, format!("{} must not {must_not}", container_names(&violating)));
     }
 }
 
-fn apparmor(metadata: &Value, spec: &Value, found: &mut Vec<Finding>) {
-    let good = |kind: &str| matches!(kind, "" | "RuntimeDefault" | "Localhost");
-    let annotated = object(metadata, "annotations").into_iter().flatten().any(|(key, value)| {
-        let value = value.as_str().unwrap_or_default();
-        key.starts_with(APP_ARMOR)
-            && !(value.is_empty() || value == "runtime/default" || value.starts_with("localhost/"))
-    });
-    let bad = !good(text(spec, "securityContext.appArmorProfile.type"))
-        || containers(spec).any(|c| !good(text(c, "securityContext.appArmorProfile.type")));
-    if annotated || bad {
-        found.push((
+/// Reports AppArmor profiles other than `RuntimeDefault` and `Localhost`.
+fn check_apparmor(metadata: &Value, spec: &Value, violations: &mut Violations) {
+    let is_allowed = |profile: &str| matches!(profile, "" | "RuntimeDefault" | "Localhost");
+    let has_forbidden_annotation =
+        object(metadata, "annotations").into_iter().flatten().any(|(key, value)| {
+            let value = value.as_str().unwrap_or_default();
+            key.starts_with(APP_ARMOR)
+                && !(value.is_empty()
+                    || value == "runtime/default"
+                    || value.starts_with("localhost/"))
+        });
+    let path = "securityContext.appArmorProfile.type";
+    let has_forbidden_field = !is_allowed(text(spec, path))
+        || containers(spec).any(|container| !is_allowed(text(container, path)));
+    if has_forbidden_annotation || has_forbidden_field {
+        violations.add(
             "forbidden AppArmor profile",
             "profiles must be RuntimeDefault or Localhost".to_owned(),
-        ));
+        );
     }
 }
 
-fn capabilities_restricted(spec: &Value, found: &mut Vec<Finding>) {
-    let drops = |c: &Value| list(c, "securityContext.capabilities.drop").iter().any(|d| d == "ALL");
-    let adds = |c: &Value| {
-        list(c, "securityContext.capabilities.add").iter().any(|a| a != "NET_BIND_SERVICE")
+/// Reports containers that do not drop all capabilities, or add one other than `NET_BIND_SERVICE`.
+fn check_capabilities_restricted(spec: &Value, violations: &mut Violations) {
+    let drops_all = |container: &Value| {
+        list(container, "securityContext.capabilities.drop").iter().any(|dropped| dropped == "ALL")
     };
-    let keeping: Vec<&Value> = containers(spec).filter(|c| !drops(c)).collect();
-    let adding: Vec<&Value> = containers(spec).filter(|c| adds(c)).collect();
-    let mut why = Vec::new();
+    let adds_forbidden = |container: &Value| {
+        let mut added = list(container, "securityContext.capabilities.add").iter();
+        added.any(|capability| capability != "NET_BIND_SERVICE")
+    };
+    let keeping: Vec<&Value> = containers(spec).filter(|container| !drops_all(container)).collect();
+    let adding: Vec<&Value> =
+        containers(spec).filter(|container| adds_forbidden(container)).collect();
+    let mut details = Vec::new();
     if !keeping.is_empty() {
-        why.push(format!(
+        details.push(format!(
             "{} must set securityContext.capabilities.drop=[\"ALL\"]",
-            named(&keeping)
+            container_names(&keeping)
         ));
     }
     if !adding.is_empty() {
-        let all = added(&adding, &["NET_BIND_SERVICE"]);
-        why.push(format!(
-            "{} must not include {all} in securityContext.capabilities.add",
-            named(&adding)
+        let capabilities = added_capabilities(&adding, &["NET_BIND_SERVICE"]);
+        details.push(format!(
+            "{} must not include {capabilities} in securityContext.capabilities.add",
+            container_names(&adding)
         ));
     }
-    if !why.is_empty() {
-        found.push(("unrestricted capabilities", why.join("; ")));
+    if !details.is_empty() {
+        violations.add("unrestricted capabilities", details.join("; "));
     }
 }
 
 /// Returns the quoted names of added capabilities that are not allowed.
-fn added(containers: &[&Value], allowed: &[&str]) -> String {
+fn added_capabilities(containers: &[&Value], allowed: &[&str]) -> String {
     let mut names: Vec<String> = containers
         .iter()
-        .flat_map(|c| list(c, "securityContext.capabilities.add"))
+        .flat_map(|container| list(container, "securityContext.capabilities.add"))
         .filter_map(Value::as_str)
         .filter(|name| !allowed.contains(name))
         .map(|name| format!("\"{name}\""))
@@ -328,7 +385,8 @@ fn added(containers: &[&Value], allowed: &[&str]) -> String {
     names.join(", ")
 }
 
-fn capabilities_baseline(spec: &Value, found: &mut Vec<Finding>) {
+/// Reports containers that add capabilities which containers do not have by default.
+fn check_capabilities_baseline(spec: &Value, violations: &mut Violations) {
     const ALLOWED: [&str; 13] = [
         "AUDIT_WRITE",
         "CHOWN",
@@ -344,64 +402,64 @@ fn capabilities_baseline(spec: &Value, found: &mut Vec<Finding>) {
         "SETUID",
         "SYS_CHROOT",
     ];
-    let bad = |c: &Value| {
-        list(c, "securityContext.capabilities.add")
-            .iter()
-            .any(|a| !ALLOWED.contains(&a.as_str().unwrap_or_default()))
+    let adds_forbidden = |container: &Value| {
+        let mut added = list(container, "securityContext.capabilities.add").iter();
+        added.any(|capability| !ALLOWED.contains(&capability.as_str().unwrap_or_default()))
     };
-    let all: Vec<&Value> = containers(spec).filter(|c| bad(c)).collect();
-    if !all.is_empty() {
-        let names = added(&all, &ALLOWED);
-        let why =
-            format!("{} must not include {names} in securityContext.capabilities.add", named(&all));
-        found.push(("non-default capabilities", why));
+    let adding: Vec<&Value> =
+        containers(spec).filter(|container| adds_forbidden(container)).collect();
+    if !adding.is_empty() {
+        let capabilities = added_capabilities(&adding, &ALLOWED);
+        let detail = format!(
+            "{} must not include {capabilities} in securityContext.capabilities.add",
+            container_names(&adding)
+        );
+        violations.add("non-default capabilities", detail);
     }
 }
 
-fn host(spec: &Value, found: &mut Vec<Finding>) {
-    let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
+/// Reports the use of the host's namespaces, paths and ports.
+fn check_host(spec: &Value, violations: &mut Violations) {
+    let namespaces: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|name| flag(spec, name))
         .map(|name| format!("{name}=true"))
         .collect();
-    if !shared.is_empty() {
-        found.push(("host namespaces", shared.join(", ")));
+    if !namespaces.is_empty() {
+        violations.add("host namespaces", namespaces.join(", "));
     }
     let paths: Vec<String> = list(spec, "volumes")
         .iter()
-        .filter(|v| v.get("hostPath").is_some())
-        .map(|v| format!("\"{}\"", text(v, "name")))
+        .filter(|volume| volume.get("hostPath").is_some())
+        .map(|volume| format!("\"{}\"", text(volume, "name")))
         .collect();
     if !paths.is_empty() {
         let word = if paths.len() == 1 { "volume" } else { "volumes" };
-        found.push(("hostPath volumes", format!("{word} {}", paths.join(", "))));
+        violations.add("hostPath volumes", format!("{word} {}", paths.join(", ")));
     }
-    let mut ports: Vec<i64> = Vec::new();
-    let using: Vec<&Value> = containers(spec)
-        .filter(|c| {
-            let own: Vec<i64> = list(c, "ports")
-                .iter()
-                .filter_map(|p| int(p, "hostPort"))
-                .filter(|p| *p != 0)
-                .collect();
-            ports.extend(&own);
-            !own.is_empty()
-        })
-        .collect();
+    let mut ports = BTreeSet::new();
+    let mut using = Vec::new();
+    for container in containers(spec) {
+        let host_ports = list(container, "ports").iter().filter_map(|port| int(port, "hostPort"));
+        let host_ports: Vec<i64> = host_ports.filter(|port| *port != 0).collect();
+        if !host_ports.is_empty() {
+            using.push(container);
+            ports.extend(host_ports);
+        }
+    }
     if !using.is_empty() {
-        ports.sort_unstable();
-        ports.dedup();
         let word = if ports.len() == 1 { "hostPort" } else { "hostPorts" };
         let ports: Vec<String> = ports.iter().map(i64::to_string).collect();
         let verb = if using.len() == 1 { "uses" } else { "use" };
-        found.push(("hostPort", format!("{} {verb} {word} {}", named(&using), ports.join(", "))));
+        let names = container_names(&using);
+        violations.add("hostPort", format!("{names} {verb} {word} {}", ports.join(", ")));
     }
 }
 
 /// Reports hosts in probes and lifecycle handlers, to which the node's kubelet would connect.
 ///
 /// Upstream: `CheckHostProbesAndHostLifecycle`.
-fn host_of_probes(spec: &Value, found: &mut Vec<Finding>) {
+fn check_probe_hosts(spec: &Value, violations: &mut Violations) {
     const HANDLERS: [&str; 5] = [
         "livenessProbe",
         "readinessProbe",
@@ -424,26 +482,30 @@ fn host_of_probes(spec: &Value, found: &mut Vec<Finding>) {
     if names.is_empty() {
         return;
     }
-    let quoted = |all: &BTreeSet<&str>| {
-        all.iter().map(|one| format!("\"{one}\"")).collect::<Vec<_>>().join(", ")
+    let quoted = |texts: &BTreeSet<&str>| {
+        texts.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
     };
     let (container, uses) =
         if names.len() == 1 { ("container", "uses") } else { ("containers", "use") };
-    let s = if hosts.len() == 1 { "" } else { "s" };
+    let plural = if hosts.len() == 1 { "" } else { "s" };
     let (names, hosts) = (quoted(&names), quoted(&hosts));
-    let why = format!("{container} {names} {uses} probe or lifecycle host{s} {hosts}");
-    found.push(("probe or lifecycle host", why));
+    let detail = format!("{container} {names} {uses} probe or lifecycle host{plural} {hosts}");
+    violations.add("probe or lifecycle host", detail);
 }
 
-fn proc_mount(spec: &Value, found: &mut Vec<Finding>) {
+/// Reports containers with another `procMount` than the default.
+fn check_proc_mount(spec: &Value, violations: &mut Violations) {
+    // A pod with a user namespace of its own (`hostUsers: false`) may have any `procMount`.
     if flag(spec, "hostUsers") || get(spec, "hostUsers").is_none() {
-        each_not(spec, found, "procMount", "set securityContext.procMount to \"Unmasked\"", |c| {
-            !matches!(text(c, "securityContext.procMount"), "" | "Default")
+        let must_not = "set securityContext.procMount to \"Unmasked\"";
+        forbid_each(spec, violations, "procMount", must_not, |container| {
+            !matches!(text(container, "securityContext.procMount"), "" | "Default")
         });
     }
 }
 
-fn volumes(spec: &Value, found: &mut Vec<Finding>) {
+/// Reports volumes of types that the restricted level does not allow.
+fn check_volumes(spec: &Value, violations: &mut Violations) {
     const ALLOWED: [&str; 8] = [
         "configMap",
         "csi",
@@ -458,7 +520,8 @@ fn volumes(spec: &Value, found: &mut Vec<Finding>) {
     let mut kinds: Vec<String> = Vec::new();
     for volume in list(spec, "volumes") {
         let fields = volume.as_object().into_iter().flatten();
-        let kind = fields.map(|(k, _)| k.as_str()).find(|k| *k != "name").unwrap_or("unknown");
+        let kind = fields.map(|(field, _)| field.as_str()).find(|field| *field != "name");
+        let kind = kind.unwrap_or("unknown");
         if ALLOWED.contains(&kind) || kind == "image" {
             continue;
         }
@@ -468,111 +531,130 @@ fn volumes(spec: &Value, found: &mut Vec<Finding>) {
     if names.is_empty() {
         return;
     }
-    found.retain(|(what, _)| *what != "hostPath volumes");
+    // This violation covers the one of the baseline level.
+    violations.0.retain(|violation| violation.reason != "hostPath volumes");
     kinds.sort();
     kinds.dedup();
     let (volume, uses) = if names.len() == 1 { ("volume", "uses") } else { ("volumes", "use") };
     let types = if kinds.len() == 1 { "type" } else { "types" };
-    let why = format!(
+    let detail = format!(
         "{volume} {} {uses} restricted volume {types} {}",
         names.join(", "),
         kinds.join(", ")
     );
-    found.push(("restricted volume types", why));
+    violations.add("restricted volume types", detail);
 }
 
-fn non_root(spec: &Value, found: &mut Vec<Finding>, any_user: bool) {
-    let pod = get(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
-    let own = |c: &Value| get(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
-    let explicit: Vec<&Value> = containers(spec).filter(|c| own(c) == Some(false)).collect();
-    let implicit: Vec<&Value> =
-        containers(spec).filter(|c| own(c).is_none() && pod.is_none()).collect();
-    if pod == Some(false) {
-        found.push((
+/// Reports a pod or containers that are not required to run as non-root.
+fn check_run_as_non_root(spec: &Value, violations: &mut Violations) {
+    // The field has the same path in pods and in containers. A container without it inherits the pod's.
+    let non_root =
+        |value: &Value| get(value, "securityContext.runAsNonRoot").and_then(Value::as_bool);
+    let explicit: Vec<&Value> =
+        containers(spec).filter(|container| non_root(container) == Some(false)).collect();
+    let implicit: Vec<&Value> = containers(spec)
+        .filter(|container| non_root(container).is_none() && non_root(spec).is_none())
+        .collect();
+    if non_root(spec) == Some(false) {
+        violations.add(
             "runAsNonRoot != true",
             "pod must not set securityContext.runAsNonRoot=false".to_owned(),
-        ));
-    } else if !explicit.is_empty() {
-        let why = format!("{} must not set securityContext.runAsNonRoot=false", named(&explicit));
-        found.push(("runAsNonRoot != true", why));
-    } else if !implicit.is_empty() {
-        let why = format!("pod or {} must set securityContext.runAsNonRoot=true", named(&implicit));
-        found.push(("runAsNonRoot != true", why));
-    }
-    if any_user {
-        return;
-    }
-    let root: Vec<&Value> =
-        containers(spec).filter(|c| int(c, "securityContext.runAsUser") == Some(0)).collect();
-    if int(spec, "securityContext.runAsUser") == Some(0) {
-        found.push(("runAsUser=0", "pod must not set runAsUser=0".to_owned()));
-    } else if !root.is_empty() {
-        found.push(("runAsUser=0", format!("{} must not set runAsUser=0", named(&root))));
-    }
-}
-
-fn seccomp(spec: &Value, found: &mut Vec<Finding>, required: bool) {
-    let path = "securityContext.seccompProfile.type";
-    let good = |kind: &str| matches!(kind, "RuntimeDefault" | "Localhost");
-    let pod = text(spec, path);
-    if !pod.is_empty() && !good(pod) {
-        let why = format!("pod must not set {path} to \"{pod}\"");
-        found.push(("seccompProfile", why));
-        return;
-    }
-    let bad: Vec<&Value> =
-        containers(spec).filter(|c| !text(c, path).is_empty() && !good(text(c, path))).collect();
-    if !bad.is_empty() {
-        let why = format!("{} must not set {path} to \"{}\"", named(&bad), text(bad[0], path));
-        found.push(("seccompProfile", why));
-        return;
-    }
-    let unset: Vec<&Value> = containers(spec).filter(|c| text(c, path).is_empty()).collect();
-    if required && pod.is_empty() && !unset.is_empty() {
-        let why = format!(
-            "pod or {} must set {path} to \"RuntimeDefault\" or \"Localhost\"",
-            named(&unset)
         );
-        found.push(("seccompProfile", why));
+    } else if !explicit.is_empty() {
+        let detail = format!(
+            "{} must not set securityContext.runAsNonRoot=false",
+            container_names(&explicit)
+        );
+        violations.add("runAsNonRoot != true", detail);
+    } else if !implicit.is_empty() {
+        let names = container_names(&implicit);
+        let detail = format!("pod or {names} must set securityContext.runAsNonRoot=true");
+        violations.add("runAsNonRoot != true", detail);
     }
 }
 
-/// Checks seccomp profiles in annotations, where old versions of Kubernetes had them.
+/// Reports a pod or containers whose user is root.
+fn check_run_as_user(spec: &Value, violations: &mut Violations) {
+    let is_root = |value: &Value| int(value, "securityContext.runAsUser") == Some(0);
+    let root: Vec<&Value> = containers(spec).filter(|container| is_root(container)).collect();
+    if is_root(spec) {
+        violations.add("runAsUser=0", "pod must not set runAsUser=0".to_owned());
+    } else if !root.is_empty() {
+        let names = container_names(&root);
+        violations.add("runAsUser=0", format!("{names} must not set runAsUser=0"));
+    }
+}
+
+/// Reports seccomp profiles other than `RuntimeDefault` and `Localhost`, and missing ones if a profile is required.
+fn check_seccomp(spec: &Value, violations: &mut Violations, is_profile_required: bool) {
+    let path = "securityContext.seccompProfile.type";
+    let is_allowed = |profile: &str| matches!(profile, "RuntimeDefault" | "Localhost");
+    let pod_profile = text(spec, path);
+    if !pod_profile.is_empty() && !is_allowed(pod_profile) {
+        let detail = format!("pod must not set {path} to \"{pod_profile}\"");
+        violations.add("seccompProfile", detail);
+        return;
+    }
+    let is_forbidden = |profile: &str| !profile.is_empty() && !is_allowed(profile);
+    let forbidden: Vec<&Value> =
+        containers(spec).filter(|container| is_forbidden(text(container, path))).collect();
+    if let Some(first) = forbidden.first() {
+        let (names, profile) = (container_names(&forbidden), text(first, path));
+        let detail = format!("{names} must not set {path} to \"{profile}\"");
+        violations.add("seccompProfile", detail);
+        return;
+    }
+    let unset: Vec<&Value> =
+        containers(spec).filter(|container| text(container, path).is_empty()).collect();
+    if is_profile_required && pod_profile.is_empty() && !unset.is_empty() {
+        let detail = format!(
+            "pod or {} must set {path} to \"RuntimeDefault\" or \"Localhost\"",
+            container_names(&unset)
+        );
+        violations.add("seccompProfile", detail);
+    }
+}
+
+/// Checks the seccomp profiles in annotations, which Kubernetes used before v1.19.
 ///
 /// Upstream: `seccompProfileBaseline_1_0`.
-fn seccomp_annotations(metadata: &Value, found: &mut Vec<Finding>) {
-    let is_of_seccomp = |key: &str| key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER);
-    let is_good = |profile: &str| {
+fn check_seccomp_annotations(metadata: &Value, violations: &mut Violations) {
+    let is_seccomp_key = |key: &str| key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER);
+    let is_allowed = |profile: &str| {
         matches!(profile, "" | "runtime/default" | "docker/default")
             || profile.starts_with("localhost/")
     };
     let annotations = object(metadata, "annotations").into_iter().flatten();
-    let bad: Vec<String> = annotations
-        .filter(|(key, profile)| is_of_seccomp(key) && !profile.as_str().is_some_and(is_good))
+    let forbidden: Vec<String> = annotations
+        .filter(|(key, profile)| is_seccomp_key(key) && !profile.as_str().is_some_and(is_allowed))
         .map(|(key, profile)| format!("{key}={profile}"))
         .collect();
-    if !bad.is_empty() {
-        let s = if bad.len() == 1 { "" } else { "s" };
-        found.push(("seccompProfile", format!("forbidden annotation{s} {}", bad.join(", "))));
+    if !forbidden.is_empty() {
+        let plural = if forbidden.len() == 1 { "" } else { "s" };
+        let detail = format!("forbidden annotation{plural} {}", forbidden.join(", "));
+        violations.add("seccompProfile", detail);
     }
 }
 
-fn selinux(spec: &Value, found: &mut Vec<Finding>, version: Version) {
+/// Reports SELinux options other than the allowed types.
+fn check_selinux(spec: &Value, violations: &mut Violations, version: Version) {
     const TYPES: [&str; 4] = ["", "container_t", "container_init_t", "container_kvm_t"];
-    let is_type =
+    let is_allowed_type =
         |name: &str| TYPES.contains(&name) || version >= 31 && name == "container_engine_t";
-    let bad = |of: &Value| {
-        let options = &of["securityContext"]["seLinuxOptions"];
-        !is_type(text(options, "type"))
+    // Pods and containers have the options at the same path.
+    let has_forbidden_options = |pod_or_container: &Value| {
+        let options = &pod_or_container["securityContext"]["seLinuxOptions"];
+        !is_allowed_type(text(options, "type"))
             || !text(options, "user").is_empty()
             || !text(options, "role").is_empty()
     };
-    if bad(spec) || containers(spec).any(bad) {
-        found.push(("seLinuxOptions", "forbidden type, user or role set".to_owned()));
+    if has_forbidden_options(spec) || containers(spec).any(has_forbidden_options) {
+        violations.add("seLinuxOptions", "forbidden type, user or role set".to_owned());
     }
 }
 
-fn sysctls(spec: &Value, found: &mut Vec<Finding>, version: Version) {
+/// Reports sysctls that are not allowed.
+fn check_sysctls(spec: &Value, violations: &mut Violations, version: Version) {
     /// Allowed sysctls, with the version that first allows them.
     const ALLOWED: [(&str, Version); 12] = [
         ("kernel.shm_rmid_forced", 0),
@@ -592,21 +674,24 @@ fn sysctls(spec: &Value, found: &mut Vec<Finding>, version: Version) {
         |name: &str| ALLOWED.iter().any(|(allowed, since)| *allowed == name && *since <= version);
     let names: Vec<&str> = list(spec, "securityContext.sysctls")
         .iter()
-        .map(|s| text(s, "name"))
+        .map(|sysctl| text(sysctl, "name"))
         .filter(|name| !is_allowed(name))
         .collect();
     if !names.is_empty() {
-        found.push(("forbidden sysctls", names.join(", ")));
+        violations.add("forbidden sysctls", names.join(", "));
     }
 }
 
-fn host_process(spec: &Value, found: &mut Vec<Finding>) {
+/// Reports a pod or containers that run as Windows host processes.
+fn check_host_process(spec: &Value, violations: &mut Violations) {
     let path = "securityContext.windowsOptions.hostProcess";
-    let all: Vec<&Value> = containers(spec).filter(|c| flag(c, path)).collect();
+    let host_processes: Vec<&Value> =
+        containers(spec).filter(|container| flag(container, path)).collect();
     if flag(spec, path) {
-        found.push(("hostProcess", format!("pod must not set {path}=true")));
-    } else if !all.is_empty() {
-        found.push(("hostProcess", format!("{} must not set {path}=true", named(&all))));
+        violations.add("hostProcess", format!("pod must not set {path}=true"));
+    } else if !host_processes.is_empty() {
+        let names = container_names(&host_processes);
+        violations.add("hostProcess", format!("{names} must not set {path}=true"));
     }
 }
 
@@ -619,7 +704,7 @@ mod tests {
     fn standards() {
         let plain = json!({"containers": [{"name": "c"}]});
         let whats = |level, spec: &Value| -> Vec<&'static str> {
-            check(level, LATEST, &Value::Null, spec).into_iter().map(|(what, _)| what).collect()
+            check(level, LATEST, &Value::Null, spec).0.iter().map(|found| found.reason).collect()
         };
         assert!(
             whats(Level::Privileged, &plain).is_empty()
@@ -663,7 +748,7 @@ mod tests {
     #[test]
     fn words_are_upstreams() {
         let spec = json!({"containers": [{"name": "c"}, {"name": "d"}], "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true}});
-        let words = message(&check(Level::Restricted, LATEST, &Value::Null, &spec));
+        let words = check(Level::Restricted, LATEST, &Value::Null, &spec).message();
         let want = "allowPrivilegeEscalation != false (containers \"c\", \"d\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (containers \"c\", \"d\" must set securityContext.capabilities.drop=[\"ALL\"])";
         assert_eq!(words, want);
     }
@@ -719,7 +804,10 @@ mod tests {
             ),
         ] {
             let has = |version| {
-                check(level, version, &Value::Null, &spec).iter().any(|(found, _)| *found == what)
+                check(level, version, &Value::Null, &spec)
+                    .0
+                    .iter()
+                    .any(|found| found.reason == what)
             };
             assert_eq!((has(before), has(since)), (false, true), "{what} {spec}");
         }
@@ -741,8 +829,8 @@ mod tests {
         ] {
             let labels = json!({"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": label});
             let namespace = json!({"metadata": {"labels": labels}});
-            let (level, version) = wanted(&namespace, "enforce");
-            assert_eq!((level, &*shown(version)), (Level::Baseline, expected), "{label}");
+            let (level, version) = level_and_version(&namespace, "enforce");
+            assert_eq!((level, &*version_text(version)), (Level::Baseline, expected), "{label}");
         }
     }
 
@@ -752,11 +840,11 @@ mod tests {
         let spec = json!({
             "initContainers": [{"name": "b", "lifecycle": {"preStop": {"tcpSocket": {"host": "y", "port": 1}}}}],
             "containers": [{"name": "a", "readinessProbe": probe("x"), "startupProbe": probe("x"), "livenessProbe": probe("")}]});
-        let words = message(&check(Level::Baseline, LATEST, &Value::Null, &spec));
+        let words = check(Level::Baseline, LATEST, &Value::Null, &spec).message();
         let want = "probe or lifecycle host (containers \"a\", \"b\" use probe or lifecycle hosts \"x\", \"y\")";
         assert_eq!(words, want);
         let one = json!({"containers": [{"name": "a", "readinessProbe": probe("x")}]});
-        let words = message(&check(Level::Baseline, 34, &Value::Null, &one));
+        let words = check(Level::Baseline, 34, &Value::Null, &one).message();
         assert_eq!(
             words,
             "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"x\")"

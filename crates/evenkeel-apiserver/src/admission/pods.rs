@@ -1,4 +1,4 @@
-//! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority, which also checks PriorityClasses.
+//! Admission plug-ins for pods: DefaultTolerationSeconds, and Priority, which also checks PriorityClasses.
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
@@ -6,55 +6,56 @@ use evenkeel_apimachinery::value::{copy, flag, get, int, list, set, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-const SECONDS: i64 = 300;
+/// `tolerationSeconds` of the default tolerations.
+const DEFAULT_TOLERATION_SECONDS: i64 = 300;
 
+/// Returns whether a toleration matches the taint key and the effect. An empty key or effect matches all.
 fn tolerates(toleration: &Value, key: &str, effect: &str) -> bool {
     let (own_key, own_effect) = (text(toleration, "key"), text(toleration, "effect"));
     (own_key == key || own_key.is_empty()) && (own_effect == effect || own_effect.is_empty())
 }
 
-/// Adds tolerations that keep a pod for 300 s on a node that is not ready or unreachable.
+/// Adds default tolerations, which keep a pod on a node for [`DEFAULT_TOLERATION_SECONDS`] after the node became not
+/// ready or unreachable.
 pub(super) fn default_tolerations(pod: &mut Value) -> Result<(), StatusError> {
     let mut tolerations = list(pod, "spec.tolerations").to_vec();
-    let before = tolerations.len();
+    let own_count = tolerations.len();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        if !tolerations[..before].iter().any(|toleration| tolerates(toleration, key, "NoExecute")) {
+        if !tolerations[..own_count]
+            .iter()
+            .any(|toleration| tolerates(toleration, key, "NoExecute"))
+        {
             tolerations.push(
-                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}),
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": DEFAULT_TOLERATION_SECONDS}),
             );
         }
     }
-    if tolerations.len() > before {
+    if tolerations.len() > own_count {
         set(pod, "spec.tolerations", tolerations);
     }
     Ok(())
 }
 
-/// Sets the priority and the preemption policy of the pod's PriorityClass.
+/// Sets the priority and the preemption policy of the pod from its PriorityClass. Refuses a pod that sets other values.
 pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let name = text(pod, "spec.priorityClassName").to_owned();
     let class = if name.is_empty() { default_class(cx) } else { Some(named_class(cx, &name)?) };
-    let (value, policy) = match &class {
-        Some(class) => {
-            let policy = text(class, "preemptionPolicy");
-            (
-                int(class, "value").unwrap_or_default(),
-                if policy.is_empty() { "PreemptLowerPriority" } else { policy },
-            )
-        }
-        None => (0, "PreemptLowerPriority"),
+    let value = class.as_ref().and_then(|class| int(class, "value")).unwrap_or_default();
+    let policy = match class.as_ref().map_or("", |class| text(class, "preemptionPolicy")) {
+        "" => "PreemptLowerPriority",
+        policy => policy,
     };
-    if let Some(given) = int(pod, "spec.priority").filter(|given| *given != value) {
+    if let Some(requested) = int(pod, "spec.priority").filter(|priority| *priority != value) {
         let why = format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+            "the integer value of priority ({requested}) must not be provided in pod spec; priority admission controller \
              computed {value} from the given PriorityClass name"
         );
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     }
-    let given = text(pod, "spec.preemptionPolicy").to_owned();
-    if !given.is_empty() && given != policy {
+    let requested = text(pod, "spec.preemptionPolicy").to_owned();
+    if !requested.is_empty() && requested != policy {
         let why = format!(
-            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+            "the string value of PreemptionPolicy ({requested}) must not be provided in pod spec; priority admission \
              controller computed {policy} from the given PriorityClass name"
         );
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
@@ -102,18 +103,19 @@ pub(super) fn check_default_class(
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
+/// Returns the PriorityClass with this name, or a 403 if there is none.
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
-    let found = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
+    let class = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
         Some(resource) => cx.api.read(&resource, "", name)?,
         None => None,
     };
-    found.ok_or_else(|| {
+    class.ok_or_else(|| {
         let why = format!("no PriorityClass with name {name} was found");
         StatusError::forbidden(&cx.resource.name, cx.name, why)
     })
 }
 
-/// The fields of a PriorityClass that decide the default.
+/// Fields of a PriorityClass that determine the default class.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Class {
@@ -126,11 +128,12 @@ struct Class {
 /// Returns the class for pods that name none: the global default with the lowest value.
 fn default_class(cx: &Context<'_>) -> Option<Value> {
     let resource = cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses")?;
-    // Every new pod runs this code, so only default classes are decoded in full.
+    // This runs for every new pod, so only default classes are decoded in full.
     let entries = cx.api.store.all(&resource.resource_prefix);
-    let marked = entries.iter().filter_map(|entry| {
+    let defaults = entries.iter().filter_map(|entry| {
         let class: Class = serde_json::from_slice(entry.json()).ok()?;
         class.global_default.then_some((class.value, entry))
     });
-    marked.min_by_key(|(value, _)| *value)?.1.decode().ok()
+    let (_, lowest) = defaults.min_by_key(|(value, _)| *value)?;
+    lowest.decode().ok()
 }

@@ -1,7 +1,8 @@
-//! ResourceQuota: refuses writes that exceed a quota of their namespace.
+//! Admission plug-in ResourceQuota: refuses writes that exceed a quota of their namespace.
 //!
-//! Each quota's status holds its usage. One transaction writes the status and the object, at the revision that was
-//! read. So if two writes each fit the quota alone, the second is evaluated again with the usage of the first.
+//! The status of a quota records its usage. One transaction writes both the object and the new status, on condition
+//! that the quota still has the revision that was read. If two concurrent writes fit the quota only one at a time, the
+//! transaction of the second fails, and its quota is evaluated again with the usage of the first.
 
 use super::objects::{decoded, namespaced, viewed};
 use super::plugins::Plugin;
@@ -26,15 +27,17 @@ use std::sync::Arc;
 /// Resource prefix of quotas.
 const RESOURCE_PREFIX: &str = "/resourcequotas";
 
-/// Status updates of quotas, committed together with an object; empty if no quota counts the object.
+/// Status updates of quotas, which are committed together with an object; empty if no quota counts the object.
 #[derive(Debug, Default)]
 #[must_use = "an object is committed together with the updates of its quotas"]
 pub(crate) struct QuotaUpdates(Vec<QuotaUpdate>);
 
-/// New status of one quota.
+/// Status update of one quota.
 #[derive(Debug)]
 struct QuotaUpdate {
+    /// Stored quota that the usage was computed from.
     read: Arc<Entry>,
+    /// Quota with the new status.
     object: Encoded,
 }
 
@@ -48,8 +51,8 @@ impl QuotaUpdates {
     }
 }
 
-/// Computes the usage of the namespace's quotas after a write. Refuses a write that exceeds one. A dry run updates no
-/// quota.
+/// Computes the usage of the namespace's quotas after a write. Refuses a write that exceeds a quota. A dry run returns
+/// no updates.
 ///
 /// Upstream: `quotaEvaluator.checkRequest`.
 pub(crate) fn evaluate(
@@ -57,14 +60,14 @@ pub(crate) fn evaluate(
     new: &Value,
     old: Option<&Value>,
 ) -> Result<QuotaUpdates, StatusError> {
-    let enabled = cx.api.plugins.has(Plugin::ResourceQuota);
-    if !enabled || !cx.resource.namespaced || cx.namespace.is_empty() {
+    let is_enabled = cx.api.plugins.has(Plugin::ResourceQuota);
+    if !is_enabled || !cx.resource.namespaced || cx.namespace.is_empty() {
         return Ok(QuotaUpdates::default());
     }
     let Some(evaluator) = Evaluator::new(cx.resource.group(), cx.resource.plural()) else {
         return Ok(QuotaUpdates::default());
     };
-    if !concerns(cx, evaluator.kind(), old) {
+    if !may_change_usage(cx, evaluator.kind(), old) {
         return Ok(QuotaUpdates::default());
     }
     let quotas = cx.api.store.latest_within(RESOURCE_PREFIX, cx.namespace);
@@ -76,7 +79,7 @@ pub(crate) fn evaluate(
         return Ok(QuotaUpdates::default());
     }
     let (entries, quotas): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
-    let Some(used) = after(cx, &evaluator, new, old, &quotas)? else {
+    let Some(used) = usage_after(cx, &evaluator, new, old, &quotas)? else {
         return Ok(QuotaUpdates::default());
     };
     let mut updates = QuotaUpdates::default();
@@ -91,9 +94,9 @@ pub(crate) fn evaluate(
 }
 
 /// Returns whether a write can change the usage that the evaluator computes.
-fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool {
-    match (sort, cx.subresource) {
-        // An update of a pod changes its usage only by its deadline, and by its resources (`resize`).
+fn may_change_usage(cx: &Context<'_>, kind: EvaluatorKind, old: Option<&Value>) -> bool {
+    match (kind, cx.subresource) {
+        // An update of a pod can change its usage by its deadline, and by a resize of its resources.
         (EvaluatorKind::Pods, "" | "resize")
         | (EvaluatorKind::Services | EvaluatorKind::DeviceClaims, "") => true,
         (EvaluatorKind::VolumeClaims, "" | "status") => true,
@@ -102,16 +105,17 @@ fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool 
     }
 }
 
-/// Returns the usage of each quota after the write, or `None` if the write does not change it.
-fn after(
+/// Returns the usage of each quota after the write; an inner `None` for a quota whose usage stays. Returns `None` if
+/// the write changes the usage of no quota.
+fn usage_after(
     cx: &Context<'_>,
     evaluator: &Evaluator,
     new: &Value,
     old: Option<&Value>,
     quotas: &[ResourceQuota],
 ) -> Result<Option<Vec<Option<Usage>>>, StatusError> {
-    let none = Classes::default();
-    let decide = |new: Item<'_>, old: Option<Item<'_>>, classes: &Classes| {
+    let no_classes = Classes::default();
+    let charge_quotas = |new: Item<'_>, old: Option<Item<'_>>, classes: &Classes| {
         let status_update = cx.subresource == "status";
         let request = Request { evaluator, new, old, status_update, classes, now: cx.now };
         charge(quotas, &request)
@@ -120,49 +124,55 @@ fn after(
     };
     match evaluator.kind() {
         EvaluatorKind::Pods => {
-            let (new, old): (Pod, Option<Pod>) = both(new, old)?;
-            let same_deadline =
+            let (new, old): (Pod, Option<Pod>) = decode_both(new, old)?;
+            // Scopes of quotas distinguish pods with a deadline (`Terminating`) from others.
+            let keeps_scope =
                 old.as_ref().is_some_and(|old| is_terminating(old) == is_terminating(&new));
-            if same_deadline && cx.subresource.is_empty() {
+            if keeps_scope && cx.subresource.is_empty() {
                 return Ok(None);
             }
-            decide(Item::Pod(&new), old.as_ref().map(Item::Pod), &none)
+            charge_quotas(Item::Pod(&new), old.as_ref().map(Item::Pod), &no_classes)
         }
         EvaluatorKind::Services => {
-            let (new, old): (Service, Option<Service>) = both(new, old)?;
-            decide(Item::Service(&new), old.as_ref().map(Item::Service), &none)
+            let (new, old): (Service, Option<Service>) = decode_both(new, old)?;
+            charge_quotas(Item::Service(&new), old.as_ref().map(Item::Service), &no_classes)
         }
         EvaluatorKind::VolumeClaims => {
             let (new, old): (PersistentVolumeClaim, Option<PersistentVolumeClaim>) =
-                both(new, old)?;
-            decide(Item::VolumeClaim(&new), old.as_ref().map(Item::VolumeClaim), &none)
+                decode_both(new, old)?;
+            charge_quotas(Item::VolumeClaim(&new), old.as_ref().map(Item::VolumeClaim), &no_classes)
         }
         EvaluatorKind::DeviceClaims => {
-            let (new, old): (ResourceClaim, Option<ResourceClaim>) = both(new, old)?;
-            let pod = pod_of(cx, &new)?;
+            let (new, old): (ResourceClaim, Option<ResourceClaim>) = decode_both(new, old)?;
+            let pod = extended_resources_pod(cx, &new)?;
             let item = |claim| Item::DeviceClaim(claim, pod.as_ref());
-            decide(item(&new), old.as_ref().map(item), &classes(cx)?)
+            charge_quotas(item(&new), old.as_ref().map(item), &device_classes(cx)?)
         }
-        EvaluatorKind::Plain => decide(Item::Plain, old.map(|_| Item::Plain), &none),
+        EvaluatorKind::Plain => charge_quotas(Item::Plain, old.map(|_| Item::Plain), &no_classes),
     }
 }
 
-fn both<V: evenkeel_api::View>(
+/// Decodes the new and the old object.
+fn decode_both<V: evenkeel_api::View>(
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(V, Option<V>), StatusError> {
     Ok((decoded(new)?, old.map(decoded).transpose()?))
 }
 
-fn classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
-    let all = cx.api.store.all("resource.k8s.io/deviceclasses");
+/// Returns the stored DeviceClasses.
+fn device_classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
+    let entries = cx.api.store.all("resource.k8s.io/deviceclasses");
     let classes: Vec<DeviceClass> =
-        all.iter().map(|entry| viewed(entry)).collect::<Result<_, _>>()?;
+        entries.iter().map(|entry| viewed(entry)).collect::<Result<_, _>>()?;
     Ok(classes.iter().collect())
 }
 
-/// Returns the pod if the claim was created for its extended resources.
-fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, StatusError> {
+/// Returns the pod for whose extended resources the scheduler created the claim; `None` for other claims.
+fn extended_resources_pod(
+    cx: &Context<'_>,
+    claim: &ResourceClaim,
+) -> Result<Option<Pod>, StatusError> {
     let Some(owner) = claim.meta.controller().filter(|owner| &*owner.kind == "Pod") else {
         return Ok(None);
     };
@@ -174,7 +184,7 @@ fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, Status
     Ok(is_claim_of(claim, &pod, claims.iter().map(|(_, claim)| claim)).then_some(pod))
 }
 
-/// Writes `used` to a quota's status.
+/// Returns the update that writes `used` to a quota's status. Returns `None` if the server does not serve quotas.
 fn with_used(
     api: &Api,
     read: Arc<Entry>,
@@ -184,9 +194,9 @@ fn with_used(
     let Some(resource) = api.table.get("v1", "resourcequotas") else { return Ok(None) };
     let old = read.decode().map_err(StatusError::internal)?;
     let mut new = old.clone();
-    if let Some(figures) = object_mut(&mut new, "status.used") {
+    if let Some(amounts) = object_mut(&mut new, "status.used") {
         for (name, amount) in used.iter() {
-            figures.insert(name.to_owned(), Value::from(amount.to_string()));
+            amounts.insert(name.to_owned(), Value::from(amount.to_string()));
         }
     }
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };

@@ -1,22 +1,24 @@
-//! Second pass of mutating admission, for policies and webhooks that want to see later changes (`reinvocationPolicy`).
+//! Reinvocation: the second pass of mutating admission calls policies and webhooks again whose `reinvocationPolicy` is
+//! `IfNeeded`, if the object changed after their call in the first pass.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Memory of one plug-in, policies or webhooks, between its two passes over an object. `K` identifies a policy with its
-/// binding, or a webhook.
+/// State of one plug-in (for policies or for webhooks) across its two passes over an object. A key `K` identifies a
+/// policy with its binding, or a webhook.
 ///
 /// Upstream: `policyReinvokeContext` and `webhookReinvokeContext`.
 #[derive(Debug)]
 pub(super) struct Reinvocation<K> {
     /// Number of passes that have begun.
     pass: u8,
-    /// Called with `reinvocationPolicy: IfNeeded`, without a later change so far.
+    /// Keys with `reinvocationPolicy: IfNeeded` that were called, and after whose calls the object has not changed so
+    /// far.
     invoked: BTreeSet<K>,
-    /// To be called in the second pass, because the object changed after their call.
+    /// Keys that the second pass calls, because the object changed after their calls.
     reinvoked: BTreeSet<K>,
-    /// Object at the end of the first pass, if `invoked` had members then.
+    /// Object at the end of the first pass, if `invoked` was not empty then.
     output: Option<Value>,
 }
 
@@ -27,7 +29,8 @@ impl<K> Default for Reinvocation<K> {
 }
 
 impl<K: Ord> Reinvocation<K> {
-    /// Begins a pass. A change since the end of the first concerns all that were called in it.
+    /// Begins a pass. If other plug-ins changed the object since the end of the first pass, all invoked keys are called
+    /// again.
     ///
     /// Upstream: `IsOutputChangedSinceLastWebhookInvocation`.
     pub(super) fn begin(&mut self, object: &Value) {
@@ -37,27 +40,29 @@ impl<K: Ord> Reinvocation<K> {
         }
     }
 
-    /// Returns the number of the pass, from 0.
+    /// Returns the index of the current pass: 0 or 1.
     pub(super) fn round(&self) -> u8 {
         self.pass.saturating_sub(1)
     }
 
-    /// Returns whether this pass calls a policy or a webhook. The second pass calls none for the first time.
+    /// Returns whether the current pass calls a policy or a webhook. The first pass calls all of them, the second pass
+    /// only those to reinvoke.
     pub(super) fn calls(&self, key: &K) -> bool {
         self.pass == 1 || self.reinvoked.contains(key)
     }
 
-    /// Records a call. If it changed the object, those that were called before it will be called again.
-    pub(super) fn record(&mut self, key: K, if_needed: bool, changed: bool) {
+    /// Records a call. If the call changed the object, the second pass will reinvoke the keys that were called before
+    /// it. `reinvoke_if_needed` is whether the key has `reinvocationPolicy: IfNeeded`.
+    pub(super) fn record(&mut self, key: K, reinvoke_if_needed: bool, changed: bool) {
         if changed {
             self.reinvoked.append(&mut self.invoked);
         }
-        if if_needed {
+        if reinvoke_if_needed {
             self.invoked.insert(key);
         }
     }
 
-    /// Ends a pass.
+    /// Ends a pass. Keeps the object to notice changes before the second pass.
     pub(super) fn end(&mut self, object: &Value) {
         self.output = (self.pass == 1 && !self.invoked.is_empty()).then(|| object.clone());
     }

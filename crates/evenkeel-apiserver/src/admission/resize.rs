@@ -1,5 +1,5 @@
-//! Admission plug-in `PersistentVolumeClaimResize`: a claim may only be expanded if it is bound and its StorageClass allows
-//! volume expansion.
+//! Admission plug-in `PersistentVolumeClaimResize`: a claim may only be expanded if it is bound and its StorageClass
+//! allows volume expansion.
 //!
 //! Upstream: `plugin/pkg/admission/storage/persistentvolume/resize`.
 
@@ -10,6 +10,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{get, text};
 use serde_json::Value;
 
+/// Refuses an expansion of a claim that is not bound, or whose StorageClass does not allow volume expansion.
 pub(super) fn check(
     cx: &Context<'_>,
     claim: &Value,
@@ -25,8 +26,7 @@ pub(super) fn check(
     if text(old, "status.phase") != "Bound" {
         return refuse("Only bound persistent volume claims can be expanded");
     }
-    let class = text(claim, "spec.storageClassName");
-    let class = match class {
+    let class = match text(claim, "spec.storageClassName") {
         "" => None,
         name => loopback::get(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
     };

@@ -1,33 +1,38 @@
-//! ServiceAccount: sets each pod's service account, and mounts its token unless the pod or the account opts out.
+//! Admission plug-in ServiceAccount: sets the service account of each pod, and mounts a token of it unless the pod or
+//! the service account opts out.
 
 use crate::api::Context;
-use crate::auth::{MIRRORS, refers_to_any};
+use crate::auth::{MIRROR_ANNOTATION, refers_to_any};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, get, list, set, text};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
-const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Letters of generated names: no vowels, and none that resemble each other.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Path in containers at which the token is mounted.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Characters of generated names. Vowels and characters that resemble each other are left out, as upstream does.
+const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// Completes a new pod from its service account. Refuses the pod if the account does not exist, or does not allow
+/// Secrets that the pod uses.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     if value::object(pod, "metadata.annotations")
-        .is_some_and(|annotations| annotations.contains_key(MIRRORS))
+        .is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
     {
-        return mirror(pod).map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why));
+        return check_mirror(pod)
+            .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why));
     }
     if text(pod, "spec.serviceAccountName").is_empty() {
         set(pod, "spec.serviceAccountName", "default");
         set(pod, "spec.serviceAccount", "default");
     }
     let name = text(pod, "spec.serviceAccountName").to_owned();
-    let found = match cx.api.table.get("v1", "serviceaccounts") {
+    let account = match cx.api.table.get("v1", "serviceaccounts") {
         Some(resource) => cx.api.read(&resource, cx.namespace, &name)?,
         None => None,
     };
-    let Some(account) = found else {
+    let Some(account) = account else {
         let why = format!(
             "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
             cx.namespace
@@ -50,7 +55,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
     Ok(())
 }
 
-/// Rejects a pod whose ephemeral containers use secrets that the pod's account does not allow.
+/// Refuses a pod whose ephemeral containers use Secrets that the pod's service account does not allow.
 ///
 /// Upstream: `limitEphemeralContainerSecretReferences`.
 pub(super) fn check_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
@@ -70,6 +75,8 @@ pub(super) fn check_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), Statu
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
+/// Returns whether an annotation limits the pods of the service account to the Secrets that the account lists.
+///
 /// Upstream: `enforceMountableSecrets`.
 fn enforces_mountable_secrets(account: &Value) -> bool {
     value::object(account, "metadata.annotations")
@@ -78,11 +85,12 @@ fn enforces_mountable_secrets(account: &Value) -> bool {
         .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
+/// Returns whether the service account lists the Secret.
 fn is_mountable(account: &Value, secret: &str) -> bool {
     list(account, "secrets").iter().any(|listed| text(listed, "name") == secret)
 }
 
-/// Rejects a pod that uses secrets that its account does not allow.
+/// Refuses a pod that uses Secrets that its service account does not list.
 ///
 /// Upstream: `limitSecretReferences`.
 fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
@@ -109,14 +117,15 @@ fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects containers whose environment uses a secret that the account does not allow.
+/// Refuses containers whose environment uses a Secret that the service account does not list. `containers` is the field
+/// of the pod's spec, and `kind` names such a container in errors.
 fn limit_environment(
     account: &Value,
     pod: &Value,
     containers: &str,
     kind: &str,
 ) -> Result<(), String> {
-    let refused = |container: &Value, from: &str, secret: &str| {
+    let refusal = |container: &Value, from: &str, secret: &str| {
         format!(
             "{kind} {} with {from} referencing secret.secretName=\"{secret}\" is not allowed because service account {} does not reference that secret",
             text(container, "name"),
@@ -129,25 +138,25 @@ fn limit_environment(
             let secret = text(key, "name");
             if !is_mountable(account, secret) {
                 let from = format!("envVar {}", text(variable, "name"));
-                return Err(refused(container, &from, secret));
+                return Err(refusal(container, &from, secret));
             }
         }
         for source in list(container, "envFrom") {
             let Some(secret) = get(source, "secretRef") else { continue };
             let secret = text(secret, "name");
             if !is_mountable(account, secret) {
-                return Err(refused(container, "envFrom", secret));
+                return Err(refusal(container, "envFrom", secret));
             }
         }
     }
     Ok(())
 }
 
-/// Refuses a mirror pod that refers to Secrets, projected tokens or service accounts, because the plug-in does not
-/// check it against an account.
+/// Refuses a mirror pod that refers to Secrets, projected tokens or service accounts, because a mirror pod has no
+/// service account that could allow them.
 ///
 /// Upstream: `serviceaccount.Plugin.Validate`.
-fn mirror(pod: &Value) -> Result<(), &'static str> {
+fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if !text(pod, "spec.serviceAccountName").is_empty() {
         return Err("a mirror pod may not reference service accounts");
     }
@@ -162,6 +171,7 @@ fn mirror(pod: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Returns whether the pod gets a token. The setting of the pod overrides the one of the service account.
 fn mounts_token(account: &Value, pod: &Value) -> bool {
     let setting = |value: Option<&Value>| value.and_then(Value::as_bool);
     setting(get(pod, "spec.automountServiceAccountToken"))
@@ -169,7 +179,8 @@ fn mounts_token(account: &Value, pod: &Value) -> bool {
         .unwrap_or(true)
 }
 
-/// Adds the token's volume, and mounts it in every container that mounts nothing at that path.
+/// Adds a volume with the token, and mounts it in every container that mounts nothing at [`MOUNT_PATH`]. Reuses the
+/// pod's volume for tokens if there is one.
 fn mount_token(cx: &Context<'_>, pod: &mut Value) {
     let existing = list(pod, "spec.volumes")
         .iter()
@@ -177,26 +188,29 @@ fn mount_token(cx: &Context<'_>, pod: &mut Value) {
         .find(|name| name.starts_with("kube-api-access-"))
         .map(str::to_owned);
     let name = existing.clone().unwrap_or_else(|| {
-        let letter = |rng: &mut StdRng| char::from(LETTERS[rng.random_range(0..LETTERS.len())]);
-        let suffix: String = cx.api.random(|rng| (0..5).map(|_| letter(rng)).collect());
+        let character = |rng: &mut StdRng| {
+            char::from(NAME_CHARACTERS[rng.random_range(0..NAME_CHARACTERS.len())])
+        };
+        let suffix: String = cx.api.random(|rng| (0..5).map(|_| character(rng)).collect());
         format!("kube-api-access-{suffix}")
     });
-    let mut needed = false;
+    let mut is_mounted = false;
     for containers in ["spec.initContainers.*", "spec.containers.*"] {
         value::each(pod, containers, &mut |container| {
             let mut mounts = list(container, "volumeMounts").to_vec();
-            if mounts.iter().any(|mount| text(mount, "mountPath") == MOUNT) {
+            if mounts.iter().any(|mount| text(mount, "mountPath") == MOUNT_PATH) {
                 return;
             }
-            needed = true;
-            mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT}));
+            is_mounted = true;
+            mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH}));
             set(container, "volumeMounts", mounts);
         });
     }
-    if !needed || existing.is_some() {
+    if !is_mounted || existing.is_some() {
         return;
     }
     let mut volumes = list(pod, "spec.volumes").to_vec();
+    // The default mode is 0644 in octal. The expiration is upstream's: an hour and 7 s.
     volumes.push(json!({"name": name, "projected": {"defaultMode": 420, "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

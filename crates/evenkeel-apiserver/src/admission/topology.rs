@@ -1,4 +1,4 @@
-//! PodTopologyLabels: copies the node's zone and region labels to its pods.
+//! Admission plug-in PodTopologyLabels: copies the zone and region labels of a node to its pods.
 
 use crate::api::{Api, Context};
 use crate::loopback;
@@ -6,9 +6,10 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{object, object_mut, text};
 use serde_json::Value;
 
-const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+/// Labels that are copied.
+const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Labels a new pod whose `nodeName` is set.
+/// Copies the topology labels of its node to a new pod, if the pod names a node.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let node = text(pod, "spec.nodeName").to_owned();
     label(cx.api, &node, pod)
@@ -20,13 +21,13 @@ pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) -> Result<(), Status
         return Ok(());
     }
     if let Ok(Some(node)) = loopback::get(api, "v1", "nodes", "", node) {
-        copy(&node, pod);
+        copy_labels(&node, pod);
     }
     Ok(())
 }
 
-fn copy(node: &Value, pod: &mut Value) {
-    for key in COPIED {
+fn copy_labels(node: &Value, pod: &mut Value) {
+    for key in TOPOLOGY_LABELS {
         let Some(value) = object(node, "metadata.labels").and_then(|labels| labels.get(key)) else {
             continue;
         };
@@ -47,13 +48,13 @@ mod tests {
             "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r", "other": "x"}}});
         let mut pod =
             json!({"metadata": {"labels": {"app": "web", "topology.kubernetes.io/zone": "b"}}});
-        copy(&node, &mut pod);
+        copy_labels(&node, &mut pod);
         assert_eq!(
             pod["metadata"]["labels"],
             json!({"app": "web", "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"})
         );
         let mut bare = json!({"metadata": {}});
-        copy(&json!({"metadata": {"labels": {"other": "x"}}}), &mut bare);
+        copy_labels(&json!({"metadata": {"labels": {"other": "x"}}}), &mut bare);
         assert_eq!(bare, json!({"metadata": {}}));
     }
 }

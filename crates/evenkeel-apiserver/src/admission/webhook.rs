@@ -1,4 +1,4 @@
-//! Admission webhooks, which change or refuse writes before the store (upstream: `admission/plugin/webhook`).
+//! Admission webhooks, which change or refuse writes before they are stored (upstream: `admission/plugin/webhook`).
 
 use base64::Engine as _;
 use futures::future::BoxFuture;
@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, Operation, described, is_exempt};
+use super::attributes::{Attributes, Operation, admission_request, is_exempt};
 use super::plugins::Plugin;
 use super::policy::Matched;
 use super::reinvocation::Reinvocation;
@@ -19,22 +19,24 @@ use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 
-const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
-const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
-/// Default of `timeoutSeconds`, in seconds.
-const SECONDS: i64 = 10;
+/// Resource prefix of the configurations of mutating webhooks.
+const MUTATING_PREFIX: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
+/// Resource prefix of the configurations of validating webhooks.
+const VALIDATING_PREFIX: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
+/// Default of `timeoutSeconds`.
+const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 
-/// Response of a webhook.
-struct Answer {
+/// Response of a webhook that allows the request.
+struct Allowed {
     patch: Option<Value>,
     warnings: Vec<String>,
 }
 
-/// Reason why a webhook stops a request.
-enum No {
+/// Reason why a webhook does not allow a request.
+enum WebhookError {
     /// The webhook denies the request.
     Denied(Box<StatusError>),
-    /// The call to the webhook failed.
+    /// The call to the webhook failed. Whether this refuses the request depends on the failure policy.
     Failed(String),
 }
 
@@ -50,13 +52,14 @@ impl Hook {
     }
 }
 
-/// Returns the webhooks of all configurations, in upstream's order.
-fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Hook> {
+/// Returns the webhooks of all configurations under a resource prefix, in upstream's order. Returns none if the plug-in
+/// is disabled or the resource is exempt.
+fn configured_webhooks(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Hook> {
     if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
         return Vec::new();
     }
     let configurations =
-        cx.api.store.all(resource_prefix).into_iter().filter_map(|e| e.decode().ok());
+        cx.api.store.all(resource_prefix).into_iter().filter_map(|entry| entry.decode().ok());
     let hooks = |configuration: Value| {
         let name = text(&configuration, "metadata.name").to_owned();
         let hook = |webhook: &Value| Hook { configuration: name.clone(), webhook: webhook.clone() };
@@ -65,25 +68,25 @@ fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Hook> {
     configurations.flat_map(hooks).collect()
 }
 
-/// Mutating webhooks of one request, which run in up to two passes.
+/// Mutating webhooks for one request, which run in one pass or two.
 pub(super) struct Mutating {
     webhooks: Vec<Hook>,
-    /// Identifies a webhook by its index.
+    /// State of the passes. The keys are the indexes of webhooks.
     passes: Reinvocation<usize>,
 }
 
 impl Mutating {
     pub(super) fn new(cx: &Context<'_>) -> Self {
-        let webhooks = all(cx, Plugin::MutatingAdmissionWebhook, MUTATING);
+        let webhooks = configured_webhooks(cx, Plugin::MutatingAdmissionWebhook, MUTATING_PREFIX);
         Self { webhooks, passes: Reinvocation::default() }
     }
 
-    /// Returns whether there is no webhook, for whichever objects.
+    /// Returns whether no webhooks are configured. A webhook need not match the request.
     pub(super) fn is_empty(&self) -> bool {
         self.webhooks.is_empty()
     }
 
-    /// Calls the webhooks of this pass one after the other. Returns whether one changed the object.
+    /// Runs one pass: calls the webhooks one after the other. Returns whether a webhook changed the object.
     ///
     /// Upstream: `mutatingDispatcher.Dispatch`.
     pub(super) async fn pass(
@@ -97,18 +100,18 @@ impl Mutating {
         let mut changed = false;
         self.passes.begin(object);
         let round = self.passes.round();
-        for (at, hook) in self.webhooks.iter().enumerate() {
-            if !self.passes.calls(&at) {
+        for (index, hook) in self.webhooks.iter().enumerate() {
+            if !self.passes.calls(&index) {
                 continue;
             }
-            let place = WebhookPosition { prefix: MUTATION, round, at };
-            let changed_by = change(cx, operation, hook, &place, object, old, warnings).await?;
-            let Some(by_this) = changed_by else {
+            let position = WebhookPosition { prefix: MUTATION, round, index };
+            let result = mutate(cx, operation, hook, &position, object, old, warnings).await?;
+            let Some(webhook_changed) = result else {
                 continue;
             };
-            let if_needed = text(&hook.webhook, "reinvocationPolicy") == "IfNeeded";
-            self.passes.record(at, if_needed, by_this);
-            changed |= by_this;
+            let reinvoke_if_needed = text(&hook.webhook, "reinvocationPolicy") == "IfNeeded";
+            self.passes.record(index, reinvoke_if_needed, webhook_changed);
+            changed |= webhook_changed;
         }
         self.passes.end(object);
         Ok(changed)
@@ -116,11 +119,11 @@ impl Mutating {
 }
 
 /// Calls a mutating webhook. Returns whether it changed the object, or `None` if it does not match the request.
-async fn change(
+async fn mutate(
     cx: &Context<'_>,
     operation: Operation,
     hook: &Hook,
-    place: &WebhookPosition,
+    position: &WebhookPosition,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
@@ -128,47 +131,49 @@ async fn change(
     let webhook = &hook.webhook;
     let null = Value::Null;
     let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
-    let Some(matched) = is_called(&request, webhook)? else { return Ok(None) };
+    let Some(matched) = match_webhook(&request, webhook)? else { return Ok(None) };
     let converted = request.converted(matched.version(&request));
     let converted = converted.as_ref().map(|converted| converted.attributes(&request));
-    let seen = converted.as_ref().unwrap_or(&request);
-    let answer = call(seen, webhook, place, warnings).await;
-    let Ok(Some(Answer { patch: Some(patch), .. })) = &answer else {
-        annotate_mutation(cx, hook, place, false);
-        return answer.map(|_| Some(false));
+    let versioned_request = converted.as_ref().unwrap_or(&request);
+    let response = call(versioned_request, webhook, position, warnings).await;
+    let Ok(Some(Allowed { patch: Some(patch), .. })) = &response else {
+        annotate_mutation(cx, hook, position, false);
+        return response.map(|_| Some(false));
     };
-    let mut new = patched(hook.name(), seen.object, patch)
-        .inspect_err(|_| annotate_mutation(cx, hook, place, false))?;
-    annotate_mutation(cx, hook, place, new != *seen.object);
-    annotate_patch(cx, hook, place, patch);
+    let mut new = apply_patch(hook.name(), versioned_request.object, patch)
+        .inspect_err(|_| annotate_mutation(cx, hook, position, false))?;
+    annotate_mutation(cx, hook, position, new != *versioned_request.object);
+    annotate_patch(cx, hook, position, patch);
     if converted.is_some() {
         cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
     }
-    let before = std::mem::replace(object, new);
-    mutated::settle(cx, object);
-    Ok(Some(*object != before))
+    let previous = std::mem::replace(object, new);
+    mutated::prune_and_default(cx, object);
+    Ok(Some(*object != previous))
 }
 
-/// Calls the mutating webhooks for a deletion, one after the other. They may refuse it, but there is no object to change.
+/// Calls the mutating webhooks for a deletion, one after the other. They may refuse the deletion, but a patch is an
+/// error, because there is no object to change.
 ///
 /// Upstream: `mutatingDispatcher.Dispatch`.
 pub(crate) async fn admit_delete(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    let hooks = all(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING);
-    for (at, hook) in hooks.iter().enumerate() {
+    let hooks = configured_webhooks(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING_PREFIX);
+    for (index, hook) in hooks.iter().enumerate() {
         let webhook = &hook.webhook;
-        let place = WebhookPosition { prefix: MUTATION, round: 0, at };
-        let Some(matched) = is_called(request, webhook)? else { continue };
+        let position = WebhookPosition { prefix: MUTATION, round: 0, index };
+        let Some(matched) = match_webhook(request, webhook)? else { continue };
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
-        let seen = converted.as_ref().unwrap_or(request);
-        let answer = call(seen, webhook, &place, warnings).await;
-        annotate_mutation(request.cx, hook, &place, false);
-        let Some(answer) = answer? else { continue };
-        let patches = |patch: &Value| patch.as_array().is_none_or(|list| !list.is_empty());
-        if answer.patch.as_ref().is_some_and(patches) {
+        let versioned_request = converted.as_ref().unwrap_or(request);
+        let response = call(versioned_request, webhook, &position, warnings).await;
+        annotate_mutation(request.cx, hook, &position, false);
+        let Some(response) = response? else { continue };
+        let has_operations =
+            |patch: &Value| patch.as_array().is_none_or(|operations| !operations.is_empty());
+        if response.patch.as_ref().is_some_and(has_operations) {
             return Err(StatusError::internal(format!(
                 "admission webhook {} attempted to modify the object, which is not supported for this operation",
                 quote(hook.name())
@@ -178,65 +183,85 @@ pub(crate) async fn admit_delete(
     Ok(())
 }
 
-/// Applies the JSON patch in a webhook's response.
-fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, StatusError> {
+/// Returns the object after the JSON patch in a webhook's response.
+fn apply_patch(name: &str, object: &Value, operations: &Value) -> Result<Value, StatusError> {
     let patched = patch::apply_json_patch(object, operations).map_err(StatusError::internal)?;
     patched.ok_or_else(|| {
         StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
     })
 }
 
-/// Applies a response's patch, as [`Mutating::pass`] does, for fuzz targets. Returns `None` without a valid patch.
+/// Applies the patch in an AdmissionReview as [`Mutating::pass`] does, for fuzz targets. Returns `None` without a valid
+/// patch.
 pub(crate) fn mutated(uid: &str, review: &Value, object: &Value) -> Option<Value> {
-    let operations = read("w", uid, review).ok()?.patch?;
-    patched("w", object, &operations).ok()
+    let operations = decode_review("w", uid, review).ok()?.patch?;
+    apply_patch("w", object, &operations).ok()
 }
 
-/// Maximum number of parallel calls to validating webhooks for one request; each call holds the request's object.
+/// Maximum number of parallel calls to validating webhooks for one request. It bounds memory, because each call has a
+/// copy of the request's object.
 const MAX_PARALLEL: usize = 100;
 
-/// Calls the validating webhooks in parallel. Returns the refusal that arrives first.
+/// Result of one call to a validating webhook.
+struct CallResult {
+    /// Index of the webhook among those that match the request.
+    index: usize,
+    result: Result<(), StatusError>,
+    warnings: Vec<String>,
+}
+
+/// Calls the matching validating webhooks in parallel. Returns the refusal that arrives first.
 ///
 /// Upstream: `validatingDispatcher.Dispatch`.
 pub(crate) async fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    let mut called = Vec::new();
-    for hook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
-        if let Some(matched) = is_called(request, &hook.webhook)? {
-            called.push((hook, matched));
+    let mut matching = Vec::new();
+    for hook in
+        configured_webhooks(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING_PREFIX)
+    {
+        if let Some(matched) = match_webhook(request, &hook.webhook)? {
+            matching.push((hook, matched));
         }
     }
-    let calls = called.iter().enumerate().map(|(at, (hook, matched))| {
-        let asked = async move {
-            let place =
-                WebhookPosition { prefix: "validating.webhook.admission.k8s.io/", round: 0, at };
+    let calls = matching.iter().enumerate().map(|(index, (hook, matched))| {
+        let call = async move {
+            let position =
+                WebhookPosition { prefix: "validating.webhook.admission.k8s.io/", round: 0, index };
             let mut warnings = Vec::new();
             let converted = request.converted(matched.version(request));
             let converted = converted.as_ref().map(|converted| converted.attributes(request));
-            let seen = converted.as_ref().unwrap_or(request);
-            let answer = call(seen, &hook.webhook, &place, &mut warnings).await;
-            (at, answer.map(drop), warnings)
+            let versioned_request = converted.as_ref().unwrap_or(request);
+            let response = call(versioned_request, &hook.webhook, &position, &mut warnings).await;
+            CallResult { index, result: response.map(drop), warnings }
         };
-        asked.boxed()
+        call.boxed()
     });
     let calls: Vec<BoxFuture<'_, _>> = calls.collect();
-    let mut answers: Vec<_> = stream::iter(calls).buffer_unordered(MAX_PARALLEL).collect().await;
-    let refusal = answers.iter().position(|(_, answer, _)| answer.is_err());
-    let answer = refusal.map_or(Ok(()), |at| std::mem::replace(&mut answers[at].1, Ok(())));
-    // Order warnings by webhook, whichever responded first.
-    answers.sort_by_key(|(at, ..)| *at);
-    warnings.extend(answers.into_iter().flat_map(|(.., said)| said));
-    answer
+    let mut finished: Vec<CallResult> =
+        stream::iter(calls).buffer_unordered(MAX_PARALLEL).collect().await;
+    let mut results = finished.iter_mut();
+    let result = match results.find(|call| call.result.is_err()) {
+        Some(refusal) => std::mem::replace(&mut refusal.result, Ok(())),
+        None => Ok(()),
+    };
+    // Order the warnings by webhook, not by the time of the responses.
+    finished.sort_by_key(|call| call.index);
+    warnings.extend(finished.into_iter().flat_map(|call| call.warnings));
+    result
 }
 
-/// Returns the API version of the resource that a webhook gets, or `None` if it does not match this request.
+/// Returns the resource in the version that a webhook receives, or `None` if the webhook does not match the request.
+/// Match conditions that fail refuse the request unless the failure policy is `Ignore`.
 ///
 /// Upstream: `Webhook.ShouldCallHook`.
-fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched>, StatusError> {
+fn match_webhook(
+    request: &Attributes<'_>,
+    webhook: &Value,
+) -> Result<Option<Matched>, StatusError> {
     let cx = request.cx;
-    match policy::is_for_webhook(request, webhook) {
+    match policy::match_webhook(request, webhook) {
         Ok(matched) => Ok(matched),
         Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(None),
         Err(error) => Err(StatusError::forbidden(&cx.requested.name, cx.name, error)),
@@ -247,71 +272,78 @@ fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched
 async fn call(
     request: &Attributes<'_>,
     webhook: &Value,
-    place: &WebhookPosition,
+    position: &WebhookPosition,
     warnings: &mut Vec<String>,
-) -> Result<Option<Answer>, StatusError> {
+) -> Result<Option<Allowed>, StatusError> {
     let cx = request.cx;
     let name = text(webhook, "name");
-    let open = text(webhook, "failurePolicy") == "Ignore";
-    let failed = |why: String| {
-        let why = format!("failed calling webhook \"{name}\": {why}");
-        StatusError::internal(why)
-    };
+    let ignores_failures = text(webhook, "failurePolicy") == "Ignore";
     if cx.dry_run && !matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
         return Err(StatusError::bad_request(format!(
             "admission webhook \"{name}\" does not support dry run"
         )));
     }
     let uid = cx.api.uid();
-    let mut asked = described(request);
-    asked["uid"] = Value::from(uid.as_str());
-    asked["object"] = request.object.clone();
-    asked["oldObject"] = request.old.clone();
-    let review =
-        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked});
-    let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
-    let answered = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
-    let read = match &answered {
-        Ok(review) => read(name, &uid, review),
-        Err(why) => Err(No::Failed(format!("failed to call webhook: {why}"))),
+    let mut admission_request = admission_request(request);
+    admission_request["uid"] = Value::from(uid.as_str());
+    admission_request["object"] = request.object.clone();
+    admission_request["oldObject"] = request.old.clone();
+    let review = json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": admission_request,
+    });
+    let seconds = int(webhook, "timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    let reply = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
+    let response = match &reply {
+        Ok(review) => decode_review(name, &uid, review),
+        Err(why) => Err(WebhookError::Failed(format!("failed to call webhook: {why}"))),
     };
-    if let (Ok(review), Ok(_) | Err(No::Denied(_))) = (&answered, &read) {
-        let all = object(review, "response.auditAnnotations").into_iter().flatten();
-        for (key, value) in all.filter_map(|(key, value)| Some((key, value.as_str()?))) {
-            cx.audit.annotate(format!("{name}/{key}"), value);
+    if let (Ok(review), Ok(_) | Err(WebhookError::Denied(_))) = (&reply, &response) {
+        for (key, value) in object(review, "response.auditAnnotations").into_iter().flatten() {
+            if let Some(value) = value.as_str() {
+                cx.audit.annotate(format!("{name}/{key}"), value);
+            }
         }
     }
-    match read {
-        Ok(answer) => {
-            warnings.extend(answer.warnings.iter().cloned());
-            Ok(Some(answer))
+    match response {
+        Ok(allowed) => {
+            warnings.extend(allowed.warnings.iter().cloned());
+            Ok(Some(allowed))
         }
-        Err(No::Denied(error)) => Err(*error),
-        Err(No::Failed(why)) if open => {
-            cx.audit.annotate(format!("failed-open.{}", place.key()), name);
+        Err(WebhookError::Denied(error)) => Err(*error),
+        Err(WebhookError::Failed(why)) if ignores_failures => {
+            cx.audit.annotate(format!("failed-open.{}", position.key()), name);
             tracing::warn!(webhook = name, error = why, "a webhook failed and is passed over");
             Ok(None)
         }
-        Err(No::Failed(why)) => Err(failed(why)),
+        Err(WebhookError::Failed(why)) => {
+            Err(StatusError::internal(format!("failed calling webhook \"{name}\": {why}")))
+        }
     }
 }
 
-/// Prefix of annotations about mutations.
+/// Prefix of annotations about mutating webhooks.
 const MUTATION: &str = "mutation.webhook.admission.k8s.io/";
 
-/// Position of a webhook among the others, in annotations of the request's audit event.
+/// Position of a webhook among the others, which is the key of annotations in the request's audit event.
 struct WebhookPosition {
     prefix: &'static str,
+    /// Index of the pass.
     round: u8,
-    at: usize,
+    /// Index of the webhook.
+    index: usize,
 }
 
 impl WebhookPosition {
+    /// Returns the key of the annotation.
     fn key(&self) -> String {
-        format!("{}round_{}_index_{}", self.prefix, self.round, self.at)
+        format!("{}round_{}_index_{}", self.prefix, self.round, self.index)
     }
 }
 
+/// Annotation of the audit event about one mutating webhook, in JSON.
+///
 /// Upstream: `MutationAuditAnnotation`, `PatchAuditAnnotation`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -326,66 +358,70 @@ struct Annotation<'a> {
     patch_type: Option<&'a str>,
 }
 
-/// Annotates whether a webhook changed the object.
-fn annotate_mutation(cx: &Context<'_>, hook: &Hook, place: &WebhookPosition, mutated: bool) {
+/// Adds an annotation about whether a webhook changed the object, at the level `Metadata` or above.
+fn annotate_mutation(cx: &Context<'_>, hook: &Hook, position: &WebhookPosition, mutated: bool) {
     if cx.audit.wants(Level::Metadata) {
         let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
         let (mutated, patch, patch_type) = (Some(mutated), None, None);
         let value = Annotation { configuration, webhook, mutated, patch, patch_type };
-        cx.audit.annotate(place.key(), serde_json::to_string(&value).unwrap_or_default());
+        cx.audit.annotate(position.key(), serde_json::to_string(&value).unwrap_or_default());
     }
 }
 
-/// Annotates the patch of a webhook, which is a part of the request's object.
-fn annotate_patch(cx: &Context<'_>, hook: &Hook, place: &WebhookPosition, patch: &Value) {
+/// Adds an annotation with the patch of a webhook, at the level `Request` or above, because it contains parts of the
+/// object.
+fn annotate_patch(cx: &Context<'_>, hook: &Hook, position: &WebhookPosition, patch: &Value) {
     if cx.audit.wants(Level::Request) {
         let (configuration, webhook) = (hook.configuration.as_str(), hook.name());
         let (mutated, patch, patch_type) = (None, Some(patch), Some("JSONPatch"));
         let value = Annotation { configuration, webhook, mutated, patch, patch_type };
-        let key = WebhookPosition { prefix: "patch.webhook.admission.k8s.io/", ..*place }.key();
+        let key = WebhookPosition { prefix: "patch.webhook.admission.k8s.io/", ..*position }.key();
         cx.audit.annotate(key, serde_json::to_string(&value).unwrap_or_default());
     }
 }
 
-/// Decodes a webhook's AdmissionReview.
-fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
+/// Decodes the AdmissionReview that a webhook returned. `uid` is that of the request.
+fn decode_review(name: &str, uid: &str, review: &Value) -> Result<Allowed, WebhookError> {
     let response = &review["response"];
     if !response.is_object() {
-        return Err(No::Failed("webhook response was absent".to_owned()));
+        return Err(WebhookError::Failed("webhook response was absent".to_owned()));
     }
     if text(response, "uid") != uid {
         let why = format!("expected response.uid=\"{uid}\", got \"{}\"", text(response, "uid"));
-        return Err(No::Failed(why));
+        return Err(WebhookError::Failed(why));
     }
     let warnings = list(response, "warnings").iter().filter_map(Value::as_str).map(str::to_owned);
     if !flag(response, "allowed") {
-        return Err(No::Denied(Box::new(denied(name, &response["status"]))));
+        return Err(WebhookError::Denied(Box::new(denied(name, &response["status"]))));
     }
     let patch = match get(response, "patch").and_then(Value::as_str) {
         None | Some("") => None,
         Some(encoded) => {
             let bytes = base64::prelude::BASE64_STANDARD.decode(encoded);
             let patch = bytes.ok().and_then(|bytes| evenkeel_api::json::from_slice(&bytes).ok());
-            Some(patch.ok_or_else(|| No::Failed("the patch cannot be read".to_owned()))?)
+            Some(patch.ok_or_else(|| WebhookError::Failed("the patch cannot be read".to_owned()))?)
         }
     };
-    Ok(Answer { patch, warnings: warnings.collect() })
+    Ok(Allowed { patch, warnings: warnings.collect() })
 }
 
-/// Returns the error for a denied request: its code is 400 or higher, its reason is the webhook's or empty.
+/// Returns the error for a denied request from the `status` in the webhook's response. Its code is the webhook's if
+/// that is at least 400, or else 400. Its reason is the webhook's, or empty.
 ///
 /// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`.
 fn denied(name: &str, status: &Value) -> StatusError {
-    let code = int(status, "code").and_then(|c| u16::try_from(c).ok()).filter(|c| *c >= 400);
-    let code = code.and_then(|c| StatusCode::from_u16(c).ok()).unwrap_or(StatusCode::BAD_REQUEST);
+    let code = int(status, "code").and_then(|code| u16::try_from(code).ok());
+    let code = code.filter(|code| *code >= 400);
+    let code =
+        code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::BAD_REQUEST);
     let (message, reason) = (text(status, "message"), text(status, "reason"));
     let why = match (message, reason) {
         ("", "") => " without explanation".to_owned(),
         ("", reason) => format!(": {reason}"),
         (message, _) => format!(": {message}"),
     };
-    let words = format!("admission webhook \"{name}\" denied the request{why}");
-    StatusError::new(code, reason.to_owned(), words)
+    let text = format!("admission webhook \"{name}\" denied the request{why}");
+    StatusError::new(code, reason.to_owned(), text)
 }
 
 #[cfg(test)]
@@ -397,28 +433,28 @@ mod tests {
         let review = |response: Value| json!({"response": response});
         let patch =
             base64::prelude::BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#);
-        let good = read(
+        let good = decode_review(
             "w",
             "u",
             &review(json!({"uid": "u", "allowed": true, "patch": patch, "warnings": ["x"]})),
         );
-        assert!(matches!(good, Ok(Answer { patch: Some(_), ref warnings }) if warnings == &["x"]));
-        let no = read(
+        assert!(matches!(good, Ok(Allowed { patch: Some(_), ref warnings }) if warnings == &["x"]));
+        let no = decode_review(
             "w",
             "u",
             &review(
                 json!({"uid": "u", "allowed": false, "status": {"message": "never", "code": 422}}),
             ),
         );
-        let Err(No::Denied(error)) = no else { panic!("it was denied") };
+        let Err(WebhookError::Denied(error)) = no else { panic!("it was denied") };
         assert_eq!(
             (error.code().as_u16(), error.message()),
             (422, "admission webhook \"w\" denied the request: never")
         );
         assert!(matches!(
-            read("w", "u", &review(json!({"uid": "v", "allowed": true}))),
-            Err(No::Failed(_))
+            decode_review("w", "u", &review(json!({"uid": "v", "allowed": true}))),
+            Err(WebhookError::Failed(_))
         ));
-        assert!(matches!(read("w", "u", &json!({})), Err(No::Failed(_))));
+        assert!(matches!(decode_review("w", "u", &json!({})), Err(WebhookError::Failed(_))));
     }
 }

@@ -3,7 +3,7 @@
 //! | upstream | where |
 //! |---|---|
 //! | Conditions that follow from the Service and its EndpointSlices | `decide` |
-//! | Five requests for the discovery document; one must succeed | `probed`, `probe.rs` |
+//! | Five requests for the discovery document; one must succeed | `condition_of_probe`, `probe.rs` |
 //! | `hasAvailableEndpoint` | `has_available_endpoint` |
 //! | Checks again after 30 s, and after failures with backoff | `schedule.rs` |
 //!
@@ -24,34 +24,41 @@ pub(super) struct Observed {
     pub(super) slices: Vec<Value>,
 }
 
-/// Returns the condition that already follows from the Service; `None` if its server must be asked.
+/// Returns the condition that follows from the Service and its EndpointSlices alone; `None` if the extension API
+/// server must be probed.
 pub(super) fn decide(reference: &ServiceReference, observed: &Observed) -> Option<Condition> {
     let ServiceReference { namespace, name, port } = reference;
-    let shown = format!("service/{name} in {}", quote(namespace));
+    let service_text = format!("service/{name} in {}", quote(namespace));
     let unavailable = |reason, message| Some(Condition::unavailable(reason, message));
     let Some(service) = &observed.service else {
-        return unavailable("ServiceNotFound", format!("{shown} is not present"));
+        return unavailable("ServiceNotFound", format!("{service_text} is not present"));
     };
-    // The ports of other types are not known here.
+    // Only a Service with a cluster IP is known to listen on the port itself.
     if text(service, "spec.type") != "ClusterIP" {
         return None;
     }
     let Some(port_name) = backend::port_name(service, *port) else {
-        return unavailable("ServicePortError", format!("{shown} is not listening on port {port}"));
+        return unavailable(
+            "ServicePortError",
+            format!("{service_text} is not listening on port {port}"),
+        );
     };
     if observed.slices.is_empty() {
-        let message = format!("cannot find endpointslices for {shown}");
+        let message = format!("cannot find endpointslices for {service_text}");
         return unavailable("EndpointsNotFound", message);
     }
     if !observed.slices.iter().any(|slice| has_available_endpoint(slice, port_name)) {
         let port_name = quote(port_name);
-        let message =
-            format!("endpointslices for {shown} have no addresses with port name {port_name}");
+        let message = format!(
+            "endpointslices for {service_text} have no addresses with port name {port_name}"
+        );
         return unavailable("MissingEndpoints", message);
     }
     None
 }
 
+/// Returns whether a slice has a ready endpoint and a port with this name. An endpoint without the condition `ready`
+/// counts as ready.
 fn has_available_endpoint(slice: &Value, port_name: &str) -> bool {
     let is_ready =
         |endpoint: &Value| get(endpoint, "conditions.ready") != Some(&Value::Bool(false));
@@ -61,11 +68,11 @@ fn has_available_endpoint(slice: &Value, port_name: &str) -> bool {
     list(slice, "endpoints").iter().any(is_ready) && list(slice, "ports").iter().any(is_named)
 }
 
-/// Returns the condition of a server that was asked. The error is that of the last attempt.
-pub(super) fn probed(result: Result<(), String>) -> Condition {
+/// Returns the condition for the result of a probe. An error is the message of the last failed attempt.
+pub(super) fn condition_of_probe(result: Result<(), String>) -> Condition {
     match result {
         Ok(()) => Condition::passed(),
-        Err(why) => Condition::unavailable("FailedDiscoveryCheck", why),
+        Err(message) => Condition::unavailable("FailedDiscoveryCheck", message),
     }
 }
 
@@ -120,7 +127,7 @@ mod tests {
             assert_eq!(decide(&reference, &Observed { service, slices }), expected, "{shown}");
         }
         let failed = Condition::unavailable("FailedDiscoveryCheck", "why".to_owned());
-        assert_eq!(probed(Err("why".to_owned())), failed);
-        assert_eq!(probed(Ok(())), Condition::passed());
+        assert_eq!(condition_of_probe(Err("why".to_owned())), failed);
+        assert_eq!(condition_of_probe(Ok(())), Condition::passed());
     }
 }

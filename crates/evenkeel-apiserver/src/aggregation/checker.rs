@@ -14,14 +14,14 @@ use super::availability::{self, Observed};
 use super::client::Server;
 use super::controller::{API_VERSION, RESOURCE, write_condition};
 use super::probe;
-use super::remotes::{self, Remote, ServiceReference};
+use super::remotes::{Remote, RemoteInputs, ServiceReference};
 use super::schedule::{Intervals, Schedule, sleep_until};
 use crate::api::Api;
 use crate::loopback;
 
 /// Resource prefixes of the objects behind APIServices.
 pub(crate) const RESOURCE_PREFIXES: [&str; 2] = ["/services", "discovery.k8s.io/endpointslices"];
-/// Maximum number of servers that are checked at once.
+/// Maximum number of checks that run at once.
 const WORKERS: usize = 5;
 const INTERVALS: Intervals = Intervals {
     period: Duration::from_secs(30),
@@ -29,63 +29,76 @@ const INTERVALS: Intervals = Intervals {
     max_backoff: Duration::from_secs(30),
 };
 
-/// What the condition of an APIService depends on: its spec and condition, and the revisions of its Service and
-/// EndpointSlices.
-type Basis = (remotes::Basis, Vec<u64>);
+/// Inputs of an availability check. A change of them makes the check due at once.
+#[derive(PartialEq)]
+struct CheckInputs {
+    remote: RemoteInputs,
+    /// Resource versions of the Service and its EndpointSlices.
+    revisions: Vec<u64>,
+}
 
-/// Result of asking the server of an APIService, as it was stored.
-type Checked = (Value, Result<(), String>);
+/// Result of probing an extension API server.
+struct Probed {
+    /// APIService as it was stored when the probe began.
+    api_service: Value,
+    result: Result<(), String>,
+}
 
 /// Runs the controller until the server shuts down. `changes` signal writes to the objects of [`RESOURCE_PREFIXES`].
 pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
     let Some(mut remotes) = api.upgrade().map(|api| api.aggregation.changes()) else { return };
-    let mut schedule: Schedule<Basis> = Schedule::new(INTERVALS);
-    let mut checks: FuturesUnordered<BoxFuture<'static, Checked>> = FuturesUnordered::new();
+    let mut schedule: Schedule<CheckInputs> = Schedule::new(INTERVALS);
+    let mut probes: FuturesUnordered<BoxFuture<'static, Probed>> = FuturesUnordered::new();
     loop {
         remotes.mark_unchanged();
         changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-        // The controller holds no strong reference while it waits.
         let Some(server) = api.upgrade() else { return };
-        begin(&server, &mut schedule, &mut checks).await;
+        begin_due_checks(&server, &mut schedule, &mut probes).await;
+        // The API server can only be dropped while the controller holds no strong reference to it.
         drop(server);
         let next = schedule.next(WORKERS);
         let [services, slices] = &mut changes;
-        let checked = tokio::select! {
+        let event = tokio::select! {
             changed = remotes.changed() => changed.map(|()| None),
             changed = services.changed() => changed.map(|()| None),
             changed = slices.changed() => changed.map(|()| None),
-            Some(checked) = checks.next() => Ok(Some(checked)),
+            Some(probed) = probes.next() => Ok(Some(probed)),
             () = sleep_until(next) => Ok(None),
         };
-        let (Ok(checked), Some(server)) = (checked, api.upgrade()) else { return };
-        if let Some((service, result)) = checked {
+        let (Ok(finished), Some(server)) = (event, api.upgrade()) else { return };
+        if let Some(Probed { api_service, result }) = finished {
             let succeeded = result.is_ok();
-            let condition = availability::probed(result);
-            let written = write_condition(&server, &service, &condition).await;
-            let name = text(&service, "metadata.name");
+            let condition = availability::condition_of_probe(result);
+            let written = write_condition(&server, &api_service, &condition).await;
+            let name = text(&api_service, "metadata.name");
             schedule.end(name, succeeded && written.is_ok(), server.clock.instant());
         }
     }
 }
 
-/// Begins the checks that are due. Conditions that follow from stored objects are written at once.
-async fn begin(
+/// Begins the checks that are due: writes the conditions that follow from stored objects, and starts probes for the
+/// other APIServices.
+async fn begin_due_checks(
     api: &Arc<Api>,
-    schedule: &mut Schedule<Basis>,
-    checks: &mut FuturesUnordered<BoxFuture<'static, Checked>>,
+    schedule: &mut Schedule<CheckInputs>,
+    probes: &mut FuturesUnordered<BoxFuture<'static, Probed>>,
 ) {
     let (now, current) = (api.clock.instant(), api.aggregation.current());
-    let all = current.all.values().map(|remote| (remote.name.clone(), basis(api, remote)));
-    schedule.observe(all, now);
+    let inputs_by_name =
+        current.by_name.values().map(|remote| (remote.name.clone(), check_inputs(api, remote)));
+    schedule.observe(inputs_by_name, now);
     for name in schedule.begin(now, WORKERS) {
-        // The newest spec, as that is the one whose condition is written.
-        let object = loopback::get(api, API_VERSION, RESOURCE, "", &name).ok().flatten();
-        let found = object.and_then(|object| Some((api.aggregation.remote(&object)?, object)));
-        let Some((remote, object)) = found else {
+        // Read the stored APIService again: `write_condition` drops the condition of an older spec.
+        let api_service = loopback::get(api, API_VERSION, RESOURCE, "", &name).ok().flatten();
+        let found = api_service.and_then(|api_service| {
+            let remote = api.aggregation.remote(&api_service)?;
+            Some((remote, api_service))
+        });
+        let Some((remote, api_service)) = found else {
             schedule.end(&name, true, now);
             continue;
         };
-        let decided = match observe(api, &remote.service) {
+        let decided = match observe_service(api, &remote.service) {
             Ok(observed) => availability::decide(&remote.service, &observed),
             Err(error) => {
                 tracing::error!(name = &*name, %error, "a Service cannot be read");
@@ -94,24 +107,30 @@ async fn begin(
             }
         };
         if let Some(condition) = decided {
-            let written = write_condition(api, &object, &condition).await;
+            let written = write_condition(api, &api_service, &condition).await;
             schedule.end(&name, written.is_ok(), now);
             continue;
         }
         let servers = std::array::from_fn(|_| Server::of(api, &remote));
         let path = remote.path().to_owned();
-        checks.push(Box::pin(async move { (object, probe::run(servers, &path).await) }));
+        probes.push(Box::pin(async move {
+            let result = probe::run(servers, &path).await;
+            Probed { api_service, result }
+        }));
     }
 }
 
-fn basis(api: &Api, remote: &Remote) -> Basis {
+/// Returns the inputs of an API's check as they are stored now.
+fn check_inputs(api: &Api, remote: &Remote) -> CheckInputs {
     let ServiceReference { namespace, name, .. } = &remote.service;
     let service = api.store.get("/services", &format!("{namespace}/{name}"));
     let slices = loopback::endpoint_slice_entries(api, namespace, name);
-    (remote.basis(), service.iter().chain(&slices).map(|entry| entry.revision).collect())
+    let revisions = service.iter().chain(&slices).map(|entry| entry.revision).collect();
+    CheckInputs { remote: remote.inputs(), revisions }
 }
 
-fn observe(api: &Api, reference: &ServiceReference) -> Result<Observed, serde_json::Error> {
+/// Reads a Service and its EndpointSlices.
+fn observe_service(api: &Api, reference: &ServiceReference) -> Result<Observed, serde_json::Error> {
     let ServiceReference { namespace, name, .. } = reference;
     let service = api.store.get("/services", &format!("{namespace}/{name}"));
     let service = service.map(|entry| entry.decode()).transpose()?;

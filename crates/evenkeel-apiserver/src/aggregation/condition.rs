@@ -20,13 +20,13 @@ impl Condition {
         Self { is_available: false, reason, message }
     }
 
-    /// Returns the condition of an API that answered its check.
+    /// Returns the condition of an API whose server answered the probe.
     pub(super) fn passed() -> Self {
         let message = "all checks passed".to_owned();
         Self { is_available: true, reason: "Passed", message }
     }
 
-    /// Returns the condition of an API of this server.
+    /// Returns the condition of an API that this server itself serves.
     ///
     /// Upstream: `NewLocalAvailableAPIServiceCondition`.
     pub(super) fn local() -> Self {
@@ -39,10 +39,10 @@ impl Condition {
     }
 }
 
-/// Returns the condition of an APIService; null if it has none.
+/// Returns the condition `Available` of an APIService; null if it has none.
 fn current(object: &Value) -> &Value {
     let mut conditions = list(object, "status.conditions").iter();
-    conditions.find(|one| text(one, "type") == AVAILABLE).unwrap_or(&Value::Null)
+    conditions.find(|condition| text(condition, "type") == AVAILABLE).unwrap_or(&Value::Null)
 }
 
 /// Returns whether an APIService is available.
@@ -52,7 +52,7 @@ pub(super) fn is_available(object: &Value) -> bool {
     is_true(object, AVAILABLE)
 }
 
-/// Returns whether an APIService has the condition already.
+/// Returns whether an APIService already has this condition.
 pub(super) fn has(object: &Value, condition: &Condition) -> bool {
     let current = current(object);
     text(current, "status") == condition.status()
@@ -60,7 +60,7 @@ pub(super) fn has(object: &Value, condition: &Condition) -> bool {
         && text(current, "message") == condition.message
 }
 
-/// Sets the condition. The time of its transition is `now` if the status changes.
+/// Sets the condition. `lastTransitionTime` becomes `now` only if the status changes.
 ///
 /// Upstream: `SetAPIServiceCondition`.
 pub(super) fn put(object: &mut Value, condition: &Condition, now: &str) {

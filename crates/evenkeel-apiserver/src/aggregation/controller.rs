@@ -1,4 +1,5 @@
-//! Controller of APIServices: writes those of custom resources, and applies all of them to requests.
+//! Controller of APIServices: writes the APIServices of custom resources, and routes requests by all stored
+//! APIServices.
 //!
 //! | upstream's controller | where |
 //! |---|---|
@@ -27,13 +28,13 @@ use crate::verbs::delete_options::DeleteOptions;
 
 pub(super) const API_VERSION: &str = "apiregistration.k8s.io/v1";
 pub(super) const RESOURCE: &str = "apiservices";
-/// Resource prefixes of the objects that the controller follows: APIServices and definitions.
+/// Resource prefixes of the objects that the controller watches: APIServices and CustomResourceDefinitions.
 pub(crate) const RESOURCE_PREFIXES: [&str; 2] =
     ["apiregistration.k8s.io/apiservices", "apiextensions.k8s.io/customresourcedefinitions"];
 /// Delay before the retry of a write that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Applies the stored APIServices to requests.
+/// Makes requests follow the stored APIServices.
 pub(crate) fn load(api: &Api) {
     api.aggregation.set_services(&loopback::list(api, API_VERSION, RESOURCE, ""));
 }
@@ -42,11 +43,11 @@ pub(crate) fn load(api: &Api) {
 pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
     loop {
         changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-        let again = match api.upgrade() {
+        let retry_after = match api.upgrade() {
             Some(api) => sync(&api).await,
             None => return,
         };
-        if !any_changed(&mut changes, again).await {
+        if !any_changed(&mut changes, retry_after).await {
             return;
         }
     }
@@ -59,22 +60,23 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
     let definitions =
         loopback::list(api, "apiextensions.k8s.io/v1", "customresourcedefinitions", "");
     let resource = api.table.get(API_VERSION, RESOURCE)?;
-    let mut again = None;
+    let mut retry_after = None;
     for action in registration::plan(&services, &definitions) {
         if let Err(error) = apply(api, &resource, action).await {
             tracing::error!(%error, "the APIService of a definition cannot be written");
-            again = Some(RETRY_DELAY);
+            retry_after = Some(RETRY_DELAY);
         }
     }
     for service in services.iter().filter(|service| get(service, "spec.service").is_none()) {
         if write_condition(api, service, &Condition::local()).await.is_err() {
-            again = Some(RETRY_DELAY);
+            retry_after = Some(RETRY_DELAY);
         }
     }
-    again
+    retry_after
 }
 
-/// Carries out an action. What another write has done meanwhile is no error: its signal begins the next sync.
+/// Carries out an action. NotFound and Conflict are no errors: another client wrote the APIService meanwhile, and that
+/// write triggers the next sync.
 async fn apply(
     api: &Arc<Api>,
     resource: &Arc<ResourceType>,
@@ -103,7 +105,7 @@ async fn apply(
     }
 }
 
-/// Restores the spec of the APIService with this name. `resource` is the one of APIServices.
+/// Restores the spec of the APIService with this name. `resource` is the resource type of APIServices.
 pub(crate) async fn restore_spec(
     api: &Arc<Api>,
     resource: &ResourceType,
@@ -117,8 +119,9 @@ pub(crate) async fn restore_spec(
     loopback::change_managed(api, resource, "", name, "", false, edit).await.map(drop)
 }
 
-/// Writes the condition of an APIService, unless it has it. A condition of another spec than the stored one is dropped:
-/// the signal of that write begins the next check. Only an error of the store is one.
+/// Writes the condition of an APIService unless it already has it. If the stored spec differs from that of `service`,
+/// the condition is dropped, because the write of the new spec triggers another check. NotFound and Conflict are no
+/// errors.
 ///
 /// Upstream: `updateAPIServiceStatus`.
 pub(super) async fn write_condition(
@@ -132,9 +135,9 @@ pub(super) async fn write_condition(
     let Some(resource) = api.table.get(API_VERSION, RESOURCE) else { return Ok(()) };
     let name = text(service, "metadata.name");
     let edit = |object: &mut Value| {
-        let is_other = get(object, "spec") != get(service, "spec")
+        let was_replaced = get(object, "spec") != get(service, "spec")
             || text(object, "metadata.uid") != text(service, "metadata.uid");
-        if is_other || condition::has(object, condition) {
+        if was_replaced || condition::has(object, condition) {
             return Err(StatusError::modified(&resource.name, name));
         }
         condition::put(object, condition, &seconds(api.clock.now()));

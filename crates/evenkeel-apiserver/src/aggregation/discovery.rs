@@ -1,4 +1,4 @@
-//! Discovery documents of extension API servers, read into the form of aggregated discovery.
+//! Converts the discovery documents of extension API servers to the form of aggregated discovery.
 
 use evenkeel_api::json;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ struct Name {
 /// Resource or subresource of an `APIResourceList`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Legacy {
+struct ApiResource {
     name: String,
     singular_name: String,
     namespaced: bool,
@@ -91,18 +91,18 @@ struct Legacy {
 }
 
 #[derive(Deserialize)]
-struct LegacyList {
+struct ApiResourceList {
     #[serde(default, deserialize_with = "listed")]
-    resources: Vec<Legacy>,
+    resources: Vec<ApiResource>,
 }
 
-/// Marks a version as answered for. The result is JSON.
+/// Returns the JSON of a version whose server answered (`freshness: Current`).
 pub(super) fn current(mut version: Version) -> Value {
     "Current".clone_into(&mut version.freshness);
     serde_json::to_value(version).unwrap_or_default()
 }
 
-/// Returns the version of an API whose server did not answer.
+/// Returns the JSON of a version whose server did not answer (`freshness: Stale`).
 pub(crate) fn stale(version: &str) -> Value {
     let version = Version {
         version: version.to_owned(),
@@ -112,62 +112,62 @@ pub(crate) fn stale(version: &str) -> Value {
     serde_json::to_value(version).unwrap_or_default()
 }
 
-/// Reads a version of a group from an `APIGroupDiscoveryList`; one without resources if the list has none of it.
+/// Reads a version of a group from an `APIGroupDiscoveryList`. If the list lacks it, the version has no resources.
 pub(super) fn aggregated(bytes: &[u8], group: &str, version: &str) -> Result<Version, String> {
-    let groups: Groups = read(bytes)?;
+    let groups: Groups = decode(bytes)?;
     let mut versions = groups
         .items
         .into_iter()
-        .filter(|one| one.metadata.name == group)
+        .filter(|candidate| candidate.metadata.name == group)
         .flat_map(|group| group.versions);
-    let found = versions.find(|one| one.version == version);
+    let found = versions.find(|candidate| candidate.version == version);
     Ok(found.unwrap_or_else(|| Version { version: version.to_owned(), ..Version::default() }))
 }
 
-/// Reads a version of a group from its `APIResourceList`.
+/// Reads a version of a group from its `APIResourceList`, where subresources are items named `RESOURCE/SUBRESOURCE`.
 ///
 /// Upstream: `ConvertGroupVersionIntoToDiscovery`.
 pub(super) fn legacy(bytes: &[u8], version: &str) -> Result<Version, String> {
-    let list: LegacyList = read(bytes)?;
-    let scope = |one: &Legacy| if one.namespaced { "Namespaced" } else { "Cluster" };
-    let kind = |one: &Legacy| Kind {
-        group: one.group.clone(),
-        version: one.version.clone(),
-        kind: one.kind.clone(),
+    let list: ApiResourceList = decode(bytes)?;
+    let scope = |item: &ApiResource| if item.namespaced { "Namespaced" } else { "Cluster" };
+    let kind = |item: &ApiResource| Kind {
+        group: item.group.clone(),
+        version: item.version.clone(),
+        kind: item.kind.clone(),
     };
     let mut resources: Vec<Resource> = Vec::new();
-    for one in list.resources.iter().filter(|one| !one.name.contains('/')) {
+    for item in list.resources.iter().filter(|item| !item.name.contains('/')) {
         resources.push(Resource {
-            resource: one.name.clone(),
-            response_kind: kind(one),
-            scope: scope(one).to_owned(),
-            singular_resource: one.singular_name.clone(),
-            verbs: one.verbs.clone(),
-            short_names: one.short_names.clone(),
-            categories: one.categories.clone(),
+            resource: item.name.clone(),
+            response_kind: kind(item),
+            scope: scope(item).to_owned(),
+            singular_resource: item.singular_name.clone(),
+            verbs: item.verbs.clone(),
+            short_names: item.short_names.clone(),
+            categories: item.categories.clone(),
             subresources: Vec::new(),
         });
     }
-    for one in &list.resources {
-        let Some((parent, subresource)) = one.name.split_once('/') else { continue };
+    for item in &list.resources {
+        let Some((parent, subresource)) = item.name.split_once('/') else { continue };
         let subresource = Subresource {
             subresource: subresource.to_owned(),
-            response_kind: if one.kind.is_empty() { Kind::default() } else { kind(one) },
+            response_kind: if item.kind.is_empty() { Kind::default() } else { kind(item) },
             accepted_types: Vec::new(),
-            verbs: one.verbs.clone(),
+            verbs: item.verbs.clone(),
         };
         match resources.iter_mut().find(|resource| resource.resource == parent) {
-            Some(resource) if resource.scope != scope(one) => {
-                let (before, scope) = (&resource.scope, scope(one));
+            Some(resource) if resource.scope != scope(item) => {
+                let (parent_scope, scope) = (&resource.scope, scope(item));
                 return Err(format!(
-                    "Error: Parent {parent} (scope: {before}) and subresource {} (scope: {scope}) scope do not match",
+                    "Error: Parent {parent} (scope: {parent_scope}) and subresource {} (scope: {scope}) scope do not match",
                     subresource.subresource
                 ));
             }
             Some(resource) => resource.subresources.push(subresource),
             None => resources.push(Resource {
                 resource: parent.to_owned(),
-                scope: scope(one).to_owned(),
+                scope: scope(item).to_owned(),
                 subresources: vec![subresource],
                 ..Resource::default()
             }),
@@ -176,7 +176,8 @@ pub(super) fn legacy(bytes: &[u8], version: &str) -> Result<Version, String> {
     Ok(Version { version: version.to_owned(), resources, ..Version::default() })
 }
 
-fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+/// Decodes a JSON document.
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let value: Value = json::from_slice(bytes).map_err(|error| error.to_string())?;
     serde_json::from_value(value).map_err(|error| error.to_string())
 }

@@ -18,12 +18,12 @@ use serde_json::Value;
 
 use super::client::{DocumentRequest, Server, aggregator};
 use super::discovery::{self, Version};
-use super::remotes::{Basis, Documents, Remote};
+use super::remotes::{Documents, Remote, RemoteInputs};
 use super::schedule::{Intervals, Schedule, sleep_until};
 use crate::api::Api;
 use evenkeel_apimachinery::headers::text;
 
-/// Maximum number of servers that are asked at once.
+/// Maximum number of servers whose documents are fetched at once.
 const WORKERS: usize = 2;
 const INTERVALS: Intervals = Intervals {
     period: Duration::from_secs(60),
@@ -34,31 +34,37 @@ const INTERVALS: Intervals = Intervals {
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum duration of a request for OpenAPI.
 const OPENAPI_TIMEOUT: Duration = Duration::from_secs(60);
-/// Media types of discovery, as upstream's client accepts them.
+/// Media type of aggregated discovery, as upstream's client requests it.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Documents of an API, with the reason why its server did not answer.
-type Fetched = (Arc<str>, Documents, Result<(), String>);
+/// Documents of an API after a fetch.
+struct Fetched {
+    /// Name of the APIService.
+    name: Arc<str>,
+    documents: Documents,
+    /// Reason why the server did not answer with all documents.
+    result: Result<(), String>,
+}
 
 /// Runs the controller until the server shuts down.
 pub(crate) async fn run(api: Weak<Api>) {
     let Some(mut changes) = api.upgrade().map(|api| api.aggregation.changes()) else { return };
-    let mut schedule: Schedule<Basis> = Schedule::new(INTERVALS);
+    let mut schedule: Schedule<RemoteInputs> = Schedule::new(INTERVALS);
     let mut fetches: FuturesUnordered<BoxFuture<'static, Fetched>> = FuturesUnordered::new();
     loop {
         changes.mark_unchanged();
-        // The controller holds no strong reference while it waits.
         let Some(server) = api.upgrade() else { return };
-        begin(&server, &mut schedule, &fetches);
+        begin_due_fetches(&server, &mut schedule, &fetches);
+        // The API server can only be dropped while the controller holds no strong reference to it.
         drop(server);
         let next = schedule.next(WORKERS);
-        let fetched = tokio::select! {
+        let event = tokio::select! {
             changed = changes.changed() => changed.map(|()| None),
             Some(fetched) = fetches.next() => Ok(Some(fetched)),
             () = sleep_until(next) => Ok(None),
         };
-        let (Ok(fetched), Some(server)) = (fetched, api.upgrade()) else { return };
-        if let Some((name, documents, result)) = fetched {
+        let (Ok(finished), Some(server)) = (event, api.upgrade()) else { return };
+        if let Some(Fetched { name, documents, result }) = finished {
             server.aggregation.set_documents(&name, documents);
             if let Err(why) = &result {
                 tracing::debug!(name = &*name, why, "an extension API server gave no document");
@@ -68,53 +74,60 @@ pub(crate) async fn run(api: Weak<Api>) {
     }
 }
 
-fn begin(
+/// Starts the fetches that are due.
+fn begin_due_fetches(
     api: &Api,
-    schedule: &mut Schedule<Basis>,
+    schedule: &mut Schedule<RemoteInputs>,
     fetches: &FuturesUnordered<BoxFuture<'static, Fetched>>,
 ) {
     let (now, current) = (api.clock.instant(), api.aggregation.current());
-    schedule.observe(current.all.values().map(|one| (one.name.clone(), one.basis())), now);
+    let inputs_by_name =
+        current.by_name.values().map(|remote| (remote.name.clone(), remote.inputs()));
+    schedule.observe(inputs_by_name, now);
     for name in schedule.begin(now, WORKERS) {
-        let Some(remote) = current.all.get(&name).cloned() else { continue };
+        let Some(remote) = current.by_name.get(&name).cloned() else { continue };
         let server = Server::of(api, &remote);
-        let before = current.documents(&name).cloned().unwrap_or_default();
+        let previous = current.documents(&name).cloned().unwrap_or_default();
         fetches.push(Box::pin(async move {
-            let (documents, result) = fetch(server, &remote, before).await;
-            (name, documents, result)
+            let (documents, result) = fetch(server, &remote, previous).await;
+            Fetched { name, documents, result }
         }));
     }
 }
 
-/// Fetches the documents. What its server does not answer is stale, or stays as it was `before`.
+/// Fetches the documents. If the server does not answer, its discovery becomes stale, and the OpenAPI index stays as it
+/// was in `previous`.
 async fn fetch(
     server: Result<Server, String>,
     remote: &Remote,
-    before: Documents,
+    previous: Documents,
 ) -> (Documents, Result<(), String>) {
     let stale = || discovery::stale(&remote.version);
     let server = match server {
         Ok(server) => server,
-        Err(why) => return (Documents { discovery: stale(), ..before }, Err(why)),
+        Err(why) => return (Documents { discovery: stale(), ..previous }, Err(why)),
     };
-    let (discovery, result) = match resources(&server, remote).await {
+    let (discovery, result) = match fetch_discovery(&server, remote).await {
         Ok(version) => (discovery::current(version), Ok(())),
         Err(why) => (stale(), Err(why)),
     };
-    let openapi = openapi(&server).await;
-    let result = result.and(openapi.as_ref().map(|_| ()).map_err(Clone::clone));
-    (Documents { discovery, openapi: openapi.unwrap_or(before.openapi) }, result)
+    match fetch_openapi_index(&server).await {
+        Ok(openapi) => (Documents { discovery, openapi }, result),
+        Err(why) => (Documents { discovery, openapi: previous.openapi }, result.and(Err(why))),
+    }
 }
 
+/// Fetches aggregated discovery, or the `APIResourceList` from a server that has no aggregated discovery.
+///
 /// Upstream: `fetchFreshDiscoveryForService`.
-async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> {
-    let question = |path, accept| DocumentRequest {
+async fn fetch_discovery(server: &Server, remote: &Remote) -> Result<Version, String> {
+    let document = |path, accept| DocumentRequest {
         path,
         accept,
         user: aggregator(),
         timeout: DISCOVERY_TIMEOUT,
     };
-    let answer = server.get(&question("/apis", ACCEPT)).await?;
+    let answer = server.get(&document("/apis", ACCEPT)).await?;
     let content_type = text(answer.headers(), CONTENT_TYPE);
     let is_aggregated = content_type.contains("g=apidiscovery.k8s.io")
         && content_type.contains("v=v2")
@@ -124,9 +137,10 @@ async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> 
             discovery::aggregated(answer.body(), &remote.group, &remote.version)
         }
         StatusCode::SERVICE_UNAVAILABLE => Err("service unavailable".to_owned()),
+        // The server does not know aggregated discovery.
         _ => {
             let path = remote.path();
-            let answer = server.get(&question(path, "application/json")).await?;
+            let answer = server.get(&document(path, "application/json")).await?;
             let code = answer.status();
             if code != StatusCode::OK {
                 return Err(format!("failed to download legacy discovery for {path}: {code}"));
@@ -136,14 +150,14 @@ async fn resources(server: &Server, remote: &Remote) -> Result<Version, String> 
     }
 }
 
-/// Returns the paths of the server's OpenAPI v3 documents; none if it has no OpenAPI v3.
+/// Fetches the index of the server's OpenAPI v3 documents; it is empty if the server has no OpenAPI v3.
 ///
 /// Upstream: `OpenAPIV3Root`.
-async fn openapi(server: &Server) -> Result<BTreeMap<String, Value>, String> {
+async fn fetch_openapi_index(server: &Server) -> Result<BTreeMap<String, Value>, String> {
     let user = User { name: "system:aggregator".into(), ..User::default() };
     let (path, accept, timeout) = ("/openapi/v3", "application/json", OPENAPI_TIMEOUT);
-    let question = DocumentRequest { path, accept, user, timeout };
-    let answer = server.get(&question).await?;
+    let document = DocumentRequest { path, accept, user, timeout };
+    let answer = server.get(&document).await?;
     match answer.status() {
         StatusCode::OK => {
             let index: Value =

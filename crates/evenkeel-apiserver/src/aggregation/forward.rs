@@ -1,11 +1,11 @@
-//! Requests that are sent on to an extension API server.
+//! Proxies clients' requests to extension API servers.
 //!
 //! | documented | where |
 //! |---|---|
 //! | 503 `service unavailable` while the APIService is not available, or no endpoint is ready | `serve` |
 //! | `X-Remote-User`, `X-Remote-Uid`, `X-Remote-Group`, `X-Remote-Extra-` name the user | `user::put` |
 //! | The proxy's client certificate, `caBundle`, `insecureSkipTLSVerify` | `remotes::tls` |
-//! | Credentials of the client stay here | `../proxy/headers.rs` |
+//! | The client's credentials are not passed on | `../proxy/headers.rs` |
 //! | Redirects are refused (`--aggregator-reject-forwarding-redirect`) | `respond` |
 //! | Upgrades to other protocols | `switch` |
 //! | A request for a discovery document takes five seconds at most | `time_limit` |
@@ -43,7 +43,7 @@ use crate::response::{Body, answer};
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const UNREACHABLE: &str = "error trying to reach service";
 
-/// Request of a client, after authentication and authorization.
+/// Client's request to an extension API server, after authentication and authorization.
 pub(crate) struct Forwarded<'a> {
     pub(crate) api: &'a Arc<Api>,
     pub(crate) method: &'a Method,
@@ -53,15 +53,16 @@ pub(crate) struct Forwarded<'a> {
     /// User of the request, after impersonation.
     pub(crate) user: &'a User,
     pub(crate) audit_id: &'a HeaderValue,
-    /// Address that the client's connection comes from.
+    /// Remote address of the client's connection.
     pub(crate) client: Option<IpAddr>,
-    /// Upgrade of the connection; `None` if it cannot be upgraded.
+    /// Handle to switch protocols on the client's connection; `None` if the connection does not support it.
     pub(crate) upgrade: Option<&'a Upgrade>,
     /// Whether the request is for a resource.
     pub(crate) is_resource: bool,
 }
 
-/// Sends a request on, and returns the answer. An error is one of the client's body, or too many requests.
+/// Sends a request to the extension API server, and returns the response. Failures of that server are responses too: an
+/// error means that the client's body cannot be read, or that the user has too many requests in flight.
 pub(crate) async fn serve<B>(
     forwarded: &Forwarded<'_>,
     remote: &Remote,
@@ -92,28 +93,26 @@ where
         Ok(outgoing) => outgoing,
         Err(why) => return Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, &why)),
     };
-    // Connections that are not open yet count as well.
+    // Take the slot before dialing, so that connections that are still being opened count as well.
     let slot = forwarded.api.aggregation.connections.take(&forwarded.user.name)?;
     let exchange = async {
         let link = connect(&server).await?;
         proxy::round_trip(&forwarded.api.tasks, link, outgoing, slot).await
     };
-    let exchange = async {
-        match time_limit(forwarded) {
-            None => exchange.await,
-            Some(limit) => tokio::time::timeout(limit, exchange)
-                .await
-                .unwrap_or_else(|_| Err("context deadline exceeded".to_owned())),
-        }
+    let result = match time_limit(forwarded) {
+        None => exchange.await,
+        Some(limit) => tokio::time::timeout(limit, exchange)
+            .await
+            .unwrap_or_else(|_| Err("context deadline exceeded".to_owned())),
     };
-    let response = match exchange.await {
+    let response = match result {
         Ok(response) => response,
         Err(why) => return Ok(unavailable(&format!("{UNREACHABLE}: {why}"))),
     };
     Ok(respond(response, &server, forwarded.api.aggregation.rejects_redirects))
 }
 
-/// Asks the server to switch protocols, and exchanges its bytes and those of the client.
+/// Asks the server to switch protocols, and then copies bytes between it and the client in both directions.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<Body>, StatusError> {
@@ -121,6 +120,7 @@ async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<B
         return Ok(unavailable("request connection cannot be hijacked"));
     };
     let api = forwarded.api;
+    // Held until the copying ends: the user's stream slot, and the gauge of long-running requests.
     let held = (api.streams.take(&forwarded.user.name)?, api.metrics.long_running());
     let outgoing = match forwarded.outgoing(server, true, Bytes::new()) {
         Ok(outgoing) => outgoing,
@@ -130,11 +130,11 @@ async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<B
         Ok(link) => link,
         Err(why) => return Ok(unavailable(&format!("error dialing backend: {why}"))),
     };
-    let answered = match proxy::send(link, outgoing).await {
-        Ok(answered) => answered,
+    let response_and_driver = match proxy::send(link, outgoing).await {
+        Ok(response_and_driver) => response_and_driver,
         Err(error) => return Ok(unavailable(&format!("error sending request: {error}"))),
     };
-    Ok(match upgrade::switch(&api.tasks, upgrade, answered, held) {
+    Ok(match upgrade::switch(&api.tasks, upgrade, response_and_driver, held) {
         Ok(response) => response,
         Err(Refused::Answer(response)) => respond(*response, server, true),
         Err(Refused::Invalid(why)) => unavailable(&why),
@@ -149,7 +149,7 @@ async fn connect(server: &Server) -> Result<Link, String> {
 }
 
 impl Forwarded<'_> {
-    /// Returns the request as the server gets it.
+    /// Returns the request that the extension API server receives.
     ///
     /// Upstream: `NewRequestForProxy`, `Transport.RoundTrip` of `util/proxy`.
     fn outgoing(
@@ -178,23 +178,24 @@ impl Forwarded<'_> {
         };
         put("x-forwarded-host", server.authority());
         if let Some(client) = self.client {
-            let before = text(self.headers, "x-forwarded-for");
-            let separator = if before.is_empty() { "" } else { ", " };
-            put("x-forwarded-for", &format!("{before}{separator}{client}"));
+            let proxies = text(self.headers, "x-forwarded-for");
+            let separator = if proxies.is_empty() { "" } else { ", " };
+            put("x-forwarded-for", &format!("{proxies}{separator}{client}"));
         }
         user::put(request.headers_mut(), self.user)?;
         Ok(request)
     }
 }
 
-/// Returns the maximum duration of a request for a discovery document, whose path has three segments; `None` for other
-/// requests, whose time the server limits.
+/// Returns the maximum duration of a request for a discovery document: a path of three segments such as
+/// `/apis/GROUP/VERSION`. Returns `None` for other requests, which the server's own request timeout limits.
 fn time_limit(forwarded: &Forwarded<'_>) -> Option<Duration> {
     let segments = forwarded.uri.path().trim_matches('/').split('/').count();
     (!forwarded.is_resource && segments == 3).then_some(DISCOVERY_TIMEOUT)
 }
 
-/// Makes the client's answer of a server's.
+/// Converts the server's response to the one for the client: refuses redirects, and makes a `Location` that is a path
+/// absolute.
 ///
 /// Upstream: `UpgradeAwareHandler.ServeHTTP`, `Transport.rewriteURL`.
 fn respond(
@@ -220,10 +221,13 @@ fn respond(
     Response::from_parts(head, Body::stream(pieces(body)))
 }
 
+/// Returns a 503 with this reason.
 fn unavailable(why: &str) -> Response<Body> {
     plain(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
+/// Returns an error as plain text, which ends with a newline as upstream's does.
+///
 /// Upstream: `http.Error`.
 fn plain(code: StatusCode, why: &str) -> Response<Body> {
     let body = Body::whole(format!("{why}\n").into());

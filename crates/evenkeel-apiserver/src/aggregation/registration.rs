@@ -1,4 +1,6 @@
-//! APIServices of this server's own APIs: which of them are created, restored and deleted.
+//! Decides which APIServices of this server's own APIs are created, restored and deleted.
+//!
+//! An APIService is desired if a CustomResourceDefinition serves its group and version:
 //!
 //! | current APIService | not desired | desired |
 //! |---|---|---|
@@ -16,23 +18,24 @@ use std::collections::BTreeMap;
 use evenkeel_apimachinery::value::{flag, get, list, text};
 use serde_json::{Value, json};
 
-/// Label that says when the server restores an APIService.
-const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Label whose value says when the server restores an APIService.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Value of the label for APIServices that are restored when the server starts.
 const ON_START: &str = "onstart";
 /// Value of the label for APIServices that are always restored.
 const ALWAYS: &str = "true";
 
-/// Priority of the groups of custom resources.
+/// Priority of each group of custom resources.
 const GROUP_PRIORITY: u32 = 1000;
-/// Priority of each of their versions, so that discovery sorts them by name.
+/// Priority of each version of custom resources. All are equal, so that discovery sorts the versions by name.
 const VERSION_PRIORITY: u32 = 100;
 
 /// Write that makes an APIService the desired one.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
+    /// Creates this APIService.
     Create(Value),
-    /// Restores the spec of the APIService with this name.
+    /// Sets the spec of the APIService with this name to this one.
     Restore(String, Value),
     /// Deletes the APIService with this name.
     Delete(String),
@@ -40,12 +43,12 @@ pub(super) enum Action {
 
 /// Returns the writes for the APIServices of custom resources.
 pub(super) fn plan(services: &[Value], definitions: &[Value]) -> Vec<Action> {
-    let mut desired = desired(definitions);
+    let mut missing = desired_specs(definitions);
     let mut actions = Vec::new();
     for service in services {
         let name = text(service, "metadata.name");
-        let is_managed = label(service) == ALWAYS;
-        match desired.remove(name) {
+        let is_managed = automanaged(service) == ALWAYS;
+        match missing.remove(name) {
             Some(spec) if is_managed && get(service, "spec") != Some(&spec) => {
                 actions.push(Action::Restore(name.to_owned(), spec));
             }
@@ -54,38 +57,41 @@ pub(super) fn plan(services: &[Value], definitions: &[Value]) -> Vec<Action> {
         }
     }
     let create = |(name, spec): (String, Value)| {
-        let labels = json!({LABEL: ALWAYS});
+        let labels = json!({AUTOMANAGED: ALWAYS});
         Action::Create(json!({"metadata": {"name": name, "labels": labels}, "spec": spec}))
     };
-    actions.extend(desired.into_iter().map(create));
+    actions.extend(missing.into_iter().map(create));
     actions
 }
 
-/// Returns the specs of the APIServices for all served versions of definitions, by name.
-fn desired(definitions: &[Value]) -> BTreeMap<String, Value> {
-    let specs = definitions.iter().flat_map(|definition| {
+/// Returns the specs of the APIServices for all served versions of CustomResourceDefinitions, by name.
+fn desired_specs(definitions: &[Value]) -> BTreeMap<String, Value> {
+    let mut specs = BTreeMap::new();
+    for definition in definitions {
         let group = text(definition, "spec.group");
-        let served = list(definition, "spec.versions").iter().filter(|v| flag(v, "served"));
-        served.map(move |version| {
+        let versions = list(definition, "spec.versions").iter();
+        for version in versions.filter(|version| flag(version, "served")) {
             let version = text(version, "name");
             let spec = json!({
                 "group": group, "version": version,
                 "groupPriorityMinimum": GROUP_PRIORITY, "versionPriority": VERSION_PRIORITY,
             });
-            (format!("{version}.{group}"), spec)
-        })
-    });
-    specs.collect()
+            specs.insert(format!("{version}.{group}"), spec);
+        }
+    }
+    specs
 }
 
-fn label(service: &Value) -> &str {
+/// Returns the value of the label [`AUTOMANAGED`]; empty if there is none.
+fn automanaged(service: &Value) -> &str {
     let labels = get(service, "metadata.labels");
-    labels.and_then(|labels| labels.get(LABEL)).and_then(Value::as_str).unwrap_or_default()
+    labels.and_then(|labels| labels.get(AUTOMANAGED)).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns whether the server restores the spec of a built-in group's APIService when it starts.
 pub(crate) fn is_restored_on_start(current: &Value, recorded: &Value) -> bool {
-    matches!(label(current), ON_START | ALWAYS) && get(current, "spec") != get(recorded, "spec")
+    matches!(automanaged(current), ON_START | ALWAYS)
+        && get(current, "spec") != get(recorded, "spec")
 }
 
 #[cfg(test)]
@@ -99,7 +105,7 @@ mod tests {
     }
 
     fn service(name: &str, managed: &str, spec: &Value) -> Value {
-        let labels = if managed.is_empty() { json!({}) } else { json!({LABEL: managed}) };
+        let labels = if managed.is_empty() { json!({}) } else { json!({AUTOMANAGED: managed}) };
         json!({"metadata": {"name": name, "labels": labels}, "spec": spec})
     }
 

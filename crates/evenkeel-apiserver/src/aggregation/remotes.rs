@@ -1,4 +1,4 @@
-//! APIs that extension API servers serve, as the last passes of the controllers found them. Requests read them.
+//! Snapshot of the APIs that extension API servers serve. The controllers of this folder replace it; requests read it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::resource::Rows;
 use crate::resource::document::Document;
 use crate::streaming::StreamLimits;
 
-/// Group of APIServices. The server itself always serves it.
+/// Group of APIServices. This server always serves it itself, whatever an APIService says.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 
 /// Service of an extension API server.
@@ -43,33 +43,49 @@ pub(crate) struct Remote {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) service: ServiceReference,
-    /// TLS configuration of its clients, or the reason why there is none.
+    /// TLS configuration for connections to the server, or the reason why it cannot be made.
     pub(crate) tls: Result<Arc<ClientConfig>, String>,
     /// Whether the condition `Available` is true.
     pub(crate) is_available: bool,
-    /// Path of its discovery document.
+    /// Path of the API's discovery document: `/api/VERSION` or `/apis/GROUP/VERSION`.
     path: String,
-    /// `insecureSkipTLSVerify` and `caBundle`, which determine `tls`.
-    trust: Trusted,
+    /// Settings that `tls` was made from.
+    trust: TrustSettings,
 }
 
-/// Whether each certificate is trusted, and the authorities in base64 otherwise.
-type Trusted = (bool, String);
+/// Fields of an APIService that say which server certificates are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TrustSettings {
+    /// `insecureSkipTLSVerify`: accepts every certificate.
+    skips_verification: bool,
+    /// `caBundle`: PEM of the certificate authorities, in base64.
+    ca_bundle: String,
+}
 
-/// What an API's check depends on: its Service, whom it trusts, and whether it is available.
-pub(super) type Basis = (ServiceReference, Trusted, bool);
+/// Properties of an API on which the results of its checks and fetches depend.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RemoteInputs {
+    service: ServiceReference,
+    trust: TrustSettings,
+    is_available: bool,
+}
 
 impl Remote {
-    /// Returns what the API's check depends on.
-    pub(super) fn basis(&self) -> Basis {
-        (self.service.clone(), self.trust.clone(), self.is_available)
+    /// Returns the properties on which the results of checks and fetches depend.
+    pub(super) fn inputs(&self) -> RemoteInputs {
+        RemoteInputs {
+            service: self.service.clone(),
+            trust: self.trust.clone(),
+            is_available: self.is_available,
+        }
     }
 
-    /// Reads an APIService; `None` if this server serves its API. `before` is the same APIService as of the last pass.
+    /// Reads an APIService; returns `None` if this server serves the API itself. `previous` is the same APIService in
+    /// the current snapshot.
     pub(super) fn new(
         object: &Value,
         identity: Option<&ClientIdentity>,
-        before: Option<&Self>,
+        previous: Option<&Self>,
     ) -> Option<Self> {
         let service = get(object, "spec.service")?;
         let group = text(object, "spec.group");
@@ -81,11 +97,13 @@ impl Remote {
             name: text(service, "name").to_owned(),
             port: int(service, "port").unwrap_or(443),
         };
-        let trust =
-            (flag(object, "spec.insecureSkipTLSVerify"), text(object, "spec.caBundle").to_owned());
-        // One configuration for all connections, so that they resume sessions.
-        let tls = match before {
-            Some(before) if before.trust == trust => before.tls.clone(),
+        let trust = TrustSettings {
+            skips_verification: flag(object, "spec.insecureSkipTLSVerify"),
+            ca_bundle: text(object, "spec.caBundle").to_owned(),
+        };
+        // Keep the configuration while the settings stay: it caches the TLS sessions that new connections resume.
+        let tls = match previous {
+            Some(previous) if previous.trust == trust => previous.tls.clone(),
             _ => tls(&trust, identity),
         };
         let version = text(object, "spec.version");
@@ -105,25 +123,27 @@ impl Remote {
         })
     }
 
-    /// Returns the path of its discovery document.
+    /// Returns the path of the API's discovery document.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Returns whether a request's path belongs to the API. The core group has all paths below `/api`.
+    /// Returns whether a request's path belongs to the API. An API of the core group gets all paths below `/api`.
     pub(crate) fn has_path(&self, path: &str) -> bool {
-        let own = if self.group.is_empty() { "/api" } else { self.path() };
-        path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let prefix = if self.group.is_empty() { "/api" } else { self.path() };
+        path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
+/// Makes the TLS configuration for connections to an extension API server.
+///
 /// Upstream: `BuildTransportConfig`.
 fn tls(
-    (insecure, bundle): &Trusted,
+    settings: &TrustSettings,
     identity: Option<&ClientIdentity>,
 ) -> Result<Arc<ClientConfig>, String> {
-    let pem = BASE64_STANDARD.decode(bundle).map_err(|error| error.to_string())?;
-    let trust = if *insecure {
+    let pem = BASE64_STANDARD.decode(&settings.ca_bundle).map_err(|error| error.to_string())?;
+    let trust = if settings.skips_verification {
         Trust::Any
     } else if pem.is_empty() {
         Trust::Roots(CertPool::system())
@@ -139,7 +159,7 @@ fn tls(
     client_config(trust, identity).map(Arc::new)
 }
 
-/// APIService in the order of discovery.
+/// Priorities of an APIService, which order groups and versions in discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Priority {
     pub(crate) group: String,
@@ -174,33 +194,37 @@ pub(crate) struct Documents {
 #[derive(Default)]
 pub(crate) struct Remotes {
     /// APIs by the name of their APIService.
-    pub(crate) all: BTreeMap<Arc<str>, Arc<Remote>>,
-    /// Priorities of all APIServices, those of this server's own APIs too.
+    pub(crate) by_name: BTreeMap<Arc<str>, Arc<Remote>>,
+    /// Priorities of all APIServices, including those of this server's own APIs.
     pub(crate) priorities: Vec<Priority>,
     /// Whether each APIService is available, by name.
     pub(crate) availability: BTreeMap<Arc<str>, bool>,
     documents: BTreeMap<Arc<str>, Arc<Documents>>,
-    /// Aggregated discovery document.
-    discovery: Mutex<Option<Merged>>,
+    /// Cached aggregated discovery document.
+    discovery: Mutex<Option<MergedDocument>>,
 }
 
-/// Rows, and the document that is made of them and of the APIs.
-type Merged = (Arc<Rows>, Arc<OnceLock<Document>>);
+/// Discovery document that lists this server's own resources and the APIs of extension API servers.
+struct MergedDocument {
+    /// Own resources that the document was made from.
+    rows: Arc<Rows>,
+    document: Arc<OnceLock<Document>>,
+}
 
 impl Remotes {
-    /// Returns the API that a path belongs to.
+    /// Returns the API that a request's path belongs to.
     pub(crate) fn of_path(&self, path: &str) -> Option<&Arc<Remote>> {
-        if self.all.is_empty() || !path.starts_with("/api") {
+        if self.by_name.is_empty() || !path.starts_with("/api") {
             return None;
         }
-        self.all.values().find(|remote| remote.has_path(path))
+        self.by_name.values().find(|remote| remote.has_path(path))
     }
 
-    /// Returns the API whose server has this OpenAPI v3 document.
+    /// Returns the API whose server serves the OpenAPI v3 document with this name, such as `apis/example.com/v1`.
     pub(crate) fn of_openapi(&self, name: &str) -> Option<&Arc<Remote>> {
         let mut documents = self.documents.iter();
         let (api, _) = documents.find(|(_, documents)| documents.openapi.contains_key(name))?;
-        self.all.get(api)
+        self.by_name.get(api)
     }
 
     /// Writes the metric of the availability of all APIServices.
@@ -228,22 +252,28 @@ impl Remotes {
         self.documents.get(name).map(|documents| &**documents)
     }
 
-    /// Returns the aggregated discovery document of these rows and the APIs. `make` makes it once.
+    /// Returns the aggregated discovery document of these rows and the APIs. It is cached: `make` runs once for each
+    /// `rows`.
     pub(crate) fn discovery(&self, rows: &Arc<Rows>, make: impl FnOnce() -> Document) -> Document {
-        let made = {
-            let mut kept = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*kept {
-                Some((of, made)) if Arc::ptr_eq(of, rows) => made.clone(),
-                _ => kept.insert((rows.clone(), Arc::default())).1.clone(),
+        // The lock is released before `make` runs.
+        let document = {
+            let mut cached = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*cached {
+                Some(merged) if Arc::ptr_eq(&merged.rows, rows) => merged.document.clone(),
+                _ => {
+                    let merged = MergedDocument { rows: rows.clone(), document: Arc::default() };
+                    cached.insert(merged).document.clone()
+                }
             }
         };
-        made.get_or_init(make).clone()
+        document.get_or_init(make).clone()
     }
 }
 
-/// State of aggregation.
+/// Shared state of aggregation: the current snapshot and the settings for requests to extension API servers.
 pub(crate) struct Aggregation {
     current: RwLock<Arc<Remotes>>,
+    /// Number of changes of the APIs, for the controllers to wait on.
     changed: watch::Sender<u64>,
     /// Certificate that identifies this server to extension API servers (`--proxy-client-cert-file`).
     pub(crate) identity: Option<ClientIdentity>,
@@ -270,61 +300,61 @@ impl Aggregation {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Signals changes of the APIs, but not those of their documents.
+    /// Returns a receiver that signals changes of the APIs, but not of their documents.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Reads an APIService; `None` if this server serves its API.
+    /// Reads an APIService; returns `None` if this server serves the API itself.
     pub(super) fn remote(&self, object: &Value) -> Option<Remote> {
-        let current = self.current();
-        let before = current.all.get(text(object, "metadata.name"));
-        Remote::new(object, self.identity.as_ref(), before.map(|before| &**before))
+        self.remote_after(&self.current(), object)
     }
 
-    /// Replaces the APIs by those of all APIServices.
+    /// Reads an APIService, and reuses what the snapshot `current` has of it.
+    fn remote_after(&self, current: &Remotes, object: &Value) -> Option<Remote> {
+        let previous = current.by_name.get(text(object, "metadata.name"));
+        Remote::new(object, self.identity.as_ref(), previous.map(Arc::as_ref))
+    }
+
+    /// Replaces the APIs by those of these APIServices. The documents of APIs that stay are kept.
     pub(crate) fn set_services(&self, objects: &[Value]) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let remote = |object: &Value| {
-            let before = current.all.get(text(object, "metadata.name"));
-            let before = before.map(|before| &**before);
-            Remote::new(object, self.identity.as_ref(), before).map(Arc::new)
-        };
-        let all: BTreeMap<_, _> =
-            objects.iter().filter_map(remote).map(|remote| (remote.name.clone(), remote)).collect();
+        let remotes = objects.iter().filter_map(|object| self.remote_after(&current, object));
+        let by_name: BTreeMap<_, _> =
+            remotes.map(|remote| (remote.name.clone(), Arc::new(remote))).collect();
         let available = |object: &Value| {
             (text(object, "metadata.name").into(), condition::is_available(object))
         };
         let documents = current
             .documents
             .iter()
-            .filter(|(name, _)| all.contains_key(*name))
+            .filter(|(name, _)| by_name.contains_key(*name))
             .map(|(name, documents)| (name.clone(), documents.clone()))
             .collect();
         *current = Arc::new(Remotes {
             documents,
             priorities: objects.iter().map(Priority::new).collect(),
             availability: objects.iter().map(available).collect(),
-            all,
+            by_name,
             discovery: Mutex::default(),
         });
         drop(current);
-        self.changed.send_modify(|n| *n = n.wrapping_add(1));
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Sets the documents of an API, if it is still there.
+    /// Sets the documents of an API if its APIService still exists.
     pub(super) fn set_documents(&self, name: &Arc<str>, documents: Documents) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if !current.all.contains_key(name) || current.documents(name) == Some(&documents) {
+        if !current.by_name.contains_key(name) || current.documents(name) == Some(&documents) {
             return;
         }
-        let mut all = current.documents.clone();
-        all.insert(name.clone(), Arc::new(documents));
+        let mut all_documents = current.documents.clone();
+        all_documents.insert(name.clone(), Arc::new(documents));
         *current = Arc::new(Remotes {
-            all: current.all.clone(),
+            by_name: current.by_name.clone(),
             priorities: current.priorities.clone(),
             availability: current.availability.clone(),
-            documents: all,
+            documents: all_documents,
             discovery: Mutex::default(),
         });
     }

@@ -1,5 +1,5 @@
-//! Times at which each of several objects is checked: when it changes, in regular intervals, and after failures with
-//! backoff.
+//! Schedule of periodic checks of objects. An object is checked when it changes, at regular intervals, and after a
+//! failure with exponential backoff.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,78 +12,96 @@ use tokio::time::Instant;
 pub(super) struct Intervals {
     /// Interval after a success.
     pub(super) period: Duration,
-    /// Interval after the first failure; it doubles with each further one.
+    /// Interval after the first failure. It doubles with each further failure in a row.
     pub(super) first_backoff: Duration,
     /// Maximum interval after a failure.
     pub(super) max_backoff: Duration,
 }
 
-/// Schedule of the checks. `B` is what the result of a check depends on.
-pub(super) struct Schedule<B> {
+/// Schedule of the checks by object name. `I` is the type of a check's inputs: if they change, the check is due at
+/// once.
+pub(super) struct Schedule<I> {
     intervals: Intervals,
-    items: BTreeMap<Arc<str>, Item<B>>,
+    items: BTreeMap<Arc<str>, Scheduled<I>>,
 }
 
-struct Item<B> {
-    basis: B,
+/// Object whose checks are scheduled.
+struct Scheduled<I> {
+    inputs: I,
+    /// Number of failures since the last success.
     failures: u32,
     due: Instant,
     is_running: bool,
-    /// Whether the basis changed during the check.
+    /// Whether the inputs changed while the check was running.
     is_stale: bool,
 }
 
-impl<B: PartialEq> Schedule<B> {
+impl<I: PartialEq> Schedule<I> {
     pub(super) fn new(intervals: Intervals) -> Self {
         Self { intervals, items: BTreeMap::new() }
     }
 
-    /// Replaces the objects. New and changed ones are due now.
-    pub(super) fn observe(&mut self, all: impl IntoIterator<Item = (Arc<str>, B)>, now: Instant) {
-        let mut before = std::mem::take(&mut self.items);
-        for (name, basis) in all {
-            let item = match before.remove(&name) {
-                Some(item) if item.basis == basis => item,
-                Some(item) => Item { basis, due: now, is_stale: item.is_running, ..item },
-                None => Item { basis, failures: 0, due: now, is_running: false, is_stale: false },
+    /// Replaces the objects. New objects and those with changed inputs are due now.
+    pub(super) fn observe(
+        &mut self,
+        inputs_by_name: impl IntoIterator<Item = (Arc<str>, I)>,
+        now: Instant,
+    ) {
+        let mut previous = std::mem::take(&mut self.items);
+        for (name, inputs) in inputs_by_name {
+            let item = match previous.remove(&name) {
+                Some(item) if item.inputs == inputs => item,
+                Some(item) => Scheduled { inputs, due: now, is_stale: item.is_running, ..item },
+                None => {
+                    Scheduled { inputs, failures: 0, due: now, is_running: false, is_stale: false }
+                }
             };
             self.items.insert(name, item);
         }
     }
 
-    /// Begins the checks that are due, at most `limit` at once. Returns the names of their objects.
+    /// Marks due checks as running, and returns the names of their objects. At most `limit` checks run at once.
     pub(super) fn begin(&mut self, now: Instant, limit: usize) -> Vec<Arc<str>> {
-        let running = self.items.values().filter(|item| item.is_running).count();
+        let free = limit.saturating_sub(self.running());
         let due = self.items.iter_mut().filter(|(_, item)| !item.is_running && item.due <= now);
-        let begun = due.take(limit.saturating_sub(running)).map(|(name, item)| {
+        let mut names = Vec::new();
+        for (name, item) in due.take(free) {
             item.is_running = true;
-            name.clone()
-        });
-        begun.collect()
+            names.push(name.clone());
+        }
+        names
     }
 
-    /// Ends a check.
+    /// Records the end of a check, and schedules the next one.
     pub(super) fn end(&mut self, name: &str, succeeded: bool, now: Instant) {
         let Some(item) = self.items.get_mut(name) else { return };
         item.is_running = false;
         item.failures = if succeeded { 0 } else { item.failures.saturating_add(1) };
-        let pause = match item.failures {
+        let delay = match item.failures {
             _ if item.is_stale => Duration::ZERO,
             0 => self.intervals.period,
-            n => backoff(&self.intervals, n),
+            failures => backoff(&self.intervals, failures),
         };
         item.is_stale = false;
-        item.due = now.checked_add(pause).unwrap_or(now);
+        item.due = now.checked_add(delay).unwrap_or(now);
     }
 
-    /// Returns when the next check is due; `None` if all or `limit` of them are running.
+    /// Returns when the next check is due; `None` if no further check may begin before a running one ends.
     pub(super) fn next(&self, limit: usize) -> Option<Instant> {
-        let running = self.items.values().filter(|item| item.is_running).count();
-        let waiting = self.items.values().filter(|item| !item.is_running && running < limit);
+        if self.running() >= limit {
+            return None;
+        }
+        let waiting = self.items.values().filter(|item| !item.is_running);
         waiting.map(|item| item.due).min()
+    }
+
+    fn running(&self) -> usize {
+        self.items.values().filter(|item| item.is_running).count()
     }
 }
 
+/// Returns the interval after a number of failures in a row, which is at least 1.
+///
 /// Upstream: `ItemExponentialFailureRateLimiter`.
 fn backoff(intervals: &Intervals, failures: u32) -> Duration {
     let factor = 2u32.saturating_pow(failures.saturating_sub(1));

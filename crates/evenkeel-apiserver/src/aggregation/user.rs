@@ -1,4 +1,4 @@
-//! Headers that name a request's user to an extension API server.
+//! Request headers that pass the authenticated user to an extension API server.
 
 use evenkeel_apimachinery::user::User;
 use http::HeaderMap;
@@ -11,13 +11,13 @@ const UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
 
-/// Replaces the headers of the user. An error has the value that no header can have.
+/// Replaces the headers that name the user. The error names the value that cannot be sent in a header.
 ///
 /// Upstream: `SetAuthProxyHeaders`.
 pub(super) fn put(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
-    let before = headers.keys().filter(|name| names_remote_user(name));
-    let before: Vec<HeaderName> = before.cloned().collect();
-    for name in before {
+    let previous = headers.keys().filter(|name| names_remote_user(name));
+    let previous: Vec<HeaderName> = previous.cloned().collect();
+    for name in previous {
         headers.remove(name);
     }
     headers.insert(USER, value(&user.name)?);
@@ -37,12 +37,13 @@ pub(super) fn put(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns a header's value, or upstream's error for a text that cannot be one.
 fn value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_bytes(text.as_bytes())
         .map_err(|_| format!("net/http: invalid header field value for {text:?}"))
 }
 
-/// Encodes a key of extra, so that it can be part of a header's name.
+/// Percent-encodes a key of the user's extra, so that it can be part of a header's name.
 ///
 /// Upstream: `headerKeyEscape`.
 fn escaped(key: &str) -> String {

@@ -1,14 +1,14 @@
-//! Audit events of one request: their fields by level.
+//! Audit event of a request. The level of the request's audit policy decides which fields it has.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `Metadata` has no bodies; `Request` has the request's object, `RequestResponse` also that of the response | `set_request_object`, `set_response_object` |
-//! | `objectRef` names the object: by the URL, else by the request's object | `begin`, `set_request_object` |
-//! | `responseStatus` has the code, and the fields of a Status | `set_response_status`, `set_response_code` |
-//! | The first value of an annotation stays | `annotate` |
-//! | `omitManagedFields` drops managed fields of objects, lists and tables | `without_managed_fields` |
+//! | `objectRef` names the object as the URL does; the request's object supplies missing fields | `begin`, `set_request_object` |
+//! | `responseStatus` has the status code, and the fields of a response that is a Status | `set_response_status`, `set_response_code` |
+//! | An annotation keeps its first value | `annotate` |
+//! | `omitManagedFields` removes the managed fields of objects, and of the objects in lists and tables | `without_managed_fields` |
 //! | `userAgent` is cut after 1,024 bytes | `user_agent` |
-//! | `sourceIPs` are those of the headers, then that of the connection | `source_ips` |
+//! | `sourceIPs` has the addresses in headers, and then the address of the connection | `source_ips` |
 //!
 //! Upstream: `audit/context.go`, `audit/request.go`.
 
@@ -30,7 +30,7 @@ use super::policy::{AuditAttributes, Level, RequestAuditConfig, Stage};
 /// Maximum length of the user agent in bytes.
 const MAX_USER_AGENT: usize = 1024;
 
-/// Event of the API `audit.k8s.io/v1`. Fields are in upstream's order; empty ones are absent.
+/// Event of the API `audit.k8s.io/v1`. Its fields are in upstream's order. Empty fields are left out of the JSON.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuditEvent {
@@ -64,11 +64,12 @@ pub(crate) struct AuditEvent {
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
-    /// Configuration that the policy has for the request.
+    /// Configuration that the policy sets for the request.
     #[serde(skip)]
     config: RequestAuditConfig,
 }
 
+/// Object of a request: `objectRef`.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectReference {
@@ -90,6 +91,7 @@ struct ObjectReference {
     subresource: String,
 }
 
+/// Status of the response: `responseStatus`.
 #[derive(Debug, Clone, Default, Serialize)]
 struct ResponseStatus {
     metadata: Map<String, Value>,
@@ -110,19 +112,20 @@ fn is_zero(code: &u16) -> bool {
     *code == 0
 }
 
-/// What is known of a request when it arrives.
+/// Properties of a request that are known when it arrives.
 pub(crate) struct Received<'a> {
     pub(crate) audit_id: &'a str,
     /// Path and query as the client sent them.
     pub(crate) uri: &'a str,
     pub(crate) headers: &'a HeaderMap,
-    /// IP address of the connection; `None` in process.
+    /// IP address of the client's connection; `None` for an in-process request.
     pub(crate) remote: Option<IpAddr>,
+    /// Time at which the request arrived.
     pub(crate) at: Timestamp,
 }
 
 impl AuditEvent {
-    /// Creates the event of a request. `user` is absent if the request has no valid one.
+    /// Creates the event of a request. `user` is `None` if authentication failed.
     ///
     /// Upstream: `LogRequestMetadata`.
     pub(crate) fn begin(
@@ -140,7 +143,7 @@ impl AuditEvent {
             subresource: attributes.subresource.to_owned(),
             ..ObjectReference::default()
         });
-        let at = micros(received.at);
+        let received_at = micros(received.at);
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
@@ -158,14 +161,14 @@ impl AuditEvent {
             response_status: None,
             request_object: None,
             response_object: None,
-            request_received_timestamp: at.clone(),
-            stage_timestamp: at,
+            request_received_timestamp: received_at.clone(),
+            stage_timestamp: received_at,
             annotations: BTreeMap::new(),
             config,
         }
     }
 
-    /// Returns the event at a stage, or `None` if the policy omits the stage.
+    /// Moves the event to a stage, and returns a copy to write; `None` if the policy omits the stage.
     ///
     /// Upstream: `ProcessEventStage`.
     pub(crate) fn at_stage(&mut self, stage: Stage, now: Timestamp) -> Option<Self> {
@@ -185,7 +188,8 @@ impl AuditEvent {
         self.config.level
     }
 
-    /// Records the user that the request impersonates. `constraint` is the verb of a constrained impersonation.
+    /// Records the user that the request impersonates. `constraint` is the verb that permitted a constrained
+    /// impersonation.
     ///
     /// Upstream: `LogImpersonatedUser`.
     pub(crate) fn set_impersonated_user(&mut self, user: &User, constraint: Option<&str>) {
@@ -195,34 +199,35 @@ impl AuditEvent {
         }
     }
 
-    /// Adds an annotation unless it has a value.
+    /// Adds an annotation unless its key already has a value.
     ///
     /// Upstream: `addAuditAnnotationLocked`.
     pub(crate) fn annotate(&mut self, key: String, value: String) {
         self.annotations.entry(key).or_insert(value);
     }
 
-    /// Records the object of a request. It completes the reference to the object at each level.
+    /// Records the object of a request, if the level includes it. At every level, the object supplies the missing
+    /// fields of `objectRef`.
     ///
     /// Upstream: `LogRequestObject`.
     pub(crate) fn set_request_object(&mut self, object: &Value) {
         let reference = self.object_ref.get_or_insert_default();
-        for (field, name) in [
+        for (field, path) in [
             (&mut reference.namespace, "metadata.namespace"),
             (&mut reference.name, "metadata.name"),
             (&mut reference.uid, "metadata.uid"),
             (&mut reference.resource_version, "metadata.resourceVersion"),
         ] {
             if field.is_empty() {
-                text(object, name).clone_into(field);
+                text(object, path).clone_into(field);
             }
         }
         if self.config.level >= Level::Request {
-            self.request_object = Some(self.logged(object.clone()));
+            self.request_object = Some(self.written_object(object.clone()));
         }
     }
 
-    /// Records the patch of a request.
+    /// Records the patch of a request in place of its object, if the level includes it.
     ///
     /// Upstream: `LogRequestPatch`.
     pub(crate) fn set_request_patch(&mut self, patch: Value) {
@@ -231,12 +236,12 @@ impl AuditEvent {
         }
     }
 
-    /// Records the object of a response.
+    /// Records the object of a response, if the level includes it.
     ///
     /// Upstream: `LogResponseObject`.
     pub(crate) fn set_response_object(&mut self, object: Value) {
         if self.config.level >= Level::RequestResponse {
-            self.response_object = Some(self.logged(object));
+            self.response_object = Some(self.written_object(object));
         }
     }
 
@@ -256,14 +261,15 @@ impl AuditEvent {
         });
     }
 
-    /// Records the code of a response.
+    /// Records the status code of a response.
     ///
     /// Upstream: `SetEventResponseStatusCode`.
     pub(crate) fn set_response_code(&mut self, code: StatusCode) {
         self.response_status.get_or_insert_default().code = code.as_u16();
     }
 
-    fn logged(&self, mut object: Value) -> Value {
+    /// Returns the object as it is written: without managed fields if the policy omits them.
+    fn written_object(&self, mut object: Value) -> Value {
         if self.config.omit_managed_fields {
             without_managed_fields(&mut object);
         }
@@ -287,12 +293,12 @@ struct UserInfo {
 }
 
 fn user_info(user: &User) -> UserInfo {
-    let texts = |all: &[Box<str>]| all.iter().map(ToString::to_string).collect();
+    let owned = |texts: &[Box<str>]| texts.iter().map(ToString::to_string).collect();
     UserInfo {
         username: user.name.to_string(),
         uid: user.uid.to_string(),
-        groups: texts(&user.groups),
-        extra: user.extra.iter().map(|(key, all)| (key.to_string(), texts(all))).collect(),
+        groups: owned(&user.groups),
+        extra: user.extra.iter().map(|(key, values)| (key.to_string(), owned(values))).collect(),
     }
 }
 
@@ -316,17 +322,19 @@ fn without_managed_fields(object: &mut Value) {
     }
 }
 
+/// Returns the user agent, cut at a character boundary if it is longer than [`MAX_USER_AGENT`].
+///
 /// Upstream: `maybeTruncateUserAgent`.
-fn user_agent(given: &str) -> String {
-    if given.len() <= MAX_USER_AGENT {
-        return given.to_owned();
+fn user_agent(header: &str) -> String {
+    if header.len() <= MAX_USER_AGENT {
+        return header.to_owned();
     }
-    let end = (0..=MAX_USER_AGENT).rev().find(|at| given.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}...TRUNCATED", &given[..end])
+    let end = (0..=MAX_USER_AGENT).rev().find(|index| header.is_char_boundary(*index));
+    format!("{}...TRUNCATED", &header[..end.unwrap_or_default()])
 }
 
-/// Returns the IP addresses that a request came from: those in `X-Forwarded-For`, that in `X-Real-Ip`, and that of the
-/// connection.
+/// Returns the IP addresses that a request came from: those in `X-Forwarded-For`, the one in `X-Real-Ip` unless it is
+/// among them, and the one of the connection unless it is already the last.
 ///
 /// Upstream: `SourceIPs` of `apimachinery/pkg/util/net`.
 fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {
@@ -334,11 +342,11 @@ fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {
     let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
     let forwarded = forwarded.unwrap_or_default().split(',');
     ips.extend(forwarded.filter_map(|ip| ip.trim().parse::<IpAddr>().ok()));
-    let real = headers.get("x-real-ip").and_then(|value| value.to_str().ok());
-    if let Some(real) = real.and_then(|ip| ip.parse().ok())
-        && !ips.contains(&real)
+    let real_ip = headers.get("x-real-ip").and_then(|value| value.to_str().ok());
+    if let Some(real_ip) = real_ip.and_then(|ip| ip.parse().ok())
+        && !ips.contains(&real_ip)
     {
-        ips.push(real);
+        ips.push(real_ip);
     }
     if let Some(remote) = remote
         && ips.last() != Some(&remote)

@@ -18,29 +18,33 @@ use super::options::{AuditLogOptions, AuditMode};
 use super::rotation;
 use crate::clock::Clock;
 
-/// Maximum time that a request waits for its event to be written. After it, requests do not wait until a write succeeds.
+/// Maximum time for which a request waits until its event is written. Once a request has waited this long, further
+/// requests do not wait until a write succeeds again.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Mode of a log file: read and write access for the owner only.
-const MODE: u32 = 0o600;
+/// File mode of the log: only the owner may read and write it.
+const FILE_MODE: u32 = 0o600;
 
-/// Event to write, with the request that waits for it.
+/// Encoded event to write.
 struct Line {
     bytes: Vec<u8>,
+    /// Tells the request that waits whether the event was written; `None` if no request waits.
     written: Option<oneshot::Sender<bool>>,
 }
 
-/// The log's thread, and its queue.
+/// Handle of the thread that writes the log, with its queue.
 pub(super) struct Log {
+    /// Queue of events. `None` closes it, which ends the thread.
     queue: Option<mpsc::Sender<Line>>,
     thread: Option<JoinHandle<()>>,
     mode: AuditMode,
     state: Arc<LogState>,
 }
 
+/// State that the log's thread and the requests share.
 #[derive(Default)]
 struct LogState {
-    /// Whether writes take too long, so that no request waits.
+    /// Whether writes take too long, so that requests do not wait.
     is_stalled: AtomicBool,
     /// Number of events that were not written.
     failed: AtomicU64,
@@ -52,14 +56,14 @@ impl Log {
         let (queue, lines) = mpsc::channel(options.buffer_size.max(1));
         let (mode, state) = (options.mode, Arc::new(LogState::default()));
         let output = Output::open(options, clock)?;
-        let its = state.clone();
+        let shared = state.clone();
         let thread = std::thread::Builder::new().name("audit log".to_owned());
-        let thread = thread.spawn(move || run(lines, output, &its))?;
+        let thread = thread.spawn(move || run(lines, output, &shared))?;
         Ok(Self { queue: Some(queue), thread: Some(thread), mode, state })
     }
 
-    /// Writes an event. Waits for it unless the mode is `batch`, for a bounded time. Returns whether the request may go
-    /// on.
+    /// Writes an event. Unless the mode is `batch`, waits at most [`MAX_WAIT`] until it is written. Returns whether the
+    /// request may continue.
     pub(super) async fn process(&self, bytes: Vec<u8>) -> bool {
         if self.mode == AuditMode::Batch {
             self.enqueue(bytes);
@@ -69,6 +73,7 @@ impl Log {
         is_written || self.mode != AuditMode::BlockingStrict
     }
 
+    /// Queues an event and waits until it is written. Returns whether it was written in time.
     async fn write(&self, bytes: Vec<u8>) -> bool {
         if self.state.is_stalled.load(Ordering::Relaxed) {
             self.enqueue(bytes);
@@ -108,7 +113,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The thread ends when it has written what is queued.
+        // The thread ends when it has written all queued events.
         drop(self.queue.take());
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
@@ -118,6 +123,7 @@ impl Drop for Log {
     }
 }
 
+/// Writes queued events until the queue is closed.
 fn run(mut lines: mpsc::Receiver<Line>, mut output: Output, state: &LogState) {
     while let Some(Line { bytes, written }) = lines.blocking_recv() {
         let result = output.write(&bytes);
@@ -130,13 +136,13 @@ fn run(mut lines: mpsc::Receiver<Line>, mut output: Output, state: &LogState) {
             }
         }
         if let Some(written) = written {
-            // A request that no longer waits is as good.
+            // An error means that the request no longer waits.
             let _ = written.send(result.is_ok());
         }
     }
 }
 
-/// Where lines go.
+/// Destination of the log.
 enum Output {
     Stdout,
     File(LogFile),
@@ -162,10 +168,11 @@ impl Output {
     }
 }
 
-/// Log file that is replaced when it is full.
+/// Log file that is rotated when it is full.
 struct LogFile {
     path: PathBuf,
     file: File,
+    /// Current size in bytes.
     size: u64,
     options: AuditLogOptions,
     clock: Clock,
@@ -195,11 +202,12 @@ impl LogFile {
         Ok(())
     }
 
-    /// Renames the full file, opens a new one, and removes old ones. Only a new file that cannot be opened is an error.
+    /// Renames the full file, opens a new one, and removes old files. A failure to remove old files is logged, not
+    /// returned.
     fn rotate(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         match std::fs::rename(&self.path, rotation::backup(&self.path, now)) {
-            // Another program moved the file, or the last rotation could not open a new one.
+            // `NotFound` is fine: another program moved the file, or the last rotation could not open a new one.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -211,7 +219,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Removes the files that are too many or too old.
+    /// Removes the rotated files that exceed the limits on their number and age.
     fn remove_old(&self, now: Timestamp) -> io::Result<()> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -230,8 +238,9 @@ impl LogFile {
     }
 }
 
+/// Opens a file for appending, and creates it if necessary.
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(MODE).open(path)
+    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
 }
 
 #[cfg(test)]

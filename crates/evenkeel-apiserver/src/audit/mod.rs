@@ -1,12 +1,13 @@
-//! Auditing: events about requests, for a log and a webhook.
+//! Auditing: writes events about requests to a log and sends them to a webhook.
 //!
-//! `policy` decides the level and the stages, and `event` the fields; both are pure. `log` and `webhook` write.
+//! `policy` decides the level and the stages of a request's events, and `event` their fields. Both are free of I/O.
+//! `log` and `webhook` write the events.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `RequestReceived` is written once the user is known, and `ResponseComplete` at the end | `receive`, `complete` |
 //! | `ResponseStarted` is written for long-running requests | `respond` |
-//! | A request without a valid user has the stage `ResponseStarted` alone | `refuse` |
+//! | A request that fails authentication has only the stage `ResponseStarted` | `refuse` |
 //! | `Panic` is written when a handler panicked | `panicked` |
 //! | `--audit-log-mode`: `batch`, `blocking`, `blocking-strict` | `log::process` |
 //! | `--audit-log-maxage`, `--audit-log-maxbackup`, `--audit-log-maxsize` | `rotation::removed`, `log::rotate` |
@@ -42,18 +43,21 @@ use webhook::Webhook;
 use crate::clock::Clock;
 use crate::response::Body;
 
-/// Policy of a server, and where its events go.
+/// Audit policy of a server, and the destinations of its events.
 pub(crate) struct Auditor {
     policy: AuditPolicy,
     log: Option<Log>,
     webhook: Option<Webhook>,
     clock: Clock,
+    /// Number of events written.
     n_events: AtomicU64,
+    /// Number of requests that failed because their event could not be written.
     n_rejected: AtomicU64,
 }
 
 impl Auditor {
-    /// Reads the policy, and opens the log. The error names the setting.
+    /// Parses the policy, opens the log and reads the webhook's configuration. An error has the name of the flag and
+    /// the reason.
     pub(crate) fn open(
         options: AuditOptions,
         clock: Clock,
@@ -65,33 +69,34 @@ impl Auditor {
         let webhook = options.webhook.map(Webhook::new).transpose().map_err(|why| {
             ("audit-webhook-config-file", format!("initializing audit webhook: {why}"))
         })?;
-        let (n_events, n_rejected) = Default::default();
+        let (n_events, n_rejected) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { policy, log, webhook, clock, n_events, n_rejected })
     }
 
-    /// Returns what sends events to the webhook, if there is one.
+    /// Returns the sender of queued events to the webhook; `None` without a webhook.
     pub(crate) fn sender(&self) -> Option<Arc<webhook::Sender>> {
         self.webhook.as_ref().map(Webhook::sender)
     }
 
-    /// Writes an event to the log, and queues it for the webhook. Returns whether the request may go on.
+    /// Writes an event to the log, and queues it for the webhook. Returns whether the request may continue.
     async fn process(&self, event: &AuditEvent) -> bool {
-        let Some(bytes) = self.encode(event) else { return true };
+        let Some(bytes) = self.encode_and_send(event) else { return true };
         match &self.log {
             Some(log) => log.process(bytes).await,
             None => true,
         }
     }
 
-    /// Queues an event without waiting.
+    /// Queues an event for the log and the webhook without waiting.
     fn enqueue(&self, event: &AuditEvent) {
-        let Some(bytes) = self.encode(event) else { return };
+        let Some(bytes) = self.encode_and_send(event) else { return };
         if let Some(log) = &self.log {
             log.enqueue(bytes);
         }
     }
 
-    fn encode(&self, event: &AuditEvent) -> Option<Vec<u8>> {
+    /// Counts an event and queues it for the webhook. Returns the line for the log.
+    fn encode_and_send(&self, event: &AuditEvent) -> Option<Vec<u8>> {
         self.n_events.fetch_add(1, Ordering::Relaxed);
         let mut bytes = serde_json::to_vec(event).ok()?;
         if let Some(webhook) = &self.webhook {
@@ -101,7 +106,7 @@ impl Auditor {
         Some(bytes)
     }
 
-    /// Writes the metrics of auditing.
+    /// Appends the metrics of auditing to `text`.
     pub(crate) fn render(&self, text: &mut String) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for (name, help, value) in [
@@ -135,23 +140,25 @@ impl Auditor {
     }
 }
 
-/// Audit event of one request, as its handlers add to it. Without a policy, it does nothing.
+/// Audit event of one request, to which the request's handlers add fields. Without an audit policy, all methods do
+/// nothing.
 #[derive(Clone, Default)]
 pub(crate) struct RequestAudit(Option<Arc<Inner>>);
 
 struct Inner {
     auditor: Arc<Auditor>,
     state: Mutex<State>,
+    /// Whether the last event of the request has been written or is not needed.
     is_complete: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Annotations from before the policy was evaluated.
-    early: Vec<(String, String)>,
-    /// The event; `None` before the policy is evaluated, and at the level `None`.
+    /// Annotations that were added before the policy was evaluated.
+    early_annotations: Vec<(String, String)>,
+    /// Event of the request; `None` before the policy is evaluated, and at the level `None`.
     event: Option<AuditEvent>,
-    /// Whether the request has no valid user.
+    /// Whether the request failed authentication.
     is_refused: bool,
 }
 
@@ -160,11 +167,13 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the event of a stage; `None` if the policy omits it.
     fn at_stage(&self, stage: Stage) -> Option<AuditEvent> {
         let now = self.auditor.clock.now();
         self.state().event.as_mut()?.at_stage(stage, now)
     }
 
+    /// Writes the event of a stage unless the policy omits it. Returns whether the request may continue.
     async fn emit(&self, stage: Stage) -> bool {
         match self.at_stage(stage) {
             Some(event) => self.auditor.process(&event).await,
@@ -174,7 +183,7 @@ impl Inner {
 }
 
 impl RequestAudit {
-    /// Creates the audit of a request of a server that may have an auditor.
+    /// Creates the audit of a request. `auditor` is `None` if the server has no audit policy.
     pub(crate) fn new(auditor: Option<&Arc<Auditor>>) -> Self {
         Self(auditor.map(|auditor| {
             let (auditor, state, is_complete) = (auditor.clone(), Mutex::default(), false.into());
@@ -187,8 +196,8 @@ impl RequestAudit {
         self.0.is_some()
     }
 
-    /// Evaluates the policy for a request of a user, and writes the first event. Returns false if the request has to
-    /// fail because the event could not be written.
+    /// Evaluates the policy for an authenticated request, and writes the event of the stage `RequestReceived`. Returns
+    /// whether the request may continue: false if it has to fail because the event could not be written.
     ///
     /// Upstream: `WithAudit`.
     pub(crate) async fn receive(
@@ -199,14 +208,14 @@ impl RequestAudit {
     ) -> bool {
         self.begin(received, Some(user), attributes);
         let Some(inner) = &self.0 else { return true };
-        let may_go_on = inner.emit(Stage::RequestReceived).await;
-        if !may_go_on {
+        let may_continue = inner.emit(Stage::RequestReceived).await;
+        if !may_continue {
             inner.auditor.n_rejected.fetch_add(1, Ordering::Relaxed);
         }
-        may_go_on
+        may_continue
     }
 
-    /// Evaluates the policy for a request without a valid user.
+    /// Evaluates the policy for a request that failed authentication.
     ///
     /// Upstream: `WithFailedAuthenticationAudit`, `withFailedRequestAudit`.
     pub(crate) fn refuse(&self, received: &Received<'_>, attributes: &AuditAttributes<'_>) {
@@ -216,6 +225,7 @@ impl RequestAudit {
         }
     }
 
+    /// Evaluates the policy, and creates the event unless the level is `None`.
     fn begin(
         &self,
         received: &Received<'_>,
@@ -229,7 +239,7 @@ impl RequestAudit {
         }
         let mut event = AuditEvent::begin(config.clone(), received, user, attributes);
         let mut state = inner.state();
-        for (key, value) in std::mem::take(&mut state.early) {
+        for (key, value) in std::mem::take(&mut state.early_annotations) {
             event.annotate(key, value);
         }
         state.event = Some(event);
@@ -241,6 +251,7 @@ impl RequestAudit {
         inner.state().event.as_ref().is_some_and(|event| event.level() >= level)
     }
 
+    /// Changes the event, if there is one.
     fn change(&self, change: impl FnOnce(&mut AuditEvent)) {
         if let Some(inner) = &self.0
             && let Some(event) = &mut inner.state().event
@@ -249,7 +260,7 @@ impl RequestAudit {
         }
     }
 
-    /// Adds an annotation.
+    /// Adds an annotation to the event.
     ///
     /// Upstream: `AddAuditAnnotation`.
     pub(crate) fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
@@ -257,7 +268,7 @@ impl RequestAudit {
         let mut state = inner.state();
         match &mut state.event {
             Some(event) => event.annotate(key.into(), value.into()),
-            None => state.early.push((key.into(), value.into())),
+            None => state.early_annotations.push((key.into(), value.into())),
         }
     }
 
@@ -271,7 +282,7 @@ impl RequestAudit {
         self.change(|event| event.set_request_object(object));
     }
 
-    /// Records the patch of the request.
+    /// Records the patch of the request. `patch` is only called if the level needs it.
     pub(crate) fn request_patch(&self, patch: impl FnOnce() -> Option<Value>) {
         if self.wants(Level::Request)
             && let Some(patch) = patch()
@@ -280,8 +291,8 @@ impl RequestAudit {
         }
     }
 
-    /// Records the response, and writes the event of its stage. A response that lasts has its last event when it ends.
-    /// `has_object` says that the body is an object of the API, if it is JSON or protobuf at all.
+    /// Records the response, and writes the events of its stages. The last event of a long-running request is written
+    /// when the response ends. `has_object` is whether a body in JSON or protobuf is an API object.
     pub(crate) async fn respond(
         &self,
         response: &mut Response<Body>,
@@ -301,27 +312,30 @@ impl RequestAudit {
         if is_refused {
             inner.is_complete.store(true, Ordering::Relaxed);
         } else if is_long_running {
+            // The body drops the guard when the response ends.
             response.body_mut().hold(Completion(self.clone()));
         } else {
             self.complete().await;
         }
     }
 
+    /// Records the status code of a response, and its object if the level includes it. A Status is always recorded.
     fn record(&self, response: &mut Response<Body>, has_object: bool) {
-        let all = has_object && self.wants(Level::RequestResponse);
-        let body = if all { response.body_mut().gather() } else { response.body().peek() };
+        let records_object = has_object && self.wants(Level::RequestResponse);
+        // Only an object to record needs the whole body. A Status is short.
+        let body =
+            if records_object { response.body_mut().gather() } else { response.body().peek() };
         if let Some(body) = body {
             let headers = response.headers();
-            let object = (all || response::may_be_status(&body))
-                .then(|| response::decode(headers, &body))
-                .flatten();
-            if let Some(object) = object {
+            if (records_object || response::may_be_status(&body))
+                && let Some(object) = response::decode(headers, &body)
+            {
                 let is_status = response::is_status(&object);
                 self.change(|event| {
                     if is_status {
                         event.set_response_status(&object);
                     }
-                    if is_status || all {
+                    if is_status || records_object {
                         event.set_response_object(object);
                     }
                 });
@@ -331,7 +345,7 @@ impl RequestAudit {
         self.change(|event| event.set_response_code(code));
     }
 
-    /// Writes the last event of a request.
+    /// Writes the event of the stage `ResponseComplete`, unless the last event has been written.
     async fn complete(&self) {
         if let Some(inner) = &self.0
             && !inner.is_complete.swap(true, Ordering::Relaxed)
@@ -340,7 +354,7 @@ impl RequestAudit {
         }
     }
 
-    /// Writes the event of a handler that panicked.
+    /// Writes the event of the stage `Panic`, for a request whose handler panicked.
     pub(crate) async fn panicked(&self, panic: &str) {
         let Some(inner) = &self.0 else { return };
         self.change(|event| {
@@ -353,13 +367,13 @@ impl RequestAudit {
         inner.emit(Stage::Panic).await;
     }
 
-    /// Returns a guard that writes the last event if the request ends without a response.
+    /// Returns a guard that writes the last event if it is dropped before the request has a response.
     pub(crate) fn guard(&self) -> Abandoned {
         Abandoned(self.clone())
     }
 }
 
-/// Writes the last event of a request when its response has ended.
+/// Guard in the body of a response: writes the last event of the request when the response has ended.
 struct Completion(RequestAudit);
 
 impl Drop for Completion {
@@ -373,11 +387,11 @@ impl Drop for Completion {
     }
 }
 
-/// Writes the last event of a request whose client left before the response.
+/// Guard that writes the last event of a request whose client disconnects before the response.
 pub(crate) struct Abandoned(RequestAudit);
 
 impl Abandoned {
-    /// The response is there: it has its own event.
+    /// Disarms the guard, because the response has an event of its own.
     pub(crate) fn answered(mut self) {
         self.0 = RequestAudit::default();
     }

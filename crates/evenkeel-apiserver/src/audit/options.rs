@@ -3,25 +3,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of auditing: the policy, and where events go.
+/// Options of auditing: the policy, and the destinations of events.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
     /// Text of the policy (`--audit-policy-file`), YAML or JSON.
     pub policy: String,
-    /// Log of events; `None` without one.
+    /// Options of the log; `None` writes no log.
     pub log: Option<AuditLogOptions>,
-    /// Webhook that receives events; `None` without one.
+    /// Options of the webhook that receives events; `None` sends none.
     pub webhook: Option<AuditWebhookOptions>,
 }
 
 /// How requests wait for their events (`--audit-log-mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditMode {
-    /// Requests do not wait. Events that find the buffer full are dropped.
+    /// Requests do not wait. Events are dropped while the buffer is full.
     Batch,
-    /// Requests wait until their events are written, for a bounded time. A failed write has no effect on them.
+    /// Requests wait a bounded time until their events are written. A failed write has no effect on requests.
     Blocking,
-    /// As `Blocking`, and a request fails if its first event cannot be written.
+    /// As `Blocking`, but a request fails if its first event cannot be written.
     BlockingStrict,
 }
 
@@ -45,15 +45,15 @@ impl std::str::FromStr for AuditMode {
 pub struct AuditLogOptions {
     /// File of the log; `None` for the standard output.
     pub path: Option<PathBuf>,
-    /// Maximum age of old files in days; 0 for no limit.
+    /// Maximum age of rotated files in days; 0 for no limit.
     pub max_age: u32,
-    /// Maximum number of old files; 0 for no limit.
+    /// Maximum number of rotated files; 0 for no limit.
     pub max_backups: usize,
-    /// Size in bytes at which the file is replaced; 0 for no limit.
+    /// Size in bytes at which the file is rotated; 0 for no limit.
     pub max_size: u64,
     /// How requests wait for their events.
     pub mode: AuditMode,
-    /// Number of events that wait to be written.
+    /// Maximum number of events that wait to be written.
     pub buffer_size: usize,
 }
 
@@ -73,15 +73,15 @@ impl Default for AuditLogOptions {
 /// Options of the audit webhook (`--audit-webhook-…`). Events are sent in batches, and dropped when the buffer is full.
 #[derive(Debug, Clone)]
 pub struct AuditWebhookOptions {
-    /// Text of a kubeconfig file with the webhook's URL, authority and token.
+    /// Text of a kubeconfig file with the webhook's URL, certificate authority and token.
     pub kubeconfig: String,
-    /// Number of events that wait to be sent.
+    /// Maximum number of events that wait to be sent.
     pub buffer_size: usize,
     /// Maximum number of events in a batch.
     pub max_batch_size: usize,
-    /// Maximum time that an event waits for others of its batch.
+    /// Maximum time for which an event waits until its batch is full.
     pub max_batch_wait: Duration,
-    /// Time before a failed batch is sent again. It grows with each attempt.
+    /// Delay before a failed batch is sent again. It grows with each attempt.
     pub initial_backoff: Duration,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | The first rule that matches a request sets its level; without one it is `None` | `evaluate` |
-//! | `omitStages` of the policy and of the rule add up | `parse` |
-//! | `omitManagedFields` of a rule overrides that of the policy | `evaluate` |
+//! | The first rule that matches a request sets its level; if no rule matches, the level is `None` | `evaluate` |
+//! | The stages in `omitStages` of the policy and of the rule are all omitted | `parse` |
+//! | `omitManagedFields` of a rule overrides the policy's | `evaluate` |
 //! | A rule matches by users, groups, verbs, and resources with namespaces or non-resource URLs | `matches` |
 //! | `pods` does not match subresources; `pods/log`, `pods/*`, `*/scale` and `*` do | `matches_name` |
 //!
@@ -20,13 +20,13 @@ use serde_json::Value;
 /// Amount of information in the audit events of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// No events of the request.
+    /// The request has no events.
     None,
     /// Metadata of the request, without bodies.
     Metadata,
-    /// Metadata and the request's object.
+    /// Metadata and the object of the request.
     Request,
-    /// Metadata, the request's object and the response's.
+    /// Metadata and the objects of the request and of the response.
     RequestResponse,
 }
 
@@ -72,13 +72,13 @@ impl Stage {
     }
 }
 
-/// Attributes of a request that rules match, besides its user.
+/// Attributes of a request that rules match, in addition to its user.
 ///
 /// Upstream: `authorizer.Attributes`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AuditAttributes<'a> {
     pub(crate) verb: &'a str,
-    /// Whether the request is for a resource, rather than for a path.
+    /// Whether the request is for a resource. Otherwise it is for a non-resource URL.
     pub(crate) is_resource: bool,
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
@@ -89,7 +89,7 @@ pub(crate) struct AuditAttributes<'a> {
     pub(crate) path: &'a str,
 }
 
-/// What a policy demands for one request.
+/// Settings of the policy for one request.
 ///
 /// Upstream: `RequestAuditConfig`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) struct RequestAuditConfig {
     pub(crate) omit_managed_fields: bool,
 }
 
-/// Policy as its file has it. Absent strings and lists are empty.
+/// Audit policy as it is in its file. Absent strings and lists are empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PolicyFile {
@@ -110,6 +110,7 @@ struct PolicyFile {
     omit_managed_fields: bool,
 }
 
+/// Rule of a policy as it is in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RuleFile {
@@ -125,6 +126,7 @@ struct RuleFile {
     omit_managed_fields: Option<bool>,
 }
 
+/// Resources of an API group that a rule matches.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct GroupResources {
@@ -133,11 +135,13 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// Rules of an audit policy, in their order.
+/// Parsed audit policy.
 #[derive(Debug)]
 pub(crate) struct AuditPolicy {
+    /// Rules in the order of the file, each with its settings.
     rules: Vec<(RuleFile, RequestAuditConfig)>,
-    otherwise: RequestAuditConfig,
+    /// Settings of requests that no rule matches.
+    default_config: RequestAuditConfig,
 }
 
 impl AuditPolicy {
@@ -164,13 +168,13 @@ impl AuditPolicy {
         if policy.rules.is_empty() {
             return Err("loaded illegal policy with 0 rules".to_owned());
         }
-        let otherwise = RequestAuditConfig {
+        let default_config = RequestAuditConfig {
             level: Level::None,
             omit_stages: stages(&policy.omit_stages),
             omit_managed_fields: policy.omit_managed_fields,
         };
         let with_config = |rule: RuleFile| {
-            let mut omit_stages = otherwise.omit_stages.clone();
+            let mut omit_stages = default_config.omit_stages.clone();
             omit_stages.extend(stages(&rule.omit_stages));
             let level = Level::ALL.into_iter().find(|level| level.as_str() == rule.level);
             let config = RequestAuditConfig {
@@ -181,10 +185,10 @@ impl AuditPolicy {
             (rule, config)
         };
         let rules = policy.rules.into_iter().map(with_config).collect();
-        Ok(Self { rules, otherwise })
+        Ok(Self { rules, default_config })
     }
 
-    /// Returns the configuration of the first rule that matches a request. `user` is absent if it is not known.
+    /// Returns the settings of the first rule that matches a request. `user` is `None` if authentication failed.
     ///
     /// Upstream: `EvaluatePolicyRule`.
     pub(crate) fn evaluate(
@@ -193,29 +197,38 @@ impl AuditPolicy {
         attributes: &AuditAttributes<'_>,
     ) -> &RequestAuditConfig {
         let matched = self.rules.iter().find(|(rule, _)| matches(rule, user, attributes));
-        matched.map_or(&self.otherwise, |(_, config)| config)
+        matched.map_or(&self.default_config, |(_, config)| config)
     }
 }
 
+/// Parses the names of stages. Ignores unknown names, which validation has refused.
 fn stages(names: &[String]) -> Vec<Stage> {
     let named = |name: &String| Stage::ALL.into_iter().find(|stage| stage.as_str() == name);
     names.iter().filter_map(named).collect()
 }
 
+/// Returns whether a rule matches a request.
+///
 /// Upstream: `ruleMatches`.
 fn matches(rule: &RuleFile, user: Option<&User>, attributes: &AuditAttributes<'_>) -> bool {
-    let has = |list: &[String], value: &str| list.iter().any(|one| one == value);
-    let by_user = rule.users.is_empty() || user.is_some_and(|user| has(&rule.users, &user.name));
-    let by_group = rule.user_groups.is_empty()
+    let has = |list: &[String], value: &str| list.iter().any(|listed| listed == value);
+    // An empty list of a rule matches everything.
+    let matches_user =
+        rule.users.is_empty() || user.is_some_and(|user| has(&rule.users, &user.name));
+    let matches_group = rule.user_groups.is_empty()
         || user.is_some_and(|user| user.groups.iter().any(|group| has(&rule.user_groups, group)));
-    if !by_user || !by_group || !(rule.verbs.is_empty() || has(&rule.verbs, attributes.verb)) {
+    let matches_verb = rule.verbs.is_empty() || has(&rule.verbs, attributes.verb);
+    if !matches_user || !matches_group || !matches_verb {
         return false;
     }
     if !rule.namespaces.is_empty() || !rule.resources.is_empty() {
         return attributes.is_resource
             && (rule.namespaces.is_empty() || has(&rule.namespaces, attributes.namespace))
             && (rule.resources.is_empty()
-                || rule.resources.iter().any(|of| matches_resources(of, attributes)));
+                || rule
+                    .resources
+                    .iter()
+                    .any(|resources| matches_resources(resources, attributes)));
     }
     rule.non_resource_urls.is_empty()
         || !attributes.is_resource
@@ -225,32 +238,42 @@ fn matches(rule: &RuleFile, user: Option<&User>, attributes: &AuditAttributes<'_
                 .any(|url| non_resource_url_matches(url, attributes.path))
 }
 
+/// Returns whether a request is for one of the resources. Without `resources`, all resources of the group match.
+///
 /// Upstream: `ruleMatchesResource`.
-fn matches_resources(of: &GroupResources, attributes: &AuditAttributes<'_>) -> bool {
-    let by_name = of.resource_names.is_empty()
-        || of.resource_names.iter().any(|name| name == attributes.name);
-    (of.group == attributes.group || of.group == "*")
-        && (of.resources.is_empty()
-            || by_name && of.resources.iter().any(|wanted| matches_name(wanted, attributes)))
+fn matches_resources(rule: &GroupResources, attributes: &AuditAttributes<'_>) -> bool {
+    let has_name = rule.resource_names.is_empty()
+        || rule.resource_names.iter().any(|name| name == attributes.name);
+    (rule.group == attributes.group || rule.group == "*")
+        && (rule.resources.is_empty()
+            || has_name && rule.resources.iter().any(|pattern| matches_name(pattern, attributes)))
 }
 
-fn matches_name(wanted: &str, attributes: &AuditAttributes<'_>) -> bool {
-    let (resource, part) = (attributes.resource, attributes.subresource);
-    if wanted == "*" || wanted.strip_suffix("/*") == Some(resource) {
+/// Returns whether a pattern such as `pods`, `pods/log`, `pods/*`, `*/scale` or `*` matches the request's resource and
+/// subresource.
+fn matches_name(pattern: &str, attributes: &AuditAttributes<'_>) -> bool {
+    let (resource, subresource) = (attributes.resource, attributes.subresource);
+    if pattern == "*" || pattern.strip_suffix("/*") == Some(resource) {
         return true;
     }
-    if part.is_empty() {
-        return wanted == resource;
+    if subresource.is_empty() {
+        return pattern == resource;
     }
-    wanted.rsplit_once('/').is_some_and(|(of, its)| its == part && (of == "*" || of == resource))
+    match pattern.rsplit_once('/') {
+        Some((resource_pattern, subresource_pattern)) => {
+            subresource_pattern == subresource
+                && (resource_pattern == "*" || resource_pattern == resource)
+        }
+        None => false,
+    }
 }
 
 /// Upstream: `ValidatePolicy`.
 fn validate(policy: &PolicyFile) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_stages(&policy.omit_stages, "omitStages", &mut errors);
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let path = format!("rules[{at}]");
+    for (index, rule) in policy.rules.iter().enumerate() {
+        let path = format!("rules[{index}]");
         let levels = Level::ALL.map(Level::as_str);
         if rule.level.is_empty() {
             errors.push(FieldError::required(format!("{path}.level"), ""));
@@ -261,8 +284,8 @@ fn validate(policy: &PolicyFile) -> Vec<FieldError> {
         validate_urls(&rule.non_resource_urls, &path, &mut errors);
         validate_resources(&rule.resources, &path, &mut errors);
         validate_stages(&rule.omit_stages, &format!("{path}.omitStages"), &mut errors);
-        let of_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
-        if of_resources && !rule.non_resource_urls.is_empty() {
+        let is_for_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+        if is_for_resources && !rule.non_resource_urls.is_empty() {
             errors.push(FieldError::invalid(
                 format!("{path}.nonResourceURLs"),
                 Value::from(rule.non_resource_urls.as_slice()),
@@ -275,41 +298,43 @@ fn validate(policy: &PolicyFile) -> Vec<FieldError> {
 
 fn validate_stages(names: &[String], path: &str, errors: &mut Vec<FieldError>) {
     let known = Stage::ALL.map(Stage::as_str);
-    for (at, name) in names.iter().enumerate().filter(|(_, name)| !known.contains(&name.as_str())) {
-        let why = format!("allowed stages are {}", known.join(","));
-        errors.push(FieldError::invalid(format!("{path}[{at}]"), name.as_str(), why));
+    for (index, name) in names.iter().enumerate() {
+        if !known.contains(&name.as_str()) {
+            let why = format!("allowed stages are {}", known.join(","));
+            errors.push(FieldError::invalid(format!("{path}[{index}]"), name.as_str(), why));
+        }
     }
 }
 
 fn validate_urls(urls: &[String], path: &str, errors: &mut Vec<FieldError>) {
-    for (at, url) in urls.iter().enumerate().filter(|(_, url)| *url != "*") {
-        let field = format!("{path}.nonResourceURLs[{at}]");
+    for (index, url) in urls.iter().enumerate().filter(|(_, url)| *url != "*") {
+        let field = format!("{path}.nonResourceURLs[{index}]");
         if !url.starts_with('/') {
             let why = "non-resource URL rules must begin with a '/' character";
             errors.push(FieldError::invalid(field.clone(), url.as_str(), why));
         }
-        if url.char_indices().any(|(at, c)| c == '*' && at + 1 < url.len()) {
+        if url.char_indices().any(|(offset, c)| c == '*' && offset + 1 < url.len()) {
             let why = "non-resource URL wildcards '*' must be the final character of the rule";
             errors.push(FieldError::invalid(field, url.as_str(), why));
         }
     }
 }
 
-fn validate_resources(all: &[GroupResources], path: &str, errors: &mut Vec<FieldError>) {
-    for of in all {
-        let wrong = if matches!(of.group.as_str(), "" | "*") {
+fn validate_resources(rules: &[GroupResources], path: &str, errors: &mut Vec<FieldError>) {
+    for rule in rules {
+        let group_errors = if matches!(rule.group.as_str(), "" | "*") {
             Vec::new()
         } else {
-            dns_subdomain(&of.group)
+            dns_subdomain(&rule.group)
         };
-        if !wrong.is_empty() {
+        if !group_errors.is_empty() {
             let field = format!("{path}.resources.group");
-            errors.push(FieldError::invalid(field, of.group.as_str(), wrong.join(",")));
+            errors.push(FieldError::invalid(field, rule.group.as_str(), group_errors.join(",")));
         }
-        if !of.resource_names.is_empty() && of.resources.is_empty() {
+        if !rule.resource_names.is_empty() && rule.resources.is_empty() {
             errors.push(FieldError::invalid(
                 format!("{path}.resources.resourceNames"),
-                Value::from(of.resource_names.as_slice()),
+                Value::from(rule.resource_names.as_slice()),
                 "using resourceNames requires at least one resource",
             ));
         }

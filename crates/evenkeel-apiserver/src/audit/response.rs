@@ -1,4 +1,4 @@
-//! Bodies of responses as JSON, for audit events.
+//! Decodes the bodies of responses for audit events.
 
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -11,18 +11,19 @@ use serde_json::Value;
 
 use evenkeel_apimachinery::headers::text;
 
-/// Kind of a Status in compact JSON.
-const STATUS: &[u8] = b"\"kind\":\"Status\"";
+/// Field `kind` of a Status in compact JSON.
+const STATUS_KIND: &[u8] = b"\"kind\":\"Status\"";
 
-/// Maximum size of a body that may be a Status, in bytes.
-const MAX_STATUS: usize = 64 * 1024;
+/// Maximum size of a JSON body that is searched for a Status, in bytes.
+const MAX_STATUS_SIZE: usize = 64 * 1024;
 
 /// Maximum size of a decompressed body in bytes.
-const MAX_BODY: u64 = 512 * 1024 * 1024;
+const MAX_BODY_SIZE: u64 = 512 * 1024 * 1024;
 
-/// Returns whether a body may be a Status, without decoding it.
+/// Returns whether a body may be a Status, without decoding all of it.
 pub(super) fn may_be_status(body: &[u8]) -> bool {
-    body.len() <= MAX_STATUS && body.windows(STATUS.len()).any(|part| part == STATUS)
+    body.len() <= MAX_STATUS_SIZE
+        && body.windows(STATUS_KIND.len()).any(|window| window == STATUS_KIND)
         || Envelope::open(body)
             .is_ok_and(|envelope| envelope.kind == "Status" && envelope.api_version == "v1")
 }
@@ -32,22 +33,22 @@ pub(super) fn is_status(object: &Value) -> bool {
     object["kind"] == "Status" && object["apiVersion"] == "v1"
 }
 
-/// Returns the object in a body; `None` if it is none, as a log.
+/// Decodes the object in a body. Returns `None` for other content, such as a log.
 pub(super) fn decode(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
-    let media = text(headers, CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    let media_type = text(headers, CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     let body = match text(headers, CONTENT_ENCODING) {
         "gzip" => {
             let mut plain = Vec::new();
-            GzDecoder::new(body).take(MAX_BODY).read_to_end(&mut plain).ok()?;
+            GzDecoder::new(body).take(MAX_BODY_SIZE).read_to_end(&mut plain).ok()?;
             Cow::Owned(plain)
         }
         _ => Cow::Borrowed(body),
     };
-    match media {
+    match media_type {
         "application/json" => serde_json::from_slice(&body).ok(),
         "application/vnd.kubernetes.protobuf" => {
             let mut object = Transcoder::decode_envelope(&body).ok()?;
-            // Protobuf does not tell an empty list from an absent one.
+            // Protobuf cannot tell an empty list from an absent one. In JSON, a list always has its items.
             if let Some(items) = object.get_mut("items").filter(|items| items.is_null()) {
                 *items = Value::Array(Vec::new());
             }

@@ -1,4 +1,4 @@
-//! Names of old audit logs, and which of them are removed.
+//! Names of rotated audit logs, and the choice of those to remove.
 //!
 //! Upstream: `lumberjack.Logger`.
 
@@ -8,39 +8,39 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Time in the name of an old log.
-const FORMAT: &str = "%Y-%m-%dT%H-%M-%S";
+/// Format of the time in the name of a rotated log, without its milliseconds.
+const TIME_FORMAT: &str = "%Y-%m-%dT%H-%M-%S";
 
-/// Number of hours in a day.
-const HOURS: i64 = 24;
+const HOURS_PER_DAY: i64 = 24;
 
-/// Returns the name that a log gets when it is full: `audit.log` becomes `audit-2026-01-02T03-04-05.678.log`.
+/// Returns the name to which a full log is renamed: `audit.log` becomes `audit-2026-01-02T03-04-05.678.log`.
 pub(super) fn backup(log: &Path, now: Timestamp) -> PathBuf {
-    let (stem, extension) = parts(log);
+    let (stem, extension) = stem_and_extension(log);
     let milliseconds = now.subsec_millisecond();
-    let time = now.strftime(FORMAT);
+    let time = now.strftime(TIME_FORMAT);
     log.with_file_name(format!("{stem}-{time}.{milliseconds:03}{extension}"))
 }
 
-fn parts(log: &Path) -> (String, String) {
+/// Returns the stem of a log's name, and its extension with the dot.
+fn stem_and_extension(log: &Path) -> (String, String) {
     let extension = log.extension().map(|ext| format!(".{}", ext.display())).unwrap_or_default();
     let stem = log.file_stem().map(|stem| stem.display().to_string()).unwrap_or_default();
     (stem, extension)
 }
 
-/// Returns the time in the name of an old log; `None` for other files.
+/// Returns the time in the name of a rotated log; `None` for other files.
 fn time_of(log: &Path, name: &str) -> Option<Timestamp> {
-    let (stem, extension) = parts(log);
+    let (stem, extension) = stem_and_extension(log);
     let time = name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension)?;
     let (time, milliseconds) = time.split_once('.')?;
     let milliseconds: i32 = milliseconds.parse().ok().filter(|_| milliseconds.len() == 3)?;
-    let time = DateTime::strptime(FORMAT, time).ok()?;
+    let time = DateTime::strptime(TIME_FORMAT, time).ok()?;
     let time = time.with().subsec_nanosecond(milliseconds * 1_000_000).build().ok()?;
     time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
-/// Returns which of the names in a log's folder are removed: those beyond the newest `max_backups`, and those older than
-/// `max_age` days. Zero means no limit.
+/// Returns the rotated logs to remove: those beyond the newest `max_backups`, and those older than `max_age` days. Zero
+/// means no limit. `names` are all files in the log's folder.
 pub(super) fn removed<'a>(
     log: &Path,
     names: &'a [String],
@@ -48,14 +48,19 @@ pub(super) fn removed<'a>(
     max_age: u32,
     max_backups: usize,
 ) -> Vec<&'a str> {
-    let of_log = |name: &'a String| time_of(log, name).map(|time| (time, name.as_str()));
-    let mut old: Vec<(Timestamp, &str)> = names.iter().filter_map(of_log).collect();
-    old.sort_unstable_by(|a, b| b.cmp(a));
-    let oldest = jiff::SignedDuration::from_hours(i64::from(max_age) * HOURS);
-    let is_removed = |(at, (time, _)): &(usize, (Timestamp, &str))| {
-        max_backups > 0 && *at >= max_backups || max_age > 0 && now.duration_since(*time) > oldest
-    };
-    old.into_iter().enumerate().filter(is_removed).map(|(_, (_, name))| name).collect()
+    let with_time = |name: &'a String| time_of(log, name).map(|time| (time, name.as_str()));
+    let mut newest_first: Vec<(Timestamp, &str)> = names.iter().filter_map(with_time).collect();
+    newest_first.sort_unstable_by(|a, b| b.cmp(a));
+    let max_age_span = jiff::SignedDuration::from_hours(i64::from(max_age) * HOURS_PER_DAY);
+    let mut removed = Vec::new();
+    for (index, (time, name)) in newest_first.into_iter().enumerate() {
+        let exceeds_number = max_backups > 0 && index >= max_backups;
+        let exceeds_age = max_age > 0 && now.duration_since(time) > max_age_span;
+        if exceeds_number || exceeds_age {
+            removed.push(name);
+        }
+    }
+    removed
 }
 
 #[cfg(test)]

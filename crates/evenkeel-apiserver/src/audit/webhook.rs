@@ -20,14 +20,14 @@ use tokio::sync::{Mutex, mpsc};
 use super::options::AuditWebhookOptions;
 use crate::https::{self, Address};
 
-/// Number of times that a batch is sent, at most.
-const ATTEMPTS: u32 = 5;
-/// Factor by which the time between two attempts grows.
-const FACTOR: f64 = 1.5;
-/// Maximum time of one attempt.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of attempts to send a batch.
+const MAX_ATTEMPTS: u32 = 5;
+/// Factor by which the delay between two attempts grows.
+const BACKOFF_FACTOR: f64 = 1.5;
+/// Timeout of one attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a response in bytes.
-const MAX_RESPONSE: usize = 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 /// Server that receives events.
 #[derive(Debug)]
@@ -42,19 +42,20 @@ impl Target {
     /// Reads the current context of a kubeconfig file.
     fn parse(kubeconfig: &str) -> Result<Self, String> {
         let config = evenkeel_apimachinery::decode::file(kubeconfig.as_bytes())?;
-        let named = |of: &str, kind: &str, name: &str| {
-            let found = list(&config, of).iter().find(|one| text(one, "name") == name);
-            found.map(|one| one[kind].clone()).unwrap_or_default()
+        // The lists `contexts`, `clusters` and `users` have items with a name and a field for the item itself.
+        let find = |list_field: &str, item_field: &str, name: &str| {
+            let item = list(&config, list_field).iter().find(|item| text(item, "name") == name);
+            item.map(|item| item[item_field].clone()).unwrap_or_default()
         };
-        let context = named("contexts", "context", text(&config, "current-context"));
-        let cluster = named("clusters", "cluster", text(&context, "cluster"));
-        let user = named("users", "user", text(&context, "user"));
+        let context = find("contexts", "context", text(&config, "current-context"));
+        let cluster = find("clusters", "cluster", text(&context, "cluster"));
+        let user = find("users", "user", text(&context, "user"));
         let server = text(&cluster, "server");
         let uri: Uri = server.parse().map_err(|error| format!("server {server:?}: {error}"))?;
         if uri.scheme_str() != Some("https") || uri.authority().is_none() {
             return Err(format!("server {server:?} must be an https URL"));
         }
-        let refused = [
+        let unsupported = [
             (&cluster, "insecure-skip-tls-verify"),
             (&cluster, "proxy-url"),
             (&user, "client-certificate"),
@@ -63,16 +64,16 @@ impl Target {
             (&user, "auth-provider"),
             (&user, "username"),
         ];
-        if let Some((_, field)) = refused
-            .iter()
-            .find(|(of, field)| of.get(*field).is_some_and(|v| *v != Value::Bool(false)))
-        {
+        let is_set = |object: &Value, field: &str| {
+            object.get(field).is_some_and(|value| *value != Value::Bool(false))
+        };
+        if let Some((_, field)) = unsupported.iter().find(|(object, field)| is_set(object, field)) {
             return Err(format!("{field} is not in this server: a token is"));
         }
         Ok(Self { uri, roots: roots(&cluster)?, authorization: authorization(&user)? })
     }
 
-    /// Sends a list of events once.
+    /// Makes one attempt to send a list of events.
     async fn send(&self, body: Bytes) -> Result<(), String> {
         let authority = self.uri.authority().ok_or("the URL names no host")?;
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -85,8 +86,8 @@ impl Target {
         }
         let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
         let address = Address::from_authority(authority);
-        let sent = https::send(&address, &self.roots, request, MAX_RESPONSE);
-        match tokio::time::timeout(TIMEOUT, sent).await {
+        let response = https::send(&address, &self.roots, request, MAX_RESPONSE_SIZE);
+        match tokio::time::timeout(ATTEMPT_TIMEOUT, response).await {
             Ok(Ok((code, _))) if code.is_success() => Ok(()),
             Ok(Ok((code, _))) => Err(format!("the server responded with the status code {code}")),
             Ok(Err(error)) => Err(error),
@@ -95,6 +96,7 @@ impl Target {
     }
 }
 
+/// Returns the certificate authorities of a cluster in a kubeconfig file; those of the system if it names none.
 fn roots(cluster: &Value) -> Result<CertPool, String> {
     let failed = |error: String| format!("certificate-authority: {error}");
     let pem =
@@ -107,6 +109,7 @@ fn roots(cluster: &Value) -> Result<CertPool, String> {
     CertPool::from_pem(&pem).map_err(|error| failed(error.to_string()))
 }
 
+/// Returns the header `Authorization` with the token of a user in a kubeconfig file; `None` if it has no token.
 fn authorization(user: &Value) -> Result<Option<HeaderValue>, String> {
     let token = match (text(user, "token"), text(user, "tokenFile")) {
         ("", "") => return Ok(None),
@@ -127,11 +130,12 @@ pub(super) struct Webhook {
     sender: Arc<Sender>,
 }
 
-/// Sends what is queued.
+/// Sends the queued events to the webhook.
 pub(crate) struct Sender {
     events: Mutex<mpsc::Receiver<Vec<u8>>>,
     target: Target,
     options: AuditWebhookOptions,
+    /// Number of events that were dropped or could not be sent.
     failed: AtomicU64,
 }
 
@@ -168,17 +172,17 @@ impl Sender {
         while let Some(first) = events.recv().await {
             let batch = self.collect(first, &mut events).await;
             let n_events = batch.len() as u64;
-            if let Err(error) = self.send(body(&batch)).await {
+            if let Err(error) = self.send_with_retries(event_list(&batch)).await {
                 self.failed.fetch_add(n_events, Ordering::Relaxed);
                 tracing::error!(error, n_events, "audit events cannot be sent to the webhook");
             }
         }
     }
 
-    /// Waits for more events of a batch.
+    /// Collects a batch that begins with `first`. Waits until the batch is full, or for the maximum time.
     async fn collect(&self, first: Vec<u8>, events: &mut mpsc::Receiver<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut batch = vec![first];
-        let full = async {
+        let fill = async {
             while batch.len() < self.options.max_batch_size {
                 match events.recv().await {
                     Some(event) => batch.push(event),
@@ -186,33 +190,34 @@ impl Sender {
                 }
             }
         };
-        // The events so far are sent when the time is over.
-        let _ = tokio::time::timeout(self.options.max_batch_wait, full).await;
+        // After the timeout, the batch has the events so far.
+        let _ = tokio::time::timeout(self.options.max_batch_wait, fill).await;
         batch
     }
 
-    async fn send(&self, body: Bytes) -> Result<(), String> {
+    /// Sends a list of events, and retries with a growing delay.
+    async fn send_with_retries(&self, body: Bytes) -> Result<(), String> {
         let mut backoff = self.options.initial_backoff;
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             match self.target.send(body.clone()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tracing::debug!(error, "audit events are sent again"),
             }
             tokio::time::sleep(backoff).await;
-            backoff = backoff.mul_f64(FACTOR);
+            backoff = backoff.mul_f64(BACKOFF_FACTOR);
         }
         self.target.send(body).await
     }
 }
 
-/// Returns a list of encoded events.
-fn body(batch: &[Vec<u8>]) -> Bytes {
+/// Returns an `EventList` of encoded events.
+fn event_list(batch: &[Vec<u8>]) -> Bytes {
     let head = br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
     let size = batch.iter().map(|event| event.len() + 1).sum::<usize>();
     let mut list = Vec::with_capacity(head.len() + size + 2);
     list.extend_from_slice(head);
-    for (at, event) in batch.iter().enumerate() {
-        if at > 0 {
+    for (index, event) in batch.iter().enumerate() {
+        if index > 0 {
             list.push(b',');
         }
         list.extend_from_slice(event);
@@ -275,7 +280,7 @@ mod tests {
         let mut events = sender.events.lock().await;
         let first = events.recv().await.expect("an event");
         let batch = sender.collect(first, &mut events).await;
-        let sent: Value = serde_json::from_slice(&body(&batch)).expect("JSON");
+        let sent: Value = serde_json::from_slice(&event_list(&batch)).expect("JSON");
         assert_eq!(sent["items"], json!([{"n": 0}, {"n": 1}, {"n": 2}]));
         // The last one waits for others in vain.
         let first = events.recv().await.expect("an event");

@@ -1,4 +1,4 @@
-//! Configuration of anonymous authentication.
+//! Configuration of anonymous requests.
 
 /// Configuration of requests without credentials, which the server treats as requests of `system:anonymous`.
 ///
@@ -7,7 +7,7 @@
 pub(crate) struct Anonymous {
     /// Whether the server accepts anonymous requests.
     pub(crate) enabled: bool,
-    /// Paths that anonymous requests may have; an empty list allows all paths.
+    /// URL paths that are open to anonymous requests; empty for all paths.
     pub(crate) paths: Vec<String>,
 }
 

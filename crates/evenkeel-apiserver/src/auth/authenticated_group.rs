@@ -1,4 +1,4 @@
-//! Group of all users that an authenticator has identified.
+//! The group `system:authenticated`, which all identified users are in.
 
 use evenkeel_apimachinery::user::User;
 
@@ -6,8 +6,8 @@ use evenkeel_apimachinery::user::User;
 ///
 /// Upstream: `AuthenticatedGroupAdder`.
 pub(super) fn with_authenticated_group(mut user: User) -> User {
-    let anonymous = &*user.name == "system:anonymous" || user.is_in("system:unauthenticated");
-    if !anonymous && !user.is_in("system:authenticated") {
+    let is_anonymous = &*user.name == "system:anonymous" || user.is_in("system:unauthenticated");
+    if !is_anonymous && !user.is_in("system:authenticated") {
         let mut groups = user.groups.into_vec();
         groups.push("system:authenticated".into());
         user.groups = groups.into();

@@ -6,11 +6,11 @@
 //! | Static tokens (`--token-auth-file`) | `add_csv` |
 //! | Service account tokens, of the TokenRequest API and of Secrets | `serviceaccount/mod.rs` |
 //! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
-//! | JSON web tokens of other issuers (`--authentication-config`) | `oidc/mod.rs` |
-//! | Front proxies (`--requestheader-client-ca-file`), before all others | `front_proxy::user`, `../serve/service.rs` |
+//! | JSON web tokens that other issuers than this server signed (`--authentication-config`) | `oidc/mod.rs` |
+//! | Front proxies (`--requestheader-client-ca-file`), tried before all other authenticators | `front_proxy::user`, `../serve/service.rs` |
 //! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
-//! | The server uses the first authenticator that accepts a token; JWT authenticators come last | `token` |
-//! | A token without audiences is valid for the server's own | `token` |
+//! | The server uses the first authenticator that accepts a token; JWT authenticators come last | `authenticate_token` |
+//! | A token without audiences is valid for the server's own audiences | `authenticate_token` |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use evenkeel_apimachinery::user::User;
 /// Warning to a client that sends two spaces before its token.
 const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Authenticator of requests.
+/// Authenticator of requests: all configured ways to identify a user.
 ///
 /// Upstream: `authenticator.Config.New`.
 pub(crate) struct Authenticator {
@@ -40,13 +40,13 @@ pub(crate) struct Authenticator {
     pub(crate) static_tokens: StaticTokens,
     /// Issuer of service account tokens.
     pub(crate) service_accounts: ServiceAccounts,
-    /// Whether bootstrap tokens authenticate.
+    /// Whether bootstrap tokens are accepted.
     pub(crate) bootstrap_tokens: bool,
-    /// Authenticators of other issuers' tokens.
+    /// Authenticators of JSON web tokens that other issuers signed.
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
     /// Configuration of anonymous requests.
     pub(crate) anonymous: Anonymous,
-    /// Front proxies that may name users in headers; `None` without any.
+    /// Options for front proxies, which may name users in headers; `None` if no proxy may.
     pub(crate) front_proxy: Option<RequestHeaderOptions>,
 }
 
@@ -62,19 +62,18 @@ impl StaticTokens {
 
     /// Adds the rows of kube-apiserver's `--token-auth-file`: token, user, uid, "group1,group2".
     pub(crate) fn add_csv(&mut self, text: &str) {
-        for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let fields = csv_fields(line);
             let [token, name, uid, rest @ ..] = fields.as_slice() else { continue };
             let groups = rest.first().map_or("", String::as_str);
-            let mut user = User::authenticated(
-                name,
-                groups.split(',').map(str::trim).filter(|g| !g.is_empty()),
-            );
+            let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty());
+            let mut user = User::authenticated(name, groups);
             user.uid = uid.as_str().into();
             self.add(token, user);
         }
     }
 
+    /// Returns the user of a static token; `None` if the token is unknown.
     fn user(&self, token: &str) -> Option<&Arc<User>> {
         self.0.get(&constant_time::hash(token.as_bytes()))
     }
@@ -84,21 +83,21 @@ impl StaticTokens {
 pub(crate) struct Authenticated {
     /// User of the request; `None` if the server refuses the request.
     pub(crate) user: Option<Arc<User>>,
-    /// Warning to the client, and token uses to record.
+    /// Warning to the client, and the token use to record.
     pub(crate) notes: Notes,
 }
 
-/// Returns the placeholder for the user of a connection whose credentials have expired. No other user lacks both a name
-/// and groups.
+/// Returns the placeholder for the user of a connection whose client certificate has expired. It has neither a name nor
+/// groups, so that it equals no real user.
 pub(crate) fn refused_peer() -> User {
     User::default()
 }
 
 impl Authenticator {
-    /// Returns the user of a request for a path. `peer` is the user of the connection: the client certificate's, or the
-    /// in-process caller. An unknown bearer token is refused even with a client certificate. A [`refused_peer`] needs a
-    /// token.
-    pub(crate) async fn user(
+    /// Authenticates a request for a path. `peer` is the user of the connection: the one of the client certificate, or
+    /// an in-process caller. An unknown bearer token is refused even with a client certificate. Requests of a
+    /// [`refused_peer`] need a token.
+    pub(crate) async fn authenticate_request(
         &self,
         store: &Store,
         now: Timestamp,
@@ -110,7 +109,7 @@ impl Authenticator {
         let user = match bearer(headers::text(headers, AUTHORIZATION)) {
             Bearer::Token(token) => {
                 let api_audiences = self.service_accounts.audiences();
-                match self.token(store, now, token, api_audiences, &mut notes).await {
+                match self.authenticate_token(store, now, token, api_audiences, &mut notes).await {
                     Ok(response) => response.map(|response| response.user),
                     Err(error) => {
                         tracing::debug!(error, "a token is refused");
@@ -118,12 +117,13 @@ impl Authenticator {
                     }
                 }
             }
-            other => {
-                if other == Bearer::ExtraSpace {
+            without_token => {
+                if without_token == Bearer::ExtraSpace {
                     notes.warning = Some(EXTRA_SPACE);
                 }
                 match peer {
-                    Some(peer) => Some(peer.clone()).filter(|peer| **peer != refused_peer()),
+                    Some(peer) if **peer == refused_peer() => None,
+                    Some(peer) => Some(peer.clone()),
                     None => self.anonymous.allows(path).then(|| Arc::new(User::anonymous())),
                 }
             }
@@ -134,7 +134,7 @@ impl Authenticator {
     /// Returns the user of a token, and the requested audiences for which the token is valid.
     ///
     /// Upstream: `unionAuthTokenHandler.AuthenticateToken`.
-    pub(crate) async fn token(
+    pub(crate) async fn authenticate_token(
         &self,
         store: &Store,
         now: Timestamp,
@@ -142,12 +142,13 @@ impl Authenticator {
         requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
-        let own = intersect(self.service_accounts.audiences(), requested_audiences);
-        let for_the_server = |user: Arc<User>| {
-            let audiences = own.clone();
+        // A token that names no audiences is valid for those requested audiences that are the server's own.
+        let server_audiences = intersect(self.service_accounts.audiences(), requested_audiences);
+        let respond = |user: Arc<User>| {
+            let audiences = server_audiences.clone();
             (!audiences.is_empty()).then_some(Response { user, audiences })
         };
-        if let Some(response) = self.static_tokens.user(token).cloned().and_then(for_the_server) {
+        if let Some(response) = self.static_tokens.user(token).cloned().and_then(respond) {
             return Ok(Some(response));
         }
         let mut errors = Vec::new();
@@ -156,19 +157,20 @@ impl Authenticator {
             Ok(response) => return Ok(response),
             Err(error) => errors.push(error),
         }
-        let bootstrap = || {
+        let bootstrap_user = || {
             let (id, secret) = bootstrap_token::parse(token).filter(|_| self.bootstrap_tokens)?;
             let stored = store.get("/secrets", &bootstrap_token::key(id))?.decode().ok()?;
             bootstrap_token::validate(id, secret, &stored, now)
         };
-        if let Some(response) = bootstrap().map(Arc::new).and_then(for_the_server) {
+        if let Some(response) = bootstrap_user().map(Arc::new).and_then(respond) {
             return Ok(Some(response));
         }
-        if !own.is_empty() {
+        if !server_audiences.is_empty() {
             for authenticator in &self.jwt {
                 match authenticator.authenticate(token, now).await {
                     Ok(None) => {}
-                    Ok(Some(user)) => return Ok(for_the_server(Arc::new(user))),
+                    Ok(Some(user)) => return Ok(respond(Arc::new(user))),
+                    // The token's issuer is this authenticator's, so no other one can accept it.
                     Err(error) => {
                         errors.push(error);
                         break;
@@ -178,8 +180,8 @@ impl Authenticator {
         }
         match errors.as_slice() {
             [] => Ok(None),
-            [one] => Err(one.clone()),
-            many => Err(format!("[{}]", many.join(", "))),
+            [error] => Err(error.clone()),
+            errors => Err(format!("[{}]", errors.join(", "))),
         }
     }
 }
@@ -187,8 +189,9 @@ impl Authenticator {
 /// Bearer token in the header `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Bearer<'a> {
+    /// There is no header, or it has another scheme.
     None,
-    /// A token after two spaces, which the server ignores.
+    /// A token after two spaces, which the server ignores as upstream does.
     ExtraSpace,
     Token(&'a str),
 }
@@ -211,21 +214,24 @@ fn bearer(header: &str) -> Bearer<'_> {
 
 /// Returns the fields of a CSV line without their quotes.
 fn csv_fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
+    let mut fields = Vec::new();
+    let mut field = String::new();
+    let mut is_quoted = false;
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
+            // Two quotes within quotes stand for one.
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
                 chars.next();
-                fields.last_mut().into_iter().for_each(|f| f.push('"'));
+                field.push('"');
             }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            c => fields.last_mut().into_iter().for_each(|f| f.push(c)),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => fields.push(std::mem::take(&mut field)),
+            c => field.push(c),
         }
     }
-    fields.iter().map(|f| f.trim().to_owned()).collect()
+    fields.push(field);
+    fields.iter().map(|field| field.trim().to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) enum AuthorizationMode {
 }
 
 impl AuthorizationMode {
-    /// Returns the authorizer's name in reasons.
+    /// Returns the name under which the reasons of a refusal list the authorizer.
     ///
     /// Upstream: `GetNameForAuthorizerMode`.
     fn name(self) -> &'static str {
@@ -49,7 +49,8 @@ impl FromStr for AuthorizationMode {
     }
 }
 
-/// Authorizes requests by each mode in turn. Members of `system:masters` may do everything in every mode.
+/// Union of the selected authorizers: the first one that allows a request decides. Members of `system:masters` may do
+/// everything, whatever the modes are.
 ///
 /// Upstream: `AuthorizationModeChoices`, `BuiltInAuthorizationOptions`.
 pub(crate) struct Authorizer {
@@ -90,18 +91,18 @@ impl Authorizer {
     ) -> bool {
         user.is_in("system:masters")
             || self.modes.iter().any(|mode| match mode {
-                AuthorizationMode::Node => self
-                    .rbac
-                    .authorize_node(store, user, attributes)
-                    .is_some_and(|decision| decision.is_ok()),
+                AuthorizationMode::Node => {
+                    let decision = self.rbac.authorize_node(store, user, attributes);
+                    decision.is_some_and(|decision| decision.is_ok())
+                }
                 AuthorizationMode::Rbac => self.rbac.authorize(store, user, attributes),
                 AuthorizationMode::AlwaysAllow => true,
                 AuthorizationMode::AlwaysDeny => false,
             })
     }
 
-    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, which only RBAC gives, or
-    /// the reasons of all authorizers for a refused one. Both may be empty.
+    /// Decides like [`authorize`](Self::authorize). `Ok` has the reason why the request is allowed, which only RBAC
+    /// gives; `Err` has the reasons of all authorizers for a refusal. Both may be empty.
     ///
     /// Upstream: `unionAuthzHandler.Authorize`.
     pub(crate) fn authorize_with_reason(
@@ -135,13 +136,13 @@ impl Authorizer {
         Err(reasons.join("\n"))
     }
 
-    /// Returns whether every user may do everything, regardless of the roles.
+    /// Returns whether every user may do everything, because the mode `AlwaysAllow` is selected.
     pub(crate) fn allows_all(&self) -> bool {
         self.modes.contains(&AuthorizationMode::AlwaysAllow)
     }
 
-    /// Returns whether the Node authorizer decides about the user's requests. Its rules depend on stored objects, so
-    /// that they cannot be listed.
+    /// Returns whether the Node authorizer decides about the user's requests. Such a user's permissions cannot be
+    /// listed as rules, because they depend on stored objects.
     pub(crate) fn is_node(&self, user: &User) -> bool {
         self.modes.contains(&AuthorizationMode::Node) && nodes::node_of(user).is_some()
     }

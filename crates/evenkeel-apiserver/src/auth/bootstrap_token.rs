@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::constant_time::equal;
 
-/// Group of all bootstrap tokens.
+/// Group of every user that a bootstrap token authenticates, and prefix of the additional groups.
 const GROUP: &str = "system:bootstrappers";
 
 /// Splits a token into its ID and its secret. Returns `None` if it is not a bootstrap token.
@@ -27,10 +27,11 @@ const GROUP: &str = "system:bootstrappers";
 /// Upstream: `ParseToken`.
 pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
-    let valid = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    let has_form = |text: &str, length: usize| {
+        text.len() == length
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     };
-    (valid(id, 6) && valid(secret, 16)).then_some((id, secret))
+    (has_form(id, 6) && has_form(secret, 16)).then_some((id, secret))
 }
 
 /// Returns the key of the token's Secret, as `NAMESPACE/NAME`.
@@ -38,7 +39,8 @@ pub(crate) fn key(id: &str) -> String {
     format!("kube-system/bootstrap-token-{id}")
 }
 
-/// Returns the user that the stored Secret authenticates, or `None` if the token is invalid.
+/// Returns the user of the token with this ID and secret, or `None` if the token is invalid. `stored` is the token's
+/// Secret.
 ///
 /// Upstream: `TokenAuthenticator.AuthenticateToken`.
 pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -> Option<User> {
@@ -56,14 +58,14 @@ pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -
     Some(User::authenticated(&name, groups.iter().map(String::as_str)))
 }
 
-/// Returns a value of a Secret; empty if it is absent or not UTF-8.
+/// Returns a decoded value of a Secret's `data`; empty if it is absent or not UTF-8.
 fn data(secret: &Value, key: &str) -> String {
     let value = secret.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
     let bytes = value.and_then(|value| BASE64_STANDARD.decode(value).ok()).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns whether the token has expired. An invalid time counts as past.
+/// Returns whether the token has expired. A token whose expiration is not a valid time counts as expired.
 ///
 /// Upstream: `HasExpired`.
 fn expired(secret: &Value, now: Timestamp) -> bool {
@@ -71,19 +73,18 @@ fn expired(secret: &Value, now: Timestamp) -> bool {
     !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |until| until <= now)
 }
 
-/// Returns the token's groups, sorted, or `None` if bootstrap tokens may not have one of them.
+/// Returns the token's groups, sorted. `extra` are the additional groups, separated by commas; returns `None` if one of
+/// them is not a valid group of bootstrap tokens.
 ///
 /// Upstream: `GetGroups`, `ValidateBootstrapGroupName`.
 fn groups(extra: &str) -> Option<BTreeSet<String>> {
     let mut groups = BTreeSet::from([GROUP.to_owned()]);
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
-        let rest = group.strip_prefix(GROUP)?.strip_prefix(':')?;
-        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let valid_end = rest.bytes().last().is_some_and(allowed);
-        if !valid_end
-            || rest.len() > 256
-            || !rest.bytes().all(|b| allowed(b) || matches!(b, b':' | b'-'))
-        {
+        let suffix = group.strip_prefix(GROUP)?.strip_prefix(':')?;
+        let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_allowed = |byte: u8| is_alphanumeric(byte) || matches!(byte, b':' | b'-');
+        let has_valid_end = suffix.bytes().last().is_some_and(is_alphanumeric);
+        if !has_valid_end || suffix.len() > 256 || !suffix.bytes().all(is_allowed) {
             return None;
         }
         groups.insert(group.to_owned());

@@ -12,17 +12,18 @@ use super::rbac::{ResolvedRules, aggregate};
 use super::rule::{PolicyRule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
-/// Maximum number of parts of the granted rules to compare. Upstream has no limit, but rules that fit in a request can
-/// have more parts than fit in memory.
+/// Maximum number of parts into which the granted rules may be split: each part is one combination of verb, group,
+/// resource and name. Upstream has no limit, but rules that fit in a request can have more parts than fit in memory.
 const MAX_PARTS: usize = 100_000;
 
-/// Maximum number of lookups in the held rules, for all parts together.
+/// Maximum number of values to compare with the held rules, for all parts together.
 const MAX_LOOKUPS: usize = 5_000_000;
 
-/// Maximum number of missing permissions that the error lists.
+/// Maximum number of missing permissions that the error message lists.
 const MAX_LISTED: usize = 1_000;
 
-/// Refuses `rules` unless the user holds them all. The error is upstream's.
+/// Refuses to grant `rules` unless the user holds them all. `held` are the user's own rules. The error has upstream's
+/// text.
 ///
 /// Upstream: `ConfirmNoEscalation`.
 pub(crate) fn confirm_no_escalation(
@@ -30,10 +31,10 @@ pub(crate) fn confirm_no_escalation(
     held: &ResolvedRules,
     rules: &[PolicyRule],
 ) -> Result<(), String> {
-    let who = format!("user {} (groups={})", quote(&user.name), quoted(&user.groups));
+    let user_text = format!("user {} (groups={})", quote(&user.name), quoted(&user.groups));
     let held_rules = held.rules.iter().flat_map(|rules| rules.iter());
     let missing = uncovered(held_rules, rules).map_err(|too_many| {
-        let what = match too_many {
+        let limit = match too_many {
             TooMany::Parts => {
                 format!("have more than {MAX_PARTS} combinations of verb, group, resource and name")
             }
@@ -41,7 +42,9 @@ pub(crate) fn confirm_no_escalation(
                 format!("need more than {MAX_LOOKUPS} comparisons with the permissions held")
             }
         };
-        format!("{who} is attempting to grant RBAC permissions that {what}; shorten the rules")
+        format!(
+            "{user_text} is attempting to grant RBAC permissions that {limit}; shorten the rules"
+        )
     })?;
     if missing.is_empty() {
         return Ok(());
@@ -53,7 +56,7 @@ pub(crate) fn confirm_no_escalation(
         listed.push(format!("and {more_count} more"));
     }
     let mut why = format!(
-        "{who} is attempting to grant RBAC permissions not currently held:\n{}",
+        "{user_text} is attempting to grant RBAC permissions not currently held:\n{}",
         listed.join("\n")
     );
     if let Some(errors) = aggregate(held.missing.iter().map(|role| role.not_stored())) {
@@ -62,7 +65,7 @@ pub(crate) fn confirm_no_escalation(
     Err(why)
 }
 
-/// Limit that stops the comparison of rules.
+/// Exceeded limit, which stops the comparison of rules.
 #[derive(Debug, PartialEq, Eq)]
 enum TooMany {
     Parts,
@@ -76,22 +79,23 @@ fn uncovered<'a>(
     held: impl Iterator<Item = &'a PolicyRule>,
     rules: &[PolicyRule],
 ) -> Result<Vec<PolicyRule>, TooMany> {
-    let (held, mut lookups) = (HeldRules::new(held), MAX_LOOKUPS);
-    // A rule that one held rule covers as a whole needs no breakdown.
+    let held = HeldRules::new(held);
+    let mut remaining_lookups = MAX_LOOKUPS;
+    // A granted rule that one held rule covers as a whole is not split into parts.
     let mut to_break_down = Vec::new();
     for rule in rules.iter().filter(|rule| part_count(rule) > 0) {
-        if !rule.non_resource_urls.is_empty() || !held.covers(rule, &mut lookups)? {
+        if !rule.non_resource_urls.is_empty() || !held.covers(rule, &mut remaining_lookups)? {
             to_break_down.push(rule);
         }
     }
-    let part_count =
-        to_break_down.iter().fold(0_usize, |n, rule| n.saturating_add(part_count(rule)));
-    if part_count > MAX_PARTS {
+    let total_parts =
+        to_break_down.iter().fold(0_usize, |total, rule| total.saturating_add(part_count(rule)));
+    if total_parts > MAX_PARTS {
         return Err(TooMany::Parts);
     }
     let mut missing = Vec::new();
     for part in to_break_down.into_iter().flat_map(breakdown_rule) {
-        if !held.covers(&part, &mut lookups)? {
+        if !held.covers(&part, &mut remaining_lookups)? {
             missing.push(part);
         }
     }
@@ -100,55 +104,60 @@ fn uncovered<'a>(
 
 /// Returns the number of parts into which [`breakdown_rule`] splits a rule.
 fn part_count(rule: &PolicyRule) -> usize {
-    let of_resources = rule
+    let resource_parts = rule
         .api_groups
         .len()
         .saturating_mul(rule.resources.len())
         .saturating_mul(rule.resource_names.len().max(1));
-    of_resources.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
+    resource_parts.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
 }
 
 /// Splits a rule into parts: one verb, one group, one resource and at most one name, or one verb and one path.
 ///
 /// Upstream: `BreakdownRule`.
 fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
-    let one = |value: &str| vec![Box::from(value)];
+    let single = |value: &str| vec![Box::from(value)];
+    let groups_and_resources = rule
+        .api_groups
+        .iter()
+        .flat_map(|group| rule.resources.iter().map(move |resource| (group, resource)));
     let mut parts = Vec::new();
-    for (group, resource) in
-        rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |r| (group, r)))
-    {
+    for (group, resource) in groups_and_resources {
         for verb in &rule.verbs {
             let part = PolicyRule {
-                verbs: one(verb),
-                api_groups: one(group),
-                resources: one(resource),
+                verbs: single(verb),
+                api_groups: single(group),
+                resources: single(resource),
                 ..PolicyRule::default()
             };
             if rule.resource_names.is_empty() {
                 parts.push(part.clone());
             }
-            let names = rule.resource_names.iter();
-            parts
-                .extend(names.map(|name| PolicyRule { resource_names: one(name), ..part.clone() }));
+            for name in &rule.resource_names {
+                parts.push(PolicyRule { resource_names: single(name), ..part.clone() });
+            }
         }
     }
     for path in &rule.non_resource_urls {
-        let verbs = rule.verbs.iter();
-        parts.extend(verbs.map(|verb| PolicyRule {
-            verbs: one(verb),
-            non_resource_urls: one(path),
-            ..PolicyRule::default()
-        }));
+        for verb in &rule.verbs {
+            parts.push(PolicyRule {
+                verbs: single(verb),
+                non_resource_urls: single(path),
+                ..PolicyRule::default()
+            });
+        }
     }
     parts
 }
 
-/// Rules that the user holds, indexed by resource. Rules that differ only in their names are merged, because a part has
-/// at most one name.
+/// Rules that the user holds, indexed by resource. Rules that differ only in their resource names are merged into one.
+/// This changes nothing, because a part of a granted rule has at most one resource name.
 struct HeldRules<'a> {
     /// Each rule with the resource names that it is limited to; `None` for all names.
     rules: Vec<(HeldRule<'a>, Option<HashSet<&'a str>>)>,
+    /// Indexes into `rules` by resource, such as `pods/log` or `*`.
     by_resource: HashMap<&'a str, Vec<usize>>,
+    /// Indexes into `rules` of the rules with non-resource URLs.
     with_urls: Vec<usize>,
 }
 
@@ -157,11 +166,12 @@ impl<'a> HeldRules<'a> {
         let mut merged: HashMap<HeldRule<'a>, Option<HashSet<&'a str>>> = HashMap::new();
         for rule in rules {
             let names = rule.resource_names.iter().map(|name| &**name);
-            let known = merged.entry(HeldRule::new(rule)).or_insert_with(|| Some(HashSet::new()));
-            match known {
-                Some(known) if !rule.resource_names.is_empty() => known.extend(names),
-                // The rule is for all names.
-                _ => *known = None,
+            let merged_names =
+                merged.entry(HeldRule::new(rule)).or_insert_with(|| Some(HashSet::new()));
+            match merged_names {
+                Some(merged_names) if !rule.resource_names.is_empty() => merged_names.extend(names),
+                // One of the merged rules applies to all names.
+                _ => *merged_names = None,
             }
         }
         let mut held =
@@ -184,15 +194,22 @@ impl<'a> HeldRules<'a> {
         self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns whether one held rule covers `part`, which is a part or a whole rule without paths. Subtracts the number
-    /// of compared values from `lookups`.
-    fn covers(&self, part: &PolicyRule, lookups: &mut usize) -> Result<bool, TooMany> {
+    /// Returns whether one held rule covers `part`: a part of a granted rule, or a whole granted rule without
+    /// non-resource URLs. Subtracts the number of compared values from `remaining_lookups`.
+    fn covers(&self, part: &PolicyRule, remaining_lookups: &mut usize) -> Result<bool, TooMany> {
+        // A rule that covers the part lists the first resource, `*`, or `*/SUBRESOURCE`.
         let indices = match part.resources.first() {
             None => [&*self.with_urls, &[], &[]],
             Some(first) => {
-                let of_all = first.split_once('/').map(|(_, part)| format!("*/{part}"));
-                let of_all = of_all.map_or::<&[usize], _>(&[], |all| self.rules_for_resource(&all));
-                [self.rules_for_resource(first), self.rules_for_resource("*"), of_all]
+                let with_subresource_of_all = match first.split_once('/') {
+                    Some((_, subresource)) => self.rules_for_resource(&format!("*/{subresource}")),
+                    None => &[],
+                };
+                [
+                    self.rules_for_resource(first),
+                    self.rules_for_resource("*"),
+                    with_subresource_of_all,
+                ]
             }
         };
         let candidates = indices.into_iter().flatten().filter_map(|index| self.rules.get(*index));
@@ -203,7 +220,7 @@ impl<'a> HeldRules<'a> {
                 .map(Vec::len)
                 .into_iter()
                 .fold(url_lookups, usize::saturating_add);
-            *lookups = lookups.checked_sub(needed).ok_or(TooMany::Lookups)?;
+            *remaining_lookups = remaining_lookups.checked_sub(needed).ok_or(TooMany::Lookups)?;
             if rule.covers(part, names.as_ref()) {
                 return Ok(true);
             }
@@ -212,7 +229,7 @@ impl<'a> HeldRules<'a> {
     }
 }
 
-/// Held rule, with sets for lookups.
+/// Held rule without its resource names, as sets for lookups.
 #[derive(PartialEq, Eq, Hash)]
 struct HeldRule<'a> {
     verbs: BTreeSet<&'a str>,
@@ -236,18 +253,18 @@ impl<'a> HeldRule<'a> {
     ///
     /// Upstream: `ruleCovers`.
     fn covers(&self, part: &PolicyRule, names: Option<&HashSet<&str>>) -> bool {
-        let has_all = |owned: &BTreeSet<&str>, required: &[Box<str>]| {
-            required.iter().all(|required| owned.contains(&**required))
+        let has_all = |held: &BTreeSet<&str>, required: &[Box<str>]| {
+            required.iter().all(|required| held.contains(&**required))
         };
-        let names = names.is_none_or(|names| {
+        let covers_names = names.is_none_or(|names| {
             !part.resource_names.is_empty()
                 && part.resource_names.iter().all(|name| names.contains(&**name))
         });
-        let paths = part.non_resource_urls.iter().all(|path| {
-            self.non_resource_urls.iter().any(|owned| non_resource_url_matches(owned, path))
+        let covers_urls = part.non_resource_urls.iter().all(|url| {
+            self.non_resource_urls.iter().any(|held| non_resource_url_matches(held, url))
         });
-        names
-            && paths
+        covers_names
+            && covers_urls
             && (self.verbs.contains("*") || has_all(&self.verbs, &part.verbs))
             && (self.api_groups.contains("*") || has_all(&self.api_groups, &part.api_groups))
             && (self.resources.contains("*")
@@ -259,27 +276,28 @@ impl<'a> HeldRule<'a> {
     /// Upstream: `resourceCoversAll`.
     fn has_resource(&self, required: &str) -> bool {
         self.resources.contains(required)
-            || required
-                .split_once('/')
-                .is_some_and(|(_, part)| self.resources.contains(&*format!("*/{part}")))
+            || required.split_once('/').is_some_and(|(_, subresource)| {
+                self.resources.contains(&*format!("*/{subresource}"))
+            })
     }
 }
 
-/// Joins the verbs of rules that are otherwise equal.
+/// Merges rules that differ only in their verbs. Rules for non-resource URLs stay as they are.
 ///
 /// Upstream: `CompactRules`.
 fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut compacted = Vec::new();
-    let mut simple: BTreeMap<[Vec<Box<str>>; 3], Vec<Box<str>>> = BTreeMap::new();
+    // Verbs by API groups, resources and resource names.
+    let mut verbs_by_key: BTreeMap<[Vec<Box<str>>; 3], Vec<Box<str>>> = BTreeMap::new();
     for rule in rules {
         if rule.non_resource_urls.is_empty() {
             let key = [rule.api_groups, rule.resources, rule.resource_names];
-            simple.entry(key).or_default().extend(rule.verbs);
+            verbs_by_key.entry(key).or_default().extend(rule.verbs);
         } else {
             compacted.push(rule);
         }
     }
-    compacted.extend(simple.into_iter().map(|(key, verbs)| {
+    compacted.extend(verbs_by_key.into_iter().map(|(key, verbs)| {
         let [api_groups, resources, resource_names] = key;
         PolicyRule { verbs, api_groups, resources, resource_names, ..PolicyRule::default() }
     }));

@@ -1,5 +1,5 @@
-//! Users that a front proxy names in headers of its requests (`--requestheader-client-ca-file`). The proxy has a
-//! certificate of its authority.
+//! Authentication by a front proxy, which names the user in headers of the requests that it passes on. The proxy proves
+//! its identity with a client certificate (`--requestheader-client-ca-file`).
 //!
 //! Upstream: `requestHeaderAuthRequestHandler`, `ClusterAuthenticationInfo`.
 
@@ -15,7 +15,7 @@ use super::authenticated_group::with_authenticated_group;
 /// Options of authentication by a front proxy, named after kube-apiserver's flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
-    /// Authorities of the proxies' certificates in PEM (`--requestheader-client-ca-file`).
+    /// Certificate authorities that sign the proxies' client certificates, in PEM (`--requestheader-client-ca-file`).
     pub client_ca: String,
     /// Common names of proxies that may name users (`--requestheader-allowed-names`). Empty allows all.
     pub allowed_names: Vec<String>,
@@ -30,18 +30,18 @@ pub struct RequestHeaderOptions {
 }
 
 impl RequestHeaderOptions {
-    /// Returns whether a proxy with this common name may name users.
+    /// Returns whether a proxy whose certificate has this common name may name users.
     pub(crate) fn allows(&self, common_name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|name| name == common_name)
     }
 
-    /// Returns the user that the headers name.
+    /// Returns the user that the headers name; `None` if they name none.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Option<User> {
-        let first = |names: &[String]| {
+        let first_value = |names: &[String]| {
             let mut values = names.iter().map(|name| headers::text(headers, name.trim()));
             values.find(|value| !value.is_empty()).unwrap_or_default()
         };
-        let name = first(&self.username_headers);
+        let name = first_value(&self.username_headers);
         if name.is_empty() {
             return None;
         }
@@ -58,7 +58,7 @@ impl RequestHeaderOptions {
         }
         Some(with_authenticated_group(User {
             name: name.into(),
-            uid: first(&self.uid_headers).into(),
+            uid: first_value(&self.uid_headers).into(),
             groups: groups.map(Into::into).collect(),
             extra: extra.into_iter().map(|(key, values)| (key, values.into())).collect(),
         }))

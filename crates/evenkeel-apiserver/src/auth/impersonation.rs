@@ -1,10 +1,11 @@
-//! Modes of impersonation, and a cache of the mode that last allowed each user to impersonate.
+//! Modes of impersonation, which are tried in turn, and a cache of the mode that last allowed each user to impersonate.
+//! With the cache, most requests need only one mode.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
-/// Mode of impersonation: the verbs that allow it, and the users that it applies to.
+/// Mode of impersonation. A mode determines the verbs that allow impersonation, and the users that can be impersonated.
 ///
 /// Upstream: `allImpersonationModes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    /// All modes, in upstream's order.
     const ALL: [Self; 5] = [
         Self::AssociatedNode,
         Self::ArbitraryNode,
@@ -30,8 +32,8 @@ impl Mode {
         Self::Legacy,
     ];
 
-    /// Returns the modes in the order in which the server tries them: first the one that last allowed the user. If none
-    /// allows the request, the client gets the first refusal.
+    /// Returns the modes in the order in which the server tries them: first the mode that last allowed the user. If no
+    /// mode allows the request, the client gets the first mode's refusal.
     pub(crate) fn in_order(last: Option<Self>) -> impl Iterator<Item = Self> {
         last.into_iter().chain(Self::ALL.into_iter().filter(move |mode| Some(*mode) != last))
     }

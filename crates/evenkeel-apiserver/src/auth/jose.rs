@@ -29,20 +29,24 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 use x509_parser::public_key::PublicKey as Parsed;
 
-/// Parsed JSON web token, whose signature is not verified yet.
+/// Parsed JSON web token, a JSON web signature (JWS) over claims. The signature is not verified yet.
 pub(crate) struct Jws<'a> {
     header: Header,
     /// Signed text: encoded header and claims.
     message: &'a str,
+    /// Decoded claims: JSON.
     claims: Vec<u8>,
     signature: Vec<u8>,
 }
 
 #[derive(Deserialize)]
 struct Header {
+    /// Name of the signature algorithm.
     alg: String,
+    /// ID of the signing key.
     #[serde(default)]
     kid: String,
+    /// Header parameters that a verifier must understand. This server understands none.
     #[serde(default)]
     crit: Option<Value>,
 }
@@ -77,7 +81,7 @@ impl<'a> Jws<'a> {
 /// Signature algorithm and the type of key that it needs.
 enum Algorithm {
     Rsa(&'static RsaParameters),
-    Curve(Curve, &'static EcdsaVerificationAlgorithm),
+    Ecdsa(Curve, &'static EcdsaVerificationAlgorithm),
 }
 
 static ALGORITHMS: [(&str, Algorithm); 8] = [
@@ -87,10 +91,11 @@ static ALGORITHMS: [(&str, Algorithm); 8] = [
     ("PS256", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA256)),
     ("PS384", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA384)),
     ("PS512", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA512)),
-    ("ES256", Algorithm::Curve(Curve::P256, &ECDSA_P256_SHA256_FIXED)),
-    ("ES384", Algorithm::Curve(Curve::P384, &ECDSA_P384_SHA384_FIXED)),
+    ("ES256", Algorithm::Ecdsa(Curve::P256, &ECDSA_P256_SHA256_FIXED)),
+    ("ES384", Algorithm::Ecdsa(Curve::P384, &ECDSA_P384_SHA384_FIXED)),
 ];
 
+/// Elliptic curve of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Curve {
     P256,
@@ -98,11 +103,19 @@ enum Curve {
 }
 
 impl Curve {
-    /// Returns the name of the curve and the length of a coordinate in bytes.
-    fn parameters(self) -> (&'static str, usize) {
+    /// Returns the name of the curve in JSON web keys.
+    fn name(self) -> &'static str {
         match self {
-            Self::P256 => ("P-256", 32),
-            Self::P384 => ("P-384", 48),
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+        }
+    }
+
+    /// Returns the length of a point's coordinate in bytes.
+    fn coordinate_length(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
         }
     }
 }
@@ -115,12 +128,13 @@ pub(crate) struct PublicKey {
     material: Material,
 }
 
+/// Numbers of a public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Material {
     /// Modulus and exponent, big-endian, without leading zeros.
     Rsa { n: Vec<u8>, e: Vec<u8> },
-    /// Uncompressed point: a byte `4` and both coordinates.
-    Curve(Curve, Vec<u8>),
+    /// Uncompressed point on the curve: a byte `4` and both coordinates.
+    Ecdsa(Curve, Vec<u8>),
 }
 
 impl PublicKey {
@@ -134,24 +148,27 @@ impl PublicKey {
         let text = |field: &str| jwk.get(field).and_then(Value::as_str).unwrap_or_default();
         let number = |field: &str| BASE64.decode(text(field).trim_end_matches('=')).ok();
         let material = match (text("kty"), text("crv")) {
-            ("RSA", _) => Material::Rsa { n: trimmed(&number("n")?), e: trimmed(&number("e")?) },
+            ("RSA", _) => Material::Rsa {
+                n: without_leading_zeros(&number("n")?),
+                e: without_leading_zeros(&number("e")?),
+            },
             ("EC", name) => {
                 let curves = [Curve::P256, Curve::P384].into_iter();
-                let curve = curves.into_iter().find(|curve| curve.parameters().0 == name)?;
+                let curve = curves.into_iter().find(|curve| curve.name() == name)?;
                 let (x, y) = (number("x")?, number("y")?);
-                let length = curve.parameters().1;
+                let length = curve.coordinate_length();
                 if x.len() != length || y.len() != length {
                     return None;
                 }
-                Material::Curve(curve, [&[4][..], &x, &y].concat())
+                Material::Ecdsa(curve, [&[4][..], &x, &y].concat())
             }
             _ => return None,
         };
         Some(Self { id: text("kid").to_owned(), material })
     }
 
-    /// Parses all keys of a PEM text: public keys, certificates and private keys. For a private key it returns the
-    /// public key.
+    /// Parses all keys of a PEM text: public keys, certificates and private keys. Private keys and certificates are
+    /// converted to their public keys.
     ///
     /// Upstream: `PublicKeysFromFile`.
     pub(crate) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, String> {
@@ -159,7 +176,7 @@ impl PublicKey {
         for block in Pem::iter_from_buffer(pem) {
             let block = block.map_err(|error| error.to_string())?;
             let der = block.contents.as_slice();
-            let private = |der: PrivateKeyDer<'_>| {
+            let public_of_private = |der: PrivateKeyDer<'_>| {
                 let key = PrivateKey::from_der(&der, Form::Fixed).map_err(|e| e.to_string())?;
                 Self::from_public_key_info(&key.public())
             };
@@ -170,9 +187,9 @@ impl PublicKey {
                         X509Certificate::from_der(der).map_err(|error| error.to_string())?;
                     Self::from_public_key_info(certificate.public_key().raw)?
                 }
-                "RSA PRIVATE KEY" => private(PrivatePkcs1KeyDer::from(der).into())?,
-                "EC PRIVATE KEY" => private(PrivateSec1KeyDer::from(der).into())?,
-                "PRIVATE KEY" => private(PrivatePkcs8KeyDer::from(der).into())?,
+                "RSA PRIVATE KEY" => public_of_private(PrivatePkcs1KeyDer::from(der).into())?,
+                "EC PRIVATE KEY" => public_of_private(PrivateSec1KeyDer::from(der).into())?,
+                "PRIVATE KEY" => public_of_private(PrivatePkcs8KeyDer::from(der).into())?,
                 _ => continue,
             });
         }
@@ -189,7 +206,10 @@ impl PublicKey {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
         let unsupported = || "the key is none of RSA, P-256 and P-384".to_owned();
         let material = match info.parsed().map_err(|error| error.to_string())? {
-            Parsed::RSA(key) => Material::Rsa { n: trimmed(key.modulus), e: trimmed(key.exponent) },
+            Parsed::RSA(key) => Material::Rsa {
+                n: without_leading_zeros(key.modulus),
+                e: without_leading_zeros(key.exponent),
+            },
             Parsed::EC(point) => {
                 let parameters = info.algorithm.parameters.as_ref();
                 let oid = parameters.and_then(|any| any.as_oid().ok()).ok_or_else(unsupported)?;
@@ -200,7 +220,7 @@ impl PublicKey {
                 } else {
                     return Err(unsupported());
                 };
-                Material::Curve(curve, point.data().to_vec())
+                Material::Ecdsa(curve, point.data().to_vec())
             }
             _ => return Err(unsupported()),
         };
@@ -215,7 +235,7 @@ impl PublicKey {
             (Some(Algorithm::Rsa(parameters)), Material::Rsa { n, e }) => {
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
             }
-            (Some(Algorithm::Curve(curve, algorithm)), Material::Curve(key_curve, point))
+            (Some(Algorithm::Ecdsa(curve, algorithm)), Material::Ecdsa(key_curve, point))
                 if curve == key_curve =>
             {
                 UnparsedPublicKey::new(*algorithm, point).verify(message, signature)
@@ -225,14 +245,14 @@ impl PublicKey {
         verified.is_ok()
     }
 
-    /// Returns the algorithm that signs service account tokens with this key.
+    /// Returns the name of the algorithm that signs service account tokens with this key.
     ///
     /// Upstream: `algorithmFromPublicKey`.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self.material {
             Material::Rsa { .. } => "RS256",
-            Material::Curve(Curve::P256, _) => "ES256",
-            Material::Curve(Curve::P384, _) => "ES384",
+            Material::Ecdsa(Curve::P256, _) => "ES256",
+            Material::Ecdsa(Curve::P384, _) => "ES384",
         }
     }
 
@@ -246,10 +266,11 @@ impl PublicKey {
                 let (n, e) = (BASE64.encode(n), BASE64.encode(e));
                 json!({"use": "sig", "kid": id, "alg": algorithm, "kty": "RSA", "n": n, "e": e})
             }
-            Material::Curve(curve, point) => {
-                let (name, length) = curve.parameters();
-                let (x, y) =
-                    point.get(1..).unwrap_or_default().split_at_checked(length).unwrap_or_default();
+            Material::Ecdsa(curve, point) => {
+                let (name, length) = (curve.name(), curve.coordinate_length());
+                // Skip the byte that marks an uncompressed point.
+                let coordinates = point.get(1..).unwrap_or_default();
+                let (x, y) = coordinates.split_at_checked(length).unwrap_or_default();
                 let (x, y) = (BASE64.encode(x), BASE64.encode(y));
                 json!({"use": "sig", "kid": id, "alg": algorithm, "kty": "EC", "crv": name, "x": x, "y": y})
             }
@@ -300,7 +321,7 @@ impl Signer {
 }
 
 /// Strips leading zeros from a big-endian number.
-fn trimmed(number: &[u8]) -> Vec<u8> {
+fn without_leading_zeros(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }
 

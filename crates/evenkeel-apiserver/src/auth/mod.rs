@@ -1,4 +1,5 @@
-//! Authentication (tokens, client certificates) and authorization (RBAC, Node authorizer) of requests.
+//! Authentication of requests (tokens, client certificates, front proxies), and their authorization (RBAC, Node
+//! authorizer).
 
 mod anonymous;
 mod authenticated_group;
@@ -23,7 +24,7 @@ pub(crate) use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens, refused_peer};
 pub(crate) use authorizer::Authorizer;
 pub(crate) use jose::{Jws, PublicKey, Signer};
-pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
+pub(crate) use nodes::{MIRROR_ANNOTATION, node_of, refers_to_any};
 pub(crate) use oidc::configure;
 pub(crate) use permit::{forbidden, permit};
 pub(crate) use rbac::{Role, RoleRef, aggregate};

@@ -16,7 +16,7 @@ use crate::strategy;
 use evenkeel_apimachinery::value::{list, object, text};
 
 /// Annotation of a mirror pod, the API object of a static pod. The Node authorizer ignores references in mirror pods.
-pub(crate) const MIRRORS: &str = evenkeel_kinds::validation::pod_annotations::MIRROR;
+pub(crate) const MIRROR_ANNOTATION: &str = evenkeel_kinds::validation::pod_annotations::MIRROR;
 /// Namespace of the nodes' leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
@@ -32,9 +32,9 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 /// Decision about a kubelet's request, with the reason of a refusal. Some refusals have no reason.
 pub(super) type Decision = Result<(), Cow<'static, str>>;
 
-/// Decides whether a kubelet may make a request; `rules` are those of `system:node`. It allows writes of pods and
-/// nodes, and creations of other objects that name their node. The NodeRestriction plug-in checks the objects of these
-/// writes.
+/// Decides whether a kubelet may make a request; `rules` are the rules of the ClusterRole `system:node`. The authorizer
+/// allows all writes of pods and nodes, and all creations of other objects that name their node, because it does not
+/// see the objects. The NodeRestriction admission plug-in checks these objects.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`.
 pub(super) fn authorize(
@@ -43,7 +43,7 @@ pub(super) fn authorize(
     rules: &[PolicyRule],
     attributes: &Attributes<'_>,
 ) -> Decision {
-    let is_used = || is_used(store, node, attributes);
+    let is_used = || is_used_on_node(store, node, attributes);
     match (attributes.group, attributes.resource) {
         _ if attributes.path.is_some() => rules_allow(rules, attributes),
         ("", "secrets" | "configmaps") => read_namespaced(node, attributes, is_used),
@@ -52,7 +52,7 @@ pub(super) fn authorize(
                 has_verb(attributes, &["update", "patch"]),
                 "can only get/update/patch this type",
             )?;
-            related(node, attributes, is_used)
+            allow_related(node, attributes, is_used)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
             get_one(node, attributes, is_used)
@@ -76,17 +76,18 @@ pub(super) fn authorize(
     }
 }
 
-/// Verbs that read.
-const READS: &[&str] = &["get", "list", "watch"];
-/// Verbs that a kubelet may use on its own lease and CSINode.
-const OWN: &[&str] = &["get", "create", "update", "patch", "delete"];
+/// Verbs that read objects.
+const READ_VERBS: &[&str] = &["get", "list", "watch"];
+/// Verbs that a kubelet may use on its node's lease and CSINode.
+const OWN_OBJECT_VERBS: &[&str] = &["get", "create", "update", "patch", "delete"];
 
 fn has_verb(attributes: &Attributes<'_>, verbs: &[&str]) -> bool {
     verbs.contains(&attributes.verb)
 }
 
-fn allow_if(holds: bool, otherwise: impl Into<Cow<'static, str>>) -> Decision {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
+/// Allows the request if the condition holds, and otherwise refuses it with this reason.
+fn allow_if(condition: bool, reason: impl Into<Cow<'static, str>>) -> Decision {
+    if condition { Ok(()) } else { Err(reason.into()) }
 }
 
 /// Decides whether one of the rules allows the request.
@@ -96,14 +97,19 @@ fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> Decision {
     allow_if(rules.iter().any(|rule| rule.rule_allows(attributes)), "")
 }
 
-/// Allows a request for an object that is related to the node.
+/// Allows a request for an object that is related to the node, as `is_related` decides.
 ///
 /// Upstream: `NodeAuthorizer.authorize`.
-fn related(node: &str, attributes: &Attributes<'_>, relation: impl Fn() -> bool) -> Decision {
+fn allow_related(
+    node: &str,
+    attributes: &Attributes<'_>,
+    is_related: impl Fn() -> bool,
+) -> Decision {
     allow_if(!attributes.name.is_empty(), "No Object name found")?;
-    relation().then_some(()).ok_or_else(|| unrelated(node))
+    is_related().then_some(()).ok_or_else(|| unrelated(node))
 }
 
+/// Returns the reason to refuse a request for an object that is not related to the node.
 fn unrelated(node: &str) -> Cow<'static, str> {
     format!("no relationship found between node '{node}' and this object").into()
 }
@@ -111,10 +117,10 @@ fn unrelated(node: &str) -> Cow<'static, str> {
 /// Allows `get` of an object that is related to the node.
 ///
 /// Upstream: `authorizeGet`.
-fn get_one(node: &str, attributes: &Attributes<'_>, relation: impl Fn() -> bool) -> Decision {
+fn get_one(node: &str, attributes: &Attributes<'_>, is_related: impl Fn() -> bool) -> Decision {
     allow_if(attributes.verb == "get", "can only get individual resources of this type")?;
     allow_if(attributes.subresource.is_empty(), "cannot get subresource")?;
-    related(node, attributes, relation)
+    allow_related(node, attributes, is_related)
 }
 
 /// Allows reads of a namespaced object that is related to the node.
@@ -123,31 +129,31 @@ fn get_one(node: &str, attributes: &Attributes<'_>, relation: impl Fn() -> bool)
 fn read_namespaced(
     node: &str,
     attributes: &Attributes<'_>,
-    relation: impl Fn() -> bool,
+    is_related: impl Fn() -> bool,
 ) -> Decision {
-    allow_if(has_verb(attributes, READS), "can only read resources of this type")?;
+    allow_if(has_verb(attributes, READ_VERBS), "can only read resources of this type")?;
     allow_if(attributes.subresource.is_empty(), "cannot read subresource")?;
-    let namespaced = !attributes.namespace.is_empty();
-    allow_if(namespaced, "can only read namespaced object of this type")?;
-    related(node, attributes, relation)
+    let has_namespace = !attributes.namespace.is_empty();
+    allow_if(has_namespace, "can only read namespaced object of this type")?;
+    allow_related(node, attributes, is_related)
 }
 
-/// Allows a kubelet to get its pods' ServiceAccounts, and to create tokens of them.
+/// Allows a kubelet to get the ServiceAccounts of its pods, and to create tokens for them.
 ///
 /// Upstream: `authorizeServiceAccount`, `authorizeCreateToken`.
 fn service_account(
     node: &str,
     attributes: &Attributes<'_>,
-    relation: impl Fn() -> bool,
+    is_related: impl Fn() -> bool,
 ) -> Decision {
     if attributes.verb == "get" && attributes.subresource.is_empty() {
-        return read_namespaced(node, attributes, relation);
+        return read_namespaced(node, attributes, is_related);
     }
-    let one = attributes.verb == "create" && !attributes.name.is_empty();
-    allow_if(one, "can only create tokens for individual service accounts")?;
-    let token = attributes.subresource == "token";
-    allow_if(token, "can only create token subresource of serviceaccount")?;
-    relation().then_some(()).ok_or_else(|| unrelated(node))
+    let is_for_one_account = attributes.verb == "create" && !attributes.name.is_empty();
+    allow_if(is_for_one_account, "can only create tokens for individual service accounts")?;
+    let is_for_token = attributes.subresource == "token";
+    allow_if(is_for_token, "can only create token subresource of serviceaccount")?;
+    is_related().then_some(()).ok_or_else(|| unrelated(node))
 }
 
 /// Allows a kubelet to access its node's lease.
@@ -155,7 +161,7 @@ fn service_account(
 /// Upstream: `authorizeLease`.
 fn lease(node: &str, attributes: &Attributes<'_>) -> Decision {
     let why = "can only get, create, update, patch, or delete a node lease";
-    allow_if(has_verb(attributes, OWN), why)?;
+    allow_if(has_verb(attributes, OWN_OBJECT_VERBS), why)?;
     let why = "can only access leases in the \"kube-node-lease\" system namespace";
     allow_if(attributes.namespace == LEASE_NAMESPACE, why)?;
     let why = "can only access node lease with the same name as the requesting node";
@@ -171,18 +177,18 @@ fn csi_node(node: &str, attributes: &Attributes<'_>) -> Decision {
         "status" => return Err("CSINode status access requires CSIVolumeHealth feature".into()),
         _ => return Err("cannot authorize CSINode subresources".into()),
     };
-    allow_if(has_verb(attributes, OWN), why)?;
+    allow_if(has_verb(attributes, OWN_OBJECT_VERBS), why)?;
     let why = "can only access CSINode with the same name as the requesting node";
     allow_if(is_own(node, attributes), why)
 }
 
-/// Returns whether the request is for the object with the node's name. A creation counts, because the authorizer does
-/// not know the new object's name.
+/// Returns whether the request is for the object with the node's name. Every creation counts, because the authorizer
+/// does not know the new object's name.
 fn is_own(node: &str, attributes: &Attributes<'_>) -> bool {
     attributes.verb == "create" || attributes.name == node
 }
 
-/// Allows a kubelet to read its Node, and to write Nodes.
+/// Allows a kubelet to read its own Node, and to write any Node. The NodeRestriction plug-in limits the writes.
 ///
 /// Upstream: `authorizeNode`.
 fn own_node(node: &str, attributes: &Attributes<'_>) -> Decision {
@@ -199,19 +205,22 @@ fn own_node(node: &str, attributes: &Attributes<'_>) -> Decision {
 }
 
 /// Allows a kubelet to read pods on its node, to list pods if the field selector names the node, and to write any pod.
+/// The NodeRestriction plug-in limits the writes.
 ///
 /// Upstream: `authorizePod`.
 fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
-    let on_node = || {
+    let is_on_node = || {
         names_node(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
     };
     match (attributes.subresource, attributes.verb) {
         ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
             Ok(())
         }
-        ("", "get") => get_one(node, attributes, on_node),
-        ("", "list" | "watch") if selects(attributes, node) => Ok(()),
-        ("", "list" | "watch") if !attributes.name.is_empty() => related(node, attributes, on_node),
+        ("", "get") => get_one(node, attributes, is_on_node),
+        ("", "list" | "watch") if selects_node(attributes, node) => Ok(()),
+        ("", "list" | "watch") if !attributes.name.is_empty() => {
+            allow_related(node, attributes, is_on_node)
+        }
         ("", "list" | "watch") => {
             Err("can only list/watch pods with spec.nodeName field selector".into())
         }
@@ -226,13 +235,13 @@ fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Dec
     allow_if(attributes.subresource.is_empty(), "cannot authorize ResourceSlice subresources")?;
     match attributes.verb {
         "create" => Ok(()),
-        "get" | "update" | "patch" | "delete" => related(node, attributes, || {
+        "get" | "update" | "patch" | "delete" => allow_related(node, attributes, || {
             names_node(store, node, "resource.k8s.io/resourceslices", attributes.name)
         }),
         "list" | "watch" | "deletecollection" => {
             let why =
                 "can only list/watch/deletecollection resourceslices with nodeName field selector";
-            allow_if(selects(attributes, node), why)
+            allow_if(selects_node(attributes, node), why)
         }
         _ => Err("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
                   delete, deletecollection"
@@ -240,8 +249,8 @@ fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Dec
     }
 }
 
-/// Allows a kubelet to create PodCertificateRequests, to get its node's, and to list them if the field selector names
-/// the node.
+/// Allows a kubelet to create PodCertificateRequests, to get those that name its node, and to list them if the field
+/// selector names the node.
 ///
 /// Upstream: `authorizePodCertificateRequest`.
 fn pod_certificate_request(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
@@ -250,20 +259,20 @@ fn pod_certificate_request(store: &Store, node: &str, attributes: &Attributes<'_
     let key = || format!("{}/{}", attributes.namespace, attributes.name);
     match attributes.verb {
         "create" => Ok(()),
-        "get" => related(node, attributes, || {
+        "get" => allow_related(node, attributes, || {
             names_node(store, node, "certificates.k8s.io/podcertificaterequests", &key())
         }),
         "list" | "watch" => {
             let why = "can only list/watch podcertificaterequests with nodeName field selector";
-            allow_if(selects(attributes, node), why)
+            allow_if(selects_node(attributes, node), why)
         }
         verb => Err(format!("nodes may not {verb} podcertificaterequests").into()),
     }
 }
 
 /// Returns whether the field selector requires `spec.nodeName` to be the node.
-fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
-    attributes.field_selector.require("spec.nodeName", node)
+fn selects_node(attributes: &Attributes<'_>, node: &str) -> bool {
+    attributes.field_selector.requires_equal("spec.nodeName", node)
 }
 
 /// Returns whether the stored object names the node in `spec.nodeName`.
@@ -273,16 +282,18 @@ fn names_node(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bo
         .is_some_and(|entry| text(&decoded(&entry), "spec.nodeName") == node)
 }
 
+/// Returns the stored object; null if it does not decode.
 fn decoded(entry: &Entry) -> Value {
     entry.decode().unwrap_or_default()
 }
 
 /// Returns whether a pod on the node refers to the object.
-fn is_used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+fn is_used_on_node(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     !attributes.namespace.is_empty()
         && is_used_by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
 }
 
+/// Returns whether a pod on the node refers to the object with this resource, namespace and name.
 fn is_used_by_a_pod(
     store: &Store,
     node: &str,
@@ -297,97 +308,127 @@ fn is_used_by_a_pod(
             .any(|entry| is_on(entry, node) && refers(&decoded(entry), resource, name))
 }
 
-/// Returns whether a stored pod is on the node. It reads the entry's selectable fields, because few pods of a namespace
-/// need decoding.
+/// Returns whether a stored pod is on the node. It reads the selectable fields that the store keeps for the pod,
+/// because decoding every pod of a namespace would be slow.
 fn is_on(pod: &Entry, node: &str) -> bool {
-    static FIELD: LazyLock<Option<usize>> = LazyLock::new(|| {
+    /// Index of `spec.nodeName` among the selectable fields of pods.
+    static NODE_NAME: LazyLock<Option<usize>> = LazyLock::new(|| {
         let fields = strategy::of("", "pods").selectable_fields("");
         fields.iter().position(|field| *field == "spec.nodeName")
     });
-    FIELD.is_some_and(|field| pod.selection.field(field) == node)
+    NODE_NAME.is_some_and(|field| pod.selection.field(field) == node)
 }
 
 /// Returns whether the PersistentVolume is bound to a claim that a pod on the node uses.
 fn is_volume_of_pod(store: &Store, node: &str, name: &str) -> bool {
     let Some(entry) = store.get("/persistentvolumes", name) else { return false };
     let volume = decoded(&entry);
-    let claim = |field: &str| text(&volume, field).to_owned();
-    let (namespace, name) = (claim("spec.claimRef.namespace"), claim("spec.claimRef.name"));
+    let namespace = text(&volume, "spec.claimRef.namespace");
+    let claim_name = text(&volume, "spec.claimRef.name");
     !namespace.is_empty()
-        && is_used_by_a_pod(store, node, &namespace, "persistentvolumeclaims", &name)
+        && is_used_by_a_pod(store, node, namespace, "persistentvolumeclaims", claim_name)
 }
 
-/// Returns whether a pod refers to the object. Mirror pods do not count: the kubelet writes them itself and could refer
-/// to any object.
+/// Returns whether a pod refers to the object. References of mirror pods do not count, because the kubelet creates
+/// these pods itself and could let them refer to any object.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
-    let mirror = object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS));
-    !mirror && names(pod, resource, &|named| named == name)
+    let is_mirror = object(pod, "metadata.annotations")
+        .is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION));
+    !is_mirror && any_reference(pod, resource, &|referred| referred == name)
 }
 
 /// Returns whether a pod, mirror or not, refers to any object of a resource.
 ///
 /// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`.
 pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
-    names(pod, resource, &|named| !named.is_empty())
+    any_reference(pod, resource, &|referred| !referred.is_empty())
 }
 
-/// Returns whether `is` accepts the name of an object of the resource that the pod refers to.
-fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
+/// Returns whether the pod refers to an object of the resource whose name `matches` accepts.
+fn any_reference(pod: &Value, resource: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
         "secrets" => {
-            let pulled = list(pod, "spec.imagePullSecrets");
-            pulled.iter().any(|secret| is(text(secret, "name")))
-                || in_environment(pod, ("secretKeyRef", "secretRef"), is)
-                || volumes.iter().any(|volume| is_secret(volume, is))
+            let pull_secrets = list(pod, "spec.imagePullSecrets");
+            pull_secrets.iter().any(|secret| matches(text(secret, "name")))
+                || in_environment(pod, &SECRET_SOURCES, matches)
+                || volumes.iter().any(|volume| uses_secret(volume, matches))
         }
         "configmaps" => {
-            in_environment(pod, ("configMapKeyRef", "configMapRef"), is)
+            in_environment(pod, &CONFIG_MAP_SOURCES, matches)
                 || volumes.iter().any(|volume| {
-                    is(text(volume, "configMap.name")) || projected(volume, "configMap", is)
+                    matches(text(volume, "configMap.name"))
+                        || projected(volume, "configMap", matches)
                 })
         }
         "persistentvolumeclaims" => volumes.iter().any(|volume| {
-            let made = || format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"));
-            is(text(volume, "persistentVolumeClaim.claimName"))
-                || volume.get("ephemeral").is_some() && is(&made())
+            // Name of the claim that the ephemeral volume controller creates for the pod.
+            let ephemeral_claim =
+                || format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"));
+            matches(text(volume, "persistentVolumeClaim.claimName"))
+                || volume.get("ephemeral").is_some() && matches(&ephemeral_claim())
         }),
-        "serviceaccounts" => is(text(pod, "spec.serviceAccountName")),
+        "serviceaccounts" => matches(text(pod, "spec.serviceAccountName")),
         "resourceclaims" => {
-            let made = list(pod, "status.resourceClaimStatuses");
-            let named = list(pod, "spec.resourceClaims");
-            made.iter().chain(named).any(|claim| is(text(claim, "resourceClaimName")))
-                || is(text(pod, "status.extendedResourceClaimStatus.resourceClaimName"))
+            let from_templates = list(pod, "status.resourceClaimStatuses");
+            let existing = list(pod, "spec.resourceClaims");
+            from_templates
+                .iter()
+                .chain(existing)
+                .any(|claim| matches(text(claim, "resourceClaimName")))
+                || matches(text(pod, "status.extendedResourceClaimStatus.resourceClaimName"))
         }
         _ => false,
     }
 }
 
-/// Returns whether a container's `env` or `envFrom` refers to the object. `kinds` are the reference fields of `env` and
-/// `envFrom`.
-fn in_environment(pod: &Value, kinds: (&str, &str), is: &dyn Fn(&str) -> bool) -> bool {
-    let (one, all) = (format!("valueFrom.{}.name", kinds.0), format!("{}.name", kinds.1));
+/// Paths to the name of a referenced object in a container's environment.
+struct EnvironmentSources {
+    /// Path in an item of `env`.
+    variable: &'static str,
+    /// Path in an item of `envFrom`.
+    all_keys: &'static str,
+}
+
+const SECRET_SOURCES: EnvironmentSources =
+    EnvironmentSources { variable: "valueFrom.secretKeyRef.name", all_keys: "secretRef.name" };
+const CONFIG_MAP_SOURCES: EnvironmentSources = EnvironmentSources {
+    variable: "valueFrom.configMapKeyRef.name",
+    all_keys: "configMapRef.name",
+};
+
+/// Returns whether the `env` or `envFrom` of a container refers to an object whose name `matches` accepts.
+fn in_environment(
+    pod: &Value,
+    sources: &EnvironmentSources,
+    matches: &dyn Fn(&str) -> bool,
+) -> bool {
     let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
     let mut containers = lists.into_iter().flat_map(|field| list(pod, field));
     containers.any(|container| {
-        list(container, "env").iter().any(|variable| is(text(variable, &one)))
-            || list(container, "envFrom").iter().any(|source| is(text(source, &all)))
+        list(container, "env").iter().any(|variable| matches(text(variable, sources.variable)))
+            || list(container, "envFrom")
+                .iter()
+                .any(|source| matches(text(source, sources.all_keys)))
     })
 }
 
-fn projected(volume: &Value, kind: &str, is: &dyn Fn(&str) -> bool) -> bool {
+/// Returns whether a projected volume refers to an object whose name `matches` accepts. `kind` is the field of the
+/// source.
+fn projected(volume: &Value, kind: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     let path = format!("{kind}.name");
-    list(volume, "projected.sources").iter().any(|source| is(text(source, &path)))
+    list(volume, "projected.sources").iter().any(|source| matches(text(source, &path)))
 }
 
-/// Returns whether a volume refers to the Secret. Volume sources name it in one of three fields.
-fn is_secret(volume: &Value, is: &dyn Fn(&str) -> bool) -> bool {
+/// Returns whether a volume refers to a Secret whose name `matches` accepts. Each kind of volume source names its
+/// Secret in one of three fields.
+fn uses_secret(volume: &Value, matches: &dyn Fn(&str) -> bool) -> bool {
     let mut sources = volume.as_object().into_iter().flat_map(|volume| volume.values());
-    projected(volume, "secret", is)
+    projected(volume, "secret", matches)
         || sources.any(|source| {
             ["secretName", "secretRef.name", "nodePublishSecretRef.name"]
                 .into_iter()
-                .any(|field| is(text(source, field)))
+                .any(|field| matches(text(source, field)))
         })
 }
 
@@ -418,7 +459,7 @@ mod tests {
             ("resourceclaims", &["device", "made"]),
         ];
         let mut mirror = pod.clone();
-        mirror["metadata"]["annotations"] = json!({MIRRORS: "x"});
+        mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "x"});
         for (resource, names) in table {
             for name in names {
                 assert!(refers(&pod, resource, name), "{resource} {name}");

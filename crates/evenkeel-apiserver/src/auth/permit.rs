@@ -1,4 +1,4 @@
-//! Authorization of a request. A refused request gets a 403.
+//! Authorizes a request, and makes the 403 for a refused request.
 
 use super::User;
 use super::authorizer::Authorizer;
@@ -19,7 +19,8 @@ pub(crate) fn permit(
     if authorizer.authorize(store, user, attributes) {
         return Ok(());
     }
-    // A role or a pod that was written since then may allow the request now.
+    // Decide again, now with the reason, which most requests do not need. A write since the first decision may allow
+    // the request now.
     match authorizer.authorize_with_reason(store, user, attributes) {
         Ok(_) => Ok(()),
         Err(reason) => Err(forbidden(user, attributes, &reason)),
@@ -41,6 +42,8 @@ pub(crate) fn forbidden(user: &User, attributes: &Attributes<'_>, reason: &str) 
     StatusError::forbidden(&group_resource, attributes.name, message)
 }
 
+/// Returns the message of a refusal without its reason.
+///
 /// Upstream: `forbiddenMessage`.
 fn message(user: &User, attributes: &Attributes<'_>) -> String {
     let (user, verb) = (quote(&user.name), attributes.verb);
@@ -60,7 +63,7 @@ fn message(user: &User, attributes: &Attributes<'_>) -> String {
     format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}")
 }
 
-/// Escapes characters that would make a message look like HTML.
+/// Escapes the characters that a browser would read as HTML.
 fn sanitize(message: &str) -> String {
     message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

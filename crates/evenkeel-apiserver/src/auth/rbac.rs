@@ -39,13 +39,13 @@ pub(super) const RBAC_RESOURCES: [&str; 4] = [
 /// Upstream: `DefaultRuleResolver`.
 #[derive(Default)]
 pub(super) struct RuleResolver {
-    /// Revisions of the stored roles and bindings.
+    /// Revision of the last change of each resource in [`RBAC_RESOURCES`] that the rules were resolved from.
     pub(super) version: [u64; 4],
-    /// Roles and bindings that do not decode, and so grant nothing.
+    /// Errors of the roles and bindings that do not decode. They grant nothing.
     pub(super) unreadable: Vec<String>,
-    /// Grants of each user name, service accounts included.
+    /// Grants by user name, including the user names of service accounts.
     users: HashMap<Box<str>, Vec<Grant>>,
-    /// Grants of each group name.
+    /// Grants by group name.
     groups: HashMap<Box<str>, Vec<Grant>>,
     /// Rules of the ClusterRole `system:node`, which the Node authorizer applies to kubelets.
     node: Option<Arc<[PolicyRule]>>,
@@ -53,12 +53,12 @@ pub(super) struct RuleResolver {
 
 /// Grant of one role's rules by one binding to one subject.
 struct Grant {
-    /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply everywhere.
+    /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply in the whole cluster.
     namespace: Option<Box<str>>,
     /// Rules of the role, if it exists.
     rules: Result<Arc<[PolicyRule]>, Arc<MissingRole>>,
     /// Description of the binding and the role, for the reason of a decision.
-    by: Arc<str>,
+    description: Arc<str>,
 }
 
 impl Grant {
@@ -77,7 +77,7 @@ pub(crate) struct ResolvedRules {
     pub(crate) missing: Vec<Arc<MissingRole>>,
 }
 
-/// Role that a binding refers to but that does not exist.
+/// Role that a binding refers to, although it does not exist.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MissingRole {
     /// Singular name of the role's resource.
@@ -91,13 +91,14 @@ impl MissingRole {
         Self { resource, name: name.into() }
     }
 
-    /// Returns the error of upstream's registry: `clusterroles.rbac.authorization.k8s.io "role" not found`.
+    /// Returns the error in the form of upstream's registry: `clusterroles.rbac.authorization.k8s.io "role" not found`.
     pub(crate) fn not_stored(&self) -> String {
         let name = quote(&self.name);
         format!("{}s.rbac.authorization.k8s.io {name} not found", self.resource)
     }
 
-    /// Returns the error of upstream's listers, which upstream's authorizers read: the resource is in the singular.
+    /// Returns the error in the form of upstream's listers, which upstream's authorizers read. The resource is in the
+    /// singular: `clusterrole.rbac.authorization.k8s.io "role" not found`.
     pub(crate) fn not_cached(&self) -> String {
         format!("{}.rbac.authorization.k8s.io {} not found", self.resource, quote(&self.name))
     }
@@ -111,6 +112,7 @@ pub(crate) struct Role {
     pub(crate) rules: Option<Vec<PolicyRule>>,
 }
 
+/// RoleBinding or ClusterRoleBinding.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Binding {
@@ -146,8 +148,8 @@ impl RuleResolver {
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize). The reason of an allowed request is the grant. The reason of a
-    /// refused one is the missing roles, if there are any.
+    /// Decides like [`authorize`](Self::authorize). `Ok` has a reason that names the grant; `Err` has a reason that
+    /// names the missing roles of the user's bindings, or is empty.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
@@ -155,27 +157,24 @@ impl RuleResolver {
         user: &User,
         attributes: &Attributes<'_>,
     ) -> Result<String, String> {
-        self.visit_rules_for(user, attributes.namespace)
-            .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
-            .map(|(subject, grant)| {
-                let grantee = match subject
-                    .strip_prefix("system:serviceaccount:")
-                    .and_then(|s| s.split_once(':'))
-                {
-                    Some((namespace, name)) => format!("ServiceAccount \"{name}/{namespace}\""),
-                    None if *subject == *user.name => format!("User \"{subject}\""),
-                    None => format!("Group \"{subject}\""),
-                };
-                format!("RBAC: allowed by {} to {grantee}", grant.by)
-            })
-            .ok_or_else(|| {
-                let missing = self.rules_for(user, attributes.namespace).missing;
-                let errors = missing.iter().map(|role| role.not_cached());
-                aggregate(errors).map_or_else(String::new, |errors| format!("RBAC: {errors}"))
-            })
+        let allowing = self
+            .visit_rules_for(user, attributes.namespace)
+            .find(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)));
+        let Some((subject, grant)) = allowing else {
+            let missing = self.rules_for(user, attributes.namespace).missing;
+            let errors = aggregate(missing.iter().map(|role| role.not_cached()));
+            return Err(errors.map_or_else(String::new, |errors| format!("RBAC: {errors}")));
+        };
+        let account = subject.strip_prefix("system:serviceaccount:");
+        let grantee = match account.and_then(|account| account.split_once(':')) {
+            Some((namespace, name)) => format!("ServiceAccount \"{name}/{namespace}\""),
+            None if *subject == *user.name => format!("User \"{subject}\""),
+            None => format!("Group \"{subject}\""),
+        };
+        Ok(format!("RBAC: allowed by {} to {grantee}", grant.description))
     }
 
-    /// Decides with the Node authorizer; `None` for a user that is not a kubelet.
+    /// Decides with the Node authorizer. Returns `None` for a user that is not a kubelet.
     ///
     /// Upstream: `NodeAuthorizer.Authorize`.
     pub(super) fn authorize_node(
@@ -196,11 +195,13 @@ impl RuleResolver {
     ///
     /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
-        let (mut resolved, mut seen) = (ResolvedRules::default(), HashSet::new());
+        let mut resolved = ResolvedRules::default();
+        // Addresses of the rules of roles, to list each role once.
+        let mut seen_rules = HashSet::new();
         let mut missing_in_namespace = Vec::new();
         for (_, grant) in self.visit_rules_for(user, namespace) {
             match (&grant.rules, &grant.namespace) {
-                (Ok(rules), _) if seen.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
+                (Ok(rules), _) if seen_rules.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
                     resolved.rules.push(rules.clone());
                 }
                 (Ok(_), _) => {}
@@ -221,15 +222,16 @@ impl RuleResolver {
         user: &'a User,
         namespace: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a Grant)> {
-        let named =
+        let by_user =
             self.users.get(&user.name).into_iter().flatten().map(|grant| (&*user.name, grant));
-        let grouped = user
+        let by_group = user
             .groups
             .iter()
             .filter_map(|group| Some((group, self.groups.get(group)?)))
             .flat_map(|(group, grants)| grants.iter().map(move |grant| (&**group, grant)));
-        named.chain(grouped).filter(move |(_, grant)| {
-            grant.namespace.as_ref().is_none_or(|n| !namespace.is_empty() && **n == *namespace)
+        by_user.chain(by_group).filter(move |(_, grant)| match &grant.namespace {
+            None => true,
+            Some(granted) => !namespace.is_empty() && **granted == *namespace,
         })
     }
 }
@@ -239,13 +241,16 @@ impl RuleResolver {
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
 pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
+    // Rules by whether the role is a ClusterRole, and by its key in the store.
     let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
-    for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
+    for (is_cluster_role, resource_prefix) in
+        [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])]
+    {
         for entry in store.all(resource_prefix) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
                     roles.insert(
-                        (cluster, (*entry.key).into()),
+                        (is_cluster_role, (*entry.key).into()),
                         role.rules.unwrap_or_default().into(),
                     );
                 }
@@ -256,7 +261,9 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
         }
     }
     resolver.node = roles.get(&(true, "system:node".into())).cloned();
-    for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])] {
+    for (is_cluster_binding, resource_prefix) in
+        [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])]
+    {
         for entry in store.all(resource_prefix) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
                 Ok(binding) => binding,
@@ -265,22 +272,28 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
                     continue;
                 }
             };
-            let namespace =
-                if cluster { None } else { entry.key.split_once('/').map(|(ns, _)| Box::from(ns)) };
-            let of_cluster = &*binding.role_ref.kind == "ClusterRole";
-            let key = match (&namespace, of_cluster) {
+            let namespace = match entry.key.split_once('/') {
+                Some((namespace, _)) if !is_cluster_binding => Some(Box::from(namespace)),
+                _ => None,
+            };
+            let is_cluster_role = &*binding.role_ref.kind == "ClusterRole";
+            let key = match (&namespace, is_cluster_role) {
                 (Some(namespace), false) => format!("{namespace}/{}", binding.role_ref.name).into(),
                 _ => binding.role_ref.name.clone(),
             };
-            let rules = roles.get(&(of_cluster, key)).cloned();
+            let rules = roles.get(&(is_cluster_role, key)).cloned();
             let rules = rules.ok_or_else(|| {
                 let role = &binding.role_ref;
                 Arc::new(MissingRole::new(&role.kind, &role.name))
             });
-            let by: Arc<str> = describe_binding(&entry.key, cluster, &binding.role_ref).into();
+            let description: Arc<str> =
+                describe_binding(&entry.key, is_cluster_binding, &binding.role_ref).into();
             for subject in binding.subjects.unwrap_or_default() {
-                let grant =
-                    Grant { namespace: namespace.clone(), rules: rules.clone(), by: by.clone() };
+                let grant = Grant {
+                    namespace: namespace.clone(),
+                    rules: rules.clone(),
+                    description: description.clone(),
+                };
                 match &*subject.kind {
                     "User" => resolver.users.entry(subject.name).or_default().push(grant),
                     "Group" => resolver.groups.entry(subject.name).or_default().push(grant),
@@ -315,16 +328,18 @@ pub(crate) fn aggregate(errors: impl Iterator<Item = String>) -> Option<String> 
     match distinct.as_slice() {
         [] => None,
         [_] => distinct.pop(),
-        many => Some(format!("[{}]", many.join(", "))),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 
 /// Formats a binding and its role for a reason: `RoleBinding "name/namespace" of Role "role"`.
 ///
 /// Upstream: `roleBindingDescriber`, `clusterRoleBindingDescriber`.
-fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
+fn describe_binding(key: &str, is_cluster_binding: bool, role: &RoleRef) -> String {
     let binding = match key.split_once('/') {
-        Some((namespace, name)) if !cluster => format!("RoleBinding \"{name}/{namespace}\""),
+        Some((namespace, name)) if !is_cluster_binding => {
+            format!("RoleBinding \"{name}/{namespace}\"")
+        }
         _ => format!("ClusterRoleBinding \"{key}\""),
     };
     format!("{binding} of {} \"{}\"", role.kind, role.name)

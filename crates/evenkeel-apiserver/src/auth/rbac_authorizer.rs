@@ -14,7 +14,7 @@ use crate::store::Store;
 #[derive(Default)]
 pub(super) struct RbacAuthorizer {
     resolver: RwLock<Option<Arc<RuleResolver>>>,
-    /// The request that resolves the rules holds this lock. The others wait for its result.
+    /// Lock of the request that resolves the rules. Other requests wait for its result.
     resolving: Mutex<()>,
 }
 
@@ -29,7 +29,8 @@ impl RbacAuthorizer {
         self.resolver(store).authorize(user, attributes)
     }
 
-    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or that of a refused one.
+    /// Decides like [`authorize`](Self::authorize). `Ok` has the reason why the request is allowed; `Err` has the
+    /// reason of the refusal.
     pub(super) fn authorize_with_reason(
         &self,
         store: &Store,
@@ -39,7 +40,7 @@ impl RbacAuthorizer {
         self.resolver(store).authorize_with_reason(user, attributes)
     }
 
-    /// Decides with the Node authorizer; `None` for a user that is not a kubelet.
+    /// Decides with the Node authorizer. Returns `None` for a user that is not a kubelet.
     pub(super) fn authorize_node(
         &self,
         store: &Store,
@@ -54,12 +55,13 @@ impl RbacAuthorizer {
         self.resolver(store).rules_for(user, namespace)
     }
 
-    /// Returns the resolver of the stored roles and bindings. Makes a new one if one of them has changed.
+    /// Returns the resolver of the stored roles and bindings. Makes a new resolver if any of them has changed.
     fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
         if let Ok(resolver) = self.current(store) {
             return resolver;
         }
         let _resolving = self.resolving.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another request may have resolved the rules while this one waited for the lock.
         self.current(store).unwrap_or_else(|version| {
             let resolver = Arc::new(resolve(store, version));
             for error in &resolver.unreadable {
@@ -70,7 +72,8 @@ impl RbacAuthorizer {
         })
     }
 
-    /// Returns the last resolver if no role or binding has changed since, or else the versions for a new one.
+    /// Returns the last resolver if no role or binding has changed since. The error has the revisions for a new
+    /// resolver.
     fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
         let version =
             RBAC_RESOURCES.map(|resource_prefix| store.last_write_revision(resource_prefix));

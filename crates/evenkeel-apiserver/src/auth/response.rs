@@ -1,10 +1,10 @@
-//! Responses of authenticators.
+//! Results of authenticators.
 
 use std::sync::Arc;
 
 use evenkeel_apimachinery::user::User;
 
-/// User that valid credentials authenticate.
+/// User whom valid credentials identify.
 ///
 /// Upstream: `authenticator.Response`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,19 +14,20 @@ pub(crate) struct Response {
     pub(crate) audiences: Vec<String>,
 }
 
-/// Result of a token authenticator: `None` for a token of another kind, an error for an invalid token of its kind.
+/// Result of a token authenticator: `None` for a token that is not of its kind, an error for an invalid token of its
+/// kind.
 pub(crate) type Outcome = Result<Option<Response>, String>;
 
-/// Side effects of a token's use.
+/// Side effects of authentication by a token, which the caller carries out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Warning to the client.
     pub(crate) warning: Option<&'static str>,
-    /// Secret whose label needs a new day of last use.
+    /// Secret whose last-used label needs an update.
     pub(crate) used_secret: Option<UsedSecret>,
 }
 
-/// Secret of a token, with the day of the token's last use.
+/// Secret that holds a used token, with the day of the use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UsedSecret {
     pub(crate) namespace: String,

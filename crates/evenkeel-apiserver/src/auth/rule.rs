@@ -22,7 +22,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// URL path of a non-resource request; `None` for a resource request.
     pub(crate) path: Option<&'a str>,
-    /// Field selector of a list, watch or deletecollection.
+    /// Field selector of a list, watch or deletecollection request.
     pub(crate) field_selector: FieldRequirements<'a>,
 }
 
@@ -44,15 +44,15 @@ impl Default for FieldRequirements<'_> {
 
 impl FieldRequirements<'_> {
     /// Returns whether the selector requires that the field equals the value.
-    pub(super) fn require(&self, field: &str, value: &str) -> bool {
-        let requires = |terms: &[FieldTerm]| {
+    pub(super) fn requires_equal(&self, field: &str, value: &str) -> bool {
+        let any_term_requires = |terms: &[FieldTerm]| {
             terms.iter().any(|term| term.equal && *term.field == *field && *term.value == *value)
         };
         match self {
             Self::Raw(text) => {
-                FieldSelector::parse(text).is_ok_and(|selector| requires(selector.terms()))
+                FieldSelector::parse(text).is_ok_and(|selector| any_term_requires(selector.terms()))
             }
-            Self::Terms(terms) => requires(terms),
+            Self::Terms(terms) => any_term_requires(terms),
         }
     }
 }
@@ -76,8 +76,9 @@ impl PolicyRule {
     ///
     /// Upstream: `RuleAllows`.
     pub(super) fn rule_allows(&self, attributes: &Attributes<'_>) -> bool {
-        let has =
-            |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
+        let has = |list: &[Box<str>], value: &str| {
+            list.iter().any(|listed| **listed == *"*" || **listed == *value)
+        };
         if !has(&self.verbs, attributes.verb) {
             return false;
         }
@@ -85,9 +86,9 @@ impl PolicyRule {
             return self.non_resource_urls.iter().any(|url| non_resource_url_matches(url, path));
         }
         has(&self.api_groups, attributes.group)
-            && self.resources.iter().any(|r| resource_matches(r, attributes))
+            && self.resources.iter().any(|resource| resource_matches(resource, attributes))
             && (self.resource_names.is_empty()
-                || self.resource_names.iter().any(|n| **n == *attributes.name))
+                || self.resource_names.iter().any(|name| **name == *attributes.name))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Objects of a new server that are recorded from upstream. All servers of a process share their encoded form.
+//! Objects of every new server, as recorded from a kube-apiserver. All servers of a process share their encoded form.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -18,29 +18,38 @@ use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../../data/bootstrap-objects.json");
 
-/// UID and creation time in an encoded object that has not been filled in. No recorded object has them.
-const UID: &str = "ffffffff-ffff-4fff-8fff-ffffffffffff";
-const TIME: Timestamp = Timestamp::MAX;
+/// Placeholder for the UID in a template. No recorded object contains this text.
+const UID_PLACEHOLDER: &str = "ffffffff-ffff-4fff-8fff-ffffffffffff";
+/// Placeholder for the creation time in a template. No recorded object contains this time.
+const TIME_PLACEHOLDER: Timestamp = Timestamp::MAX;
 
 /// Object of each new server, as upstream wrote it.
 struct Recorded {
     resource: Arc<ResourceType>,
+    /// Key in the store, below the resource prefix.
     key: String,
+    /// JSON text of the object.
     text: &'static RawValue,
-    /// Encoded form. A restarted server has its objects and does not need it.
+    /// Encoded form, made at the first use. A restarted server already has its objects and does not need it.
     template: OnceLock<Template>,
 }
 
 impl Recorded {
+    /// Decodes the object.
     fn value(&self) -> Result<Value, StatusError> {
         serde_json::from_str(self.text.get()).map_err(StatusError::internal)
     }
 
+    /// Returns the encoded form with placeholders. Encodes the object at the first call.
     fn template(&self) -> Result<&Template, StatusError> {
         if let Some(template) = self.template.get() {
             return Ok(template);
         }
-        let template = Template::new(&self.encode(UID, TIME)?, UID, &seconds(TIME));
+        let template = Template::new(
+            &self.encode(UID_PLACEHOLDER, TIME_PLACEHOLDER)?,
+            UID_PLACEHOLDER,
+            &seconds(TIME_PLACEHOLDER),
+        );
         Ok(self.template.get_or_init(|| template))
     }
 
@@ -52,9 +61,9 @@ impl Recorded {
 }
 
 /// Recorded objects in the order of their creation: namespaces first.
-static RECORDED: LazyLock<Result<Vec<Recorded>, String>> = LazyLock::new(read);
+static RECORDED: LazyLock<Result<Vec<Recorded>, String>> = LazyLock::new(parse);
 
-fn read() -> Result<Vec<Recorded>, String> {
+fn parse() -> Result<Vec<Recorded>, String> {
     #[derive(Deserialize)]
     struct Object {
         metadata: Metadata,
@@ -91,8 +100,9 @@ fn recorded() -> Result<&'static [Recorded], StatusError> {
 
 /// Returns the recorded objects of a resource.
 pub(super) fn of(resource: &ResourceType) -> Result<Vec<Value>, StatusError> {
-    let is_of = |object: &&Recorded| object.resource.resource_prefix == resource.resource_prefix;
-    recorded()?.iter().filter(is_of).map(Recorded::value).collect()
+    let has_resource =
+        |object: &&Recorded| object.resource.resource_prefix == resource.resource_prefix;
+    recorded()?.iter().filter(has_resource).map(Recorded::value).collect()
 }
 
 /// Adds the creation of the missing objects to a transaction.

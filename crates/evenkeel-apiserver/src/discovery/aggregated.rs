@@ -15,7 +15,7 @@ const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGr
 /// Returns the document of `/api` (the core group) or `/apis` (all other groups). Clients request it often, so the
 /// server encodes it once for each state of the table and of the extension API servers.
 pub(super) fn answer(rows: &Arc<Rows>, remotes: &Remotes, core: bool) -> Document {
-    if !core && !remotes.all.is_empty() {
+    if !core && !remotes.by_name.is_empty() {
         return remotes.discovery(rows, || document(rows, remotes, core));
     }
     let made = &rows.documents[usize::from(core)];

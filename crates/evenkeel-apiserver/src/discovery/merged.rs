@@ -58,10 +58,10 @@ pub(super) fn merged<'a>(
         })
         .collect();
     // The table has the order of the server's own.
-    if remotes.all.is_empty() {
+    if remotes.by_name.is_empty() {
         return all;
     }
-    for remote in remotes.all.values() {
+    for remote in remotes.by_name.values() {
         let added = version(&remote.group, &remote.version, Resources::Remote(remote));
         match all.iter_mut().find(|(group, _)| *group == remote.group) {
             Some((_, versions)) => {
@@ -93,7 +93,7 @@ pub(super) fn merged<'a>(
 /// Returns the priorities of a group and of its version.
 fn priority(remotes: &Remotes, group: &str, version: &str) -> (i64, i64) {
     // Own groups alone are not sorted.
-    if remotes.all.is_empty() {
+    if remotes.by_name.is_empty() {
         return (0, 0);
     }
     if group == GROUP {

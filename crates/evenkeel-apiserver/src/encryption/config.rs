@@ -31,7 +31,7 @@ pub(super) struct EncryptionConfiguration {
     pub(super) resources: Vec<ResourceConfiguration>,
 }
 
-/// Resources with their providers: the first provider encrypts, all of them decrypt.
+/// Resources with their providers. The first provider encrypts new values; all providers can decrypt stored ones.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ResourceConfiguration {
@@ -40,7 +40,7 @@ pub(super) struct ResourceConfiguration {
     pub(super) providers: Vec<Provider>,
 }
 
-/// One provider: exactly one field is set.
+/// Provider of encryption. Exactly one field is set.
 ///
 /// Upstream: `ProviderConfiguration`.
 #[derive(Default, Deserialize)]
@@ -60,14 +60,14 @@ pub(super) struct Provider {
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {}
 
-/// Keys of a provider: the first key encrypts, all of them decrypt.
+/// Keys of a provider. The first key encrypts new values; all keys can decrypt stored ones.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Keys {
     pub(super) keys: Vec<Key>,
 }
 
-/// Go's `base64.StdEncoding`, which ignores unused trailing bits.
+/// Base64 as Go's `base64.StdEncoding` decodes it: unused trailing bits are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -75,7 +75,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Key of a provider. It has no `Debug`, so that logs cannot show it.
+/// Key of a provider. It does not implement `Debug`, so that logs cannot show it.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Key {
@@ -91,18 +91,21 @@ impl Key {
     }
 }
 
-/// Constructor of a key's cipher.
-type CipherOf = fn(&[u8]) -> Result<Cipher, String>;
+/// Function that creates the cipher for a key's bytes.
+type NewCipher = fn(&[u8]) -> Result<Cipher, String>;
 
 impl Provider {
-    /// Returns the name, the cipher and the keys of a provider that encrypts; `None` for `identity` and KMS.
-    pub(super) fn keys(&self) -> Option<(&'static str, CipherOf, &[Key])> {
-        let all: [(_, CipherOf, _); 3] = [
+    /// Returns the name, the cipher's constructor and the keys of a provider that encrypts. Returns `None` for
+    /// `identity` and KMS.
+    pub(super) fn keys(&self) -> Option<(&'static str, NewCipher, &[Key])> {
+        let providers: [(_, NewCipher, _); 3] = [
             ("aesgcm", Cipher::aes_gcm, &self.aesgcm),
             ("aescbc", Cipher::aes_cbc, &self.aescbc),
             ("secretbox", Cipher::secretbox, &self.secretbox),
         ];
-        all.into_iter().find_map(|(name, cipher, keys)| Some((name, cipher, &*keys.as_ref()?.keys)))
+        providers
+            .into_iter()
+            .find_map(|(name, new_cipher, keys)| Some((name, new_cipher, &*keys.as_ref()?.keys)))
     }
 }
 

@@ -1,15 +1,16 @@
 //! Encryption at rest: encrypts values of configured resources before they are written to disk.
 //!
-//! | a stored value begins with | meaning |
+//! | prefix of a stored value | meaning |
 //! |---|---|
 //! | `k8s:enc:aescbc:v1:KEY:` | encrypted by AES-CBC with that key, not authenticated |
 //! | `k8s:enc:aesgcm:v1:KEY:` | encrypted and authenticated by AES-GCM |
 //! | `k8s:enc:secretbox:v1:KEY:` | encrypted and authenticated by XSalsa20 and Poly1305 |
 //! | anything else | not encrypted (`identity`) |
 //!
-//! The first provider of a resource encrypts; all of them decrypt. A value of another provider or key is stale: the
-//! next write of its object encrypts it again, even if the object does not change. Upstream refuses an unencrypted
-//! value unless `identity` is a provider. This server accepts such a value, because the history may still contain one.
+//! The first provider of a resource encrypts new values; all providers can decrypt stored ones. A value that another
+//! provider or key encrypted is stale: the next write of its object encrypts it again, even if the object does not
+//! change. Upstream refuses an unencrypted value unless `identity` is a provider. This server accepts such a value,
+//! because the history of the store may still contain one.
 //!
 //! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`.
 
@@ -32,7 +33,7 @@ use evenkeel_apimachinery::group_version::GroupResource;
 use crate::store::{DataContext, Transformer, Untransformable};
 
 /// Prefix of every encrypted value.
-const ENCRYPTED: &[u8] = b"k8s:enc:";
+const ENCRYPTED_PREFIX: &[u8] = b"k8s:enc:";
 
 /// Transformer of values with one key, or without encryption.
 struct KeyTransformer {
@@ -52,7 +53,7 @@ impl Encryption {
     /// Parses the configuration file (YAML or JSON).
     ///
     /// # Errors
-    /// All invalid fields, without secrets.
+    /// Returns the errors of all invalid fields. They contain no secrets.
     pub(crate) fn from_config(text: &str) -> Result<Self, String> {
         let config = EncryptionConfiguration::parse(text.as_bytes())?;
         let errors = validation::validate(&config);
@@ -64,9 +65,12 @@ impl Encryption {
         for rule in &config.resources {
             for name in &rule.resources {
                 let resource = group_resource(name);
-                let masks = [of_group(&resource.group, ANY), of_group(ANY, ANY)];
+                let wildcards = [named(&resource.group, ANY), named(ANY, ANY)];
                 // An earlier rule for the resource's group or for all resources takes precedence over this one.
-                if masks.iter().any(|mask| *mask != resource && by_resource.contains_key(mask)) {
+                let is_masked = wildcards
+                    .iter()
+                    .any(|wildcard| *wildcard != resource && by_resource.contains_key(wildcard));
+                if is_masked {
                     continue;
                 }
                 let transformers = by_resource.entry(resource).or_default();
@@ -78,40 +82,42 @@ impl Encryption {
         Ok(Self { by_resource })
     }
 
-    /// Returns the transformers of a resource: its own, or those of its group, or those of all resources.
+    /// Returns the transformers of a resource: those of the resource itself, or else of its group, or else of all
+    /// resources.
     ///
     /// Upstream: `transformerFromOverrides`.
     fn transformers_for(&self, resource_prefix: &str) -> &[KeyTransformer] {
         let (group, resource) = resource_prefix.split_once('/').unwrap_or(("", resource_prefix));
         [(group, resource), (group, ANY), (ANY, ANY)]
             .iter()
-            .find_map(|(group, resource)| self.by_resource.get(&of_group(group, resource)))
+            .find_map(|(group, resource)| self.by_resource.get(&named(group, resource)))
             .map_or(&[], Vec::as_slice)
     }
 }
 
-fn of_group(group: &str, resource: &str) -> GroupResource {
+/// Returns the name of a resource, which may have wildcards.
+fn named(group: &str, resource: &str) -> GroupResource {
     GroupResource { group: group.into(), resource: resource.into() }
 }
 
 impl KeyTransformer {
-    /// Creates a transformer for each key of a provider.
+    /// Creates a transformer for each key of a provider; one without a cipher for `identity`.
     fn for_provider(provider: &Provider) -> Result<Vec<Self>, String> {
-        let Some((name, cipher_of, keys)) = provider.keys() else {
+        let Some((name, new_cipher, keys)) = provider.keys() else {
             return Ok(vec![Self { prefix: Vec::new(), cipher: None }]);
         };
         keys.iter()
             .map(|key| {
                 let prefix = format!("k8s:enc:{name}:v1:{}:", key.name).into_bytes();
                 let secret = key.decode().ok_or("a secret is not base64")?;
-                Ok(Self { prefix, cipher: Some(cipher_of(&secret)?) })
+                Ok(Self { prefix, cipher: Some(new_cipher(&secret)?) })
             })
             .collect()
     }
 }
 
-/// Returns the associated data of a value: its object's key. With AES-GCM, a value that was copied to another object
-/// does not decrypt.
+/// Returns the associated data of a value: the key of its object in the store. AES-GCM authenticates it, so that a
+/// value that is copied to another object does not decrypt.
 fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
     [context.resource_prefix.as_bytes(), b"/", context.key.as_bytes()].concat()
 }
@@ -137,32 +143,34 @@ impl Transformer for Encryption {
         stored: &'a [u8],
     ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
         let transformers = self.transformers_for(context.resource_prefix);
-        if !stored.starts_with(ENCRYPTED) {
+        if !stored.starts_with(ENCRYPTED_PREFIX) {
             let is_stale = transformers.first().is_some_and(|first| first.cipher.is_some());
             return Ok((Cow::Borrowed(stored), is_stale));
         }
-        let mut refused = None;
+        let mut decryption_error = None;
         for (index, transformer) in transformers.iter().enumerate() {
             let Some(cipher) = &transformer.cipher else { continue };
             let Some(encrypted) = stored.strip_prefix(transformer.prefix.as_slice()) else {
                 continue;
             };
-            // Several keys may have the same name.
+            // Several keys may have the same name, so a failure tries the next one.
             match cipher.decrypt(encrypted, &authenticated_data(context)) {
                 Ok(value) => return Ok((value.into(), index > 0)),
-                Err(why) => refused = Some(why),
+                Err(why) => decryption_error = Some(why),
             }
         }
-        Err(Untransformable(match refused {
+        Err(Untransformable(match decryption_error {
             Some(why) => format!("{why} with the key {:?}", name_of_key(stored)),
             None => format!("there is no provider with the key {:?}", name_of_key(stored)),
         }))
     }
 }
 
-/// Returns provider, version and key name from an encrypted value's prefix.
+/// Returns the part `PROVIDER:VERSION:KEY` of an encrypted value's prefix `k8s:enc:PROVIDER:VERSION:KEY:`.
 fn name_of_key(stored: &[u8]) -> String {
-    let colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
-    let end = colons.map(|(index, _)| index).nth(4).unwrap_or(ENCRYPTED.len());
-    String::from_utf8_lossy(stored.get(ENCRYPTED.len()..end).unwrap_or_default()).into_owned()
+    let mut colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
+    // The fifth colon ends the prefix.
+    let end = colons.nth(4).map(|(index, _)| index).unwrap_or(ENCRYPTED_PREFIX.len());
+    String::from_utf8_lossy(stored.get(ENCRYPTED_PREFIX.len()..end).unwrap_or_default())
+        .into_owned()
 }

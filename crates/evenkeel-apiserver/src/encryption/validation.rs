@@ -7,7 +7,9 @@ use evenkeel_apimachinery::status::FieldError;
 
 use super::config::{ANY, EncryptionConfiguration, Key, Provider, group_resource};
 
+/// Lengths of AES keys in bytes.
 const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
+/// Lengths of XSalsa20 keys in bytes.
 const SECRETBOX_KEY_SIZES: &[usize] = &[32];
 /// Resources that kube-apiserver stores without a REST API.
 const NO_REST_API: [&str; 3] =
@@ -24,9 +26,9 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
         if rule.resources.is_empty() {
             errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
         }
-        errors.extend(overlaps(&rule.resources, &path));
+        errors.extend(overlap_errors(&rule.resources, &path));
         for (index, name) in rule.resources.iter().enumerate() {
-            if let Some(why) = refused_resource(name) {
+            if let Some(why) = resource_name_error(name) {
                 errors.push(FieldError::invalid(format!("{path}[{index}]"), &**name, why));
             }
         }
@@ -41,37 +43,42 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
     errors
 }
 
+/// Returns the errors of resources in one rule that are equal or overlap.
+///
 /// Upstream: `validateResourceOverlap`.
-fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
-    let all: Vec<GroupResource> = resources.iter().map(|name| group_resource(name)).collect();
-    let pairs = || {
-        let before = |index: usize| all.get(..index).unwrap_or_default();
-        all.iter()
-            .enumerate()
-            .flat_map(move |(index, one)| before(index).iter().map(move |other| (other, one)))
-    };
-    let is_all = |name: &GroupResource| &*name.group == ANY && &*name.resource == ANY;
-    let overlap = |(a, b): (&GroupResource, &GroupResource)| {
+fn overlap_errors(resources: &[String], path: &str) -> Vec<FieldError> {
+    let parsed: Vec<GroupResource> = resources.iter().map(|name| group_resource(name)).collect();
+    let covers_all = |name: &GroupResource| &*name.group == ANY && &*name.resource == ANY;
+    let overlap = |a: &GroupResource, b: &GroupResource| {
         a != b
-            && (is_all(a)
-                || is_all(b)
+            && (covers_all(a)
+                || covers_all(b)
                 || a.group == b.group && (&*a.resource == ANY || &*b.resource == ANY))
     };
+    let (mut has_duplicate, mut has_overlap) = (false, false);
+    for (index, resource) in parsed.iter().enumerate() {
+        for earlier in parsed.iter().take(index) {
+            has_duplicate |= earlier == resource;
+            has_overlap |= overlap(earlier, resource);
+        }
+    }
     let shown = || format!("[{}]", resources.join(" "));
     let mut errors = Vec::new();
-    if pairs().any(|(a, b)| a == b) {
+    if has_duplicate {
         let why = "the same resource cannot be specified multiple times";
         errors.push(FieldError::invalid(path, shown(), why));
     }
-    if pairs().any(overlap) {
+    if has_overlap {
         let why = "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked";
         errors.push(FieldError::invalid(path, shown(), why));
     }
     errors
 }
 
+/// Returns the reason why a resource name is not allowed; `None` if it is allowed.
+///
 /// Upstream: `validateResourceNames`.
-fn refused_resource(name: &str) -> Option<&'static str> {
+fn resource_name_error(name: &str) -> Option<&'static str> {
     let GroupResource { group, resource } = group_resource(name);
     if name.chars().any(char::is_uppercase) {
         Some("resource name should not contain capital letters")
@@ -94,9 +101,10 @@ fn refused_resource(name: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns the errors of one provider in the list.
 fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
     let Provider { aesgcm, aescbc, secretbox, identity, kms } = provider;
-    let given = [
+    let is_set = [
         aesgcm.is_some(),
         aescbc.is_some(),
         secretbox.is_some(),
@@ -104,7 +112,7 @@ fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
         kms.is_some(),
     ];
     let invalid = |why: &str| vec![FieldError::invalid(path, "{}", why)];
-    match given.iter().filter(|given| **given).count() {
+    match is_set.iter().filter(|is_set| **is_set).count() {
         0 => {
             return invalid(
                 "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",

@@ -1,4 +1,4 @@
-//! Connections to servers whose authority is unknown.
+//! Verifier for connections to servers whose certificate authority is unknown.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Verifier that accepts each certificate whose key signs the handshake.
+/// Verifier that accepts every certificate. It only checks that the server holds the certificate's key, by the
+/// signature of the handshake.
 ///
 /// Upstream: `InsecureSkipVerify` of Go's `crypto/tls`.
 #[derive(Debug)]

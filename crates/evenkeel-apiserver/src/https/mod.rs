@@ -29,7 +29,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Returns the address of a URL's server. The default port is 443.
+    /// Returns the address of the server in a URL. The default port is 443.
     pub(crate) fn from_authority(authority: &Authority) -> Self {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(443);
@@ -47,9 +47,9 @@ pub(crate) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String
 
 /// Certificates that a client accepts.
 pub(crate) enum Trust {
-    /// Those of these authorities.
+    /// Certificates that these certificate authorities signed.
     Roots(CertPool),
-    /// All of them.
+    /// Every certificate, whoever signed it.
     Any,
 }
 
@@ -71,7 +71,7 @@ impl ClientIdentity {
         let key =
             PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
         let identity = Self { chain, key };
-        // The configuration checks that the key is the certificate's.
+        // Making a configuration checks that the key belongs to the certificate.
         client_config(Trust::Any, Some(&identity))?;
         Ok(identity)
     }
@@ -100,7 +100,7 @@ pub(crate) fn client_config(
     }
 }
 
-/// Connects to an address. `shown` is the address in errors.
+/// Opens a TCP connection. `shown` is the address as errors name it.
 pub(crate) async fn dial(address: impl ToSocketAddrs, shown: &str) -> Result<TcpStream, String> {
     TcpStream::connect(address).await.map_err(|error| {
         let error = if error.kind() == std::io::ErrorKind::ConnectionRefused {
@@ -120,11 +120,11 @@ pub(crate) async fn connect(
     let stream = dial(&server.address, &server.address).await?;
     let name = ServerName::try_from(server.host.clone()).map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(config);
-    connector.connect(name, stream).await.map_err(|error| untrusted(&error))
+    connector.connect(name, stream).await.map_err(|error| handshake_error(&error))
 }
 
-/// Sends a request over a new connection, and returns the status code and the body of the response. A body of more than
-/// `limit` bytes is an error.
+/// Sends a request over a new connection to a server that `roots` must have signed. Returns the status code and the
+/// body of the response. A body of more than `limit` bytes is an error.
 pub(crate) async fn send(
     server: &Address,
     roots: &CertPool,
@@ -136,7 +136,8 @@ pub(crate) async fn send(
     Ok((response.status(), response.into_body()))
 }
 
-/// Sends a request over a new connection, and returns the response. A body of more than `limit` bytes is an error.
+/// Sends a request over a new connection with this TLS configuration, and returns the response. A body of more than
+/// `limit` bytes is an error.
 pub(crate) async fn exchange(
     server: &Address,
     config: Arc<ClientConfig>,
@@ -147,25 +148,26 @@ pub(crate) async fn exchange(
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
-    let answered = async {
+    let response_future = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, limit).collect().await;
         Ok(Response::from_parts(head, body.map_err(|error| error.to_string())?.to_bytes()))
     };
-    // Drive the connection only while waiting for the response. A short one may have come whole, and the server be gone.
-    let mut answered = std::pin::pin!(answered);
+    // Drive the connection only while waiting for the response. If the server closes it right after a short response,
+    // `response_future` is ready at the next poll.
+    let mut response_future = std::pin::pin!(response_future);
     tokio::select! {
         biased;
-        answer = &mut answered => answer,
-        _ = connection => answered
+        response = &mut response_future => response,
+        _ = connection => response_future
             .now_or_never()
             .unwrap_or_else(|| Err("the connection was closed before an answer".to_owned())),
     }
 }
 
 /// Returns the reason of a failed TLS handshake. Common reasons have Go's text, which users can search for.
-fn untrusted(error: &std::io::Error) -> String {
+fn handshake_error(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())
 }

@@ -12,6 +12,6 @@ pub(super) fn remote(api: &Api, path: &str) -> Option<Arc<Remote>> {
     if let Some(remote) = remotes.of_path(path) {
         return Some(remote.clone());
     }
-    let name = path.strip_prefix("/openapi/v3/").filter(|_| !remotes.all.is_empty())?;
+    let name = path.strip_prefix("/openapi/v3/").filter(|_| !remotes.by_name.is_empty())?;
     remotes.of_openapi(name).filter(|_| !openapi::is_own(api, name)).cloned()
 }

@@ -26,7 +26,8 @@ pub(super) async fn authenticate(
     peer: Option<&Arc<User>>,
 ) -> Authenticated {
     let now = api.clock.now();
-    let authenticated = api.authenticator.user(&api.store, now, headers, path, peer).await;
+    let authenticated =
+        api.authenticator.authenticate_request(&api.store, now, headers, path, peer).await;
     if let Some(secret) = &authenticated.notes.used_secret {
         loopback::record_token_use(api, secret).await;
     }

@@ -156,7 +156,7 @@ fn index(api: &Api) -> serde_json::Value {
             paths.push(format!("/apis/{}", resource.api_version));
         }
     }
-    for remote in api.aggregation.current().all.values() {
+    for remote in api.aggregation.current().by_name.values() {
         paths.push(remote.path().to_owned());
         if !remote.group.is_empty() {
             paths.push(format!("/apis/{}", remote.group));

@@ -8,10 +8,10 @@ use http::{HeaderMap, Request};
 
 use evenkeel_apimachinery::headers::text;
 
-/// Headers of a connection, which end with it.
+/// Hop-by-hop headers: they concern one connection, and are not passed on.
 ///
 /// Upstream: `hopHeaders` of Go's `httputil`.
-const OF_CONNECTION: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("keep-alive"),
@@ -23,29 +23,30 @@ const OF_CONNECTION: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Headers of answers that would let pages of other origins use the credentials of the API server.
+/// Response headers of cross-origin resource sharing. They would let pages of other origins use the client's
+/// credentials for the API server.
 ///
 /// Upstream: `removeCORSHeaders`.
-const OF_ORIGINS: [&str; 4] = [
+const CORS: [&str; 4] = [
     "access-control-allow-credentials",
     "access-control-allow-headers",
     "access-control-allow-methods",
     "access-control-allow-origin",
 ];
 
-/// The sub-protocol of WebSocket that is a bearer token.
+/// Prefix of a WebSocket subprotocol that carries a bearer token.
 const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Removes what belongs to the connection.
-pub(super) fn remove_connection(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+/// Removes the hop-by-hop headers, including those that the header `Connection` lists.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let listed: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in named.iter().chain(&OF_CONNECTION) {
+    for name in listed.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
@@ -57,16 +58,17 @@ pub(crate) fn names_remote_user(name: &HeaderName) -> bool {
         || name.starts_with("x-remote-extra-")
 }
 
-/// Removes what tells the server who the user is: it is nobody else's.
+/// Removes the headers that identify the user to this server, because another server could misuse them.
 ///
 /// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove what they have read.
 pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
-    let of_user = |name: &HeaderName| {
+    let identifies_user = |name: &HeaderName| {
         *name == AUTHORIZATION
             || name.as_str().starts_with("impersonate-")
             || names_remote_user(name)
     };
-    let names: Vec<HeaderName> = headers.keys().filter(|name| of_user(name)).cloned().collect();
+    let names: Vec<HeaderName> =
+        headers.keys().filter(|name| identifies_user(name)).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -81,19 +83,21 @@ pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes from an answer what belongs to the connection, and what it may not say to a client of the API server.
+/// Removes from a server's response the headers that the client must not receive: those of the connection and those of
+/// cross-origin resource sharing.
 pub(crate) fn of_answer(headers: &mut HeaderMap) {
-    remove_connection(headers);
-    remove_origins(headers);
+    remove_hop_by_hop(headers);
+    remove_cors(headers);
 }
 
-fn remove_origins(headers: &mut HeaderMap) {
-    for name in OF_ORIGINS {
+fn remove_cors(headers: &mut HeaderMap) {
+    for name in CORS {
         headers.remove(name);
     }
 }
 
-/// Returns the headers of a request as the service gets them. `is_upgrade` keeps those that ask for another protocol.
+/// Sets the headers of `request` from those of the client's request. `is_upgrade` keeps the headers that ask for
+/// another protocol.
 pub(crate) fn of_request<T>(
     client: &HeaderMap,
     host: &str,
@@ -103,13 +107,13 @@ pub(crate) fn of_request<T>(
 ) {
     let mut headers = client.clone();
     remove_credentials(&mut headers);
-    let wanted = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
-    remove_connection(&mut headers);
-    // The body is sent as one.
+    let protocol = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
+    remove_hop_by_hop(&mut headers);
+    // The HTTP client sets it: the whole body is sent at once.
     headers.remove(CONTENT_LENGTH);
-    if let Some(wanted) = wanted {
+    if let Some(protocol) = protocol {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.insert(UPGRADE, wanted);
+        headers.insert(UPGRADE, protocol);
     }
     if let Ok(host) = HeaderValue::try_from(host) {
         headers.insert(HOST, host);
@@ -174,7 +178,7 @@ mod tests {
             ("access-control-allow-credentials", "true"),
             ("access-control-max-age", "1"),
         ]);
-        remove_origins(&mut answer);
+        remove_cors(&mut answer);
         assert_eq!(answer, headers(&[("access-control-max-age", "1")]));
     }
 }

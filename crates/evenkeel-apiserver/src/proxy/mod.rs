@@ -1,5 +1,5 @@
-//! Requests that are sent on to another server over a stream of bytes: their headers, the exchange, switches to another
-//! protocol. Who sends them on decides where they lead.
+//! Common parts of proxying requests to other servers: headers, one exchange over a byte stream, and switches to
+//! another protocol. The callers choose and dial the server: aggregation, and the subresource `proxy`.
 //!
 //! Upstream: `UpgradeAwareHandler` of `util/proxy`.
 
@@ -20,12 +20,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::tasks::Tasks;
 
-/// Maximum duration until a connection over the network is made.
+/// Timeout for opening a network connection.
 ///
 /// Upstream: the dialer of `http.DefaultTransport`.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What Go escapes in the path of a URL.
+/// Characters that Go escapes in the path of a URL.
 ///
 /// Upstream: `shouldEscape` of Go's `net/url`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
@@ -43,32 +43,33 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Encodes a path that is decoded.
+/// Percent-encodes a decoded path.
 pub(crate) fn escaped(path: &str) -> String {
     utf8_percent_encode(path, ESCAPED).to_string()
 }
 
-/// Stream of bytes to another server.
+/// Byte stream to another server.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connection to another server.
+/// Open connection to another server, over which one request is sent.
 pub(crate) struct Link {
-    /// Stream of the connection's bytes.
+    /// Byte stream that carries the connection.
     pub(crate) stream: Box<dyn Stream>,
-    /// Work of a simulated server, to be polled beside the stream.
+    /// Future that runs a simulated server in this process. It must be polled while the stream is used; it is ready at
+    /// once for a real server.
     pub(crate) server: BoxFuture<'static, ()>,
 }
 
 impl Link {
-    /// Returns the connection of a stream over the network.
+    /// Returns the connection to a real server over a network stream.
     pub(crate) fn over_network(stream: Box<dyn Stream>) -> Self {
         Self { stream, server: Box::pin(std::future::ready(())) }
     }
 }
 
-/// Waits until a connection over the network is made, for [`DIAL_TIMEOUT`] at most. `address` is for the error.
+/// Waits at most [`DIAL_TIMEOUT`] for a network connection to open. `address` is only for the error message.
 pub(crate) async fn within_dial_timeout<T>(
     address: &str,
     connected: impl Future<Output = Result<T, String>>,
@@ -78,8 +79,8 @@ pub(crate) async fn within_dial_timeout<T>(
         .unwrap_or_else(|_| Err(format!("dial tcp {address}: i/o timeout")))
 }
 
-/// Sends a request over a new connection that a task drives until the answer is read. `held` is dropped then. An answer
-/// that switches protocols is an error.
+/// Sends a request over a new connection, and returns the response. A spawned task drives the connection until the body
+/// is read, and then drops `held`, such as a slot of a limit. A response that switches protocols is an error.
 pub(crate) async fn round_trip(
     tasks: &Tasks,
     link: Link,
@@ -97,8 +98,8 @@ pub(crate) async fn round_trip(
     Ok(response)
 }
 
-/// Sends a request over a new connection. The returned future drives the connection until the answer is read; somebody
-/// has to poll it.
+/// Sends a request over a new connection. Returns the response, and a future that the caller must poll until the body
+/// is read, because it drives the connection.
 pub(crate) async fn send(
     link: Link,
     request: Request<Full<Bytes>>,
@@ -120,7 +121,7 @@ pub(crate) async fn send(
     let response = tokio::select! {
         biased;
         response = &mut sent => response,
-        // A short answer may have come whole, and the service be gone.
+        // The server may close the connection right after a short response, which `sent` then still returns.
         () = &mut driver => {
             driver = Box::pin(std::future::ready(()));
             sent.await
@@ -129,7 +130,7 @@ pub(crate) async fn send(
     Ok((response?, driver))
 }
 
-/// Returns the pieces of an answer's body. One that breaks off ends there.
+/// Returns the chunks of a response body. If the connection breaks, the stream ends without an error.
 pub(crate) fn pieces(body: Incoming) -> impl futures::Stream<Item = Bytes> + Send {
     let pieces = body.into_data_stream();
     pieces

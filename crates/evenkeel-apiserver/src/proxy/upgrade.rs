@@ -14,26 +14,27 @@ use crate::request::Upgrade;
 use crate::response::Body;
 use crate::tasks::Tasks;
 
-/// How long the client may take to switch protocols after the answer.
+/// Time within which both the client and the server must have switched protocols after the response.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether a client asks for another protocol.
+/// Returns whether a client asks to switch to another protocol.
 ///
 /// Upstream: `IsUpgradeRequest`.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     text(headers, CONNECTION).to_ascii_lowercase().contains("upgrade")
 }
 
-/// Answer to a request to switch protocols that does not switch them.
+/// Reason why a server did not switch protocols.
 pub(crate) enum Refused {
-    /// An error of the service, for the client.
+    /// An error response of the server, which the client gets.
     Answer(Box<Response<Incoming>>),
-    /// Another answer, which is no answer to such a request. The text is upstream's.
+    /// A response that is neither a switch nor an error. The text is upstream's.
     Invalid(String),
 }
 
-/// Switches protocols if the service's answer does; then its bytes and those of the client are exchanged until one of them
-/// is gone. `driver` drives the service's connection. `held` is dropped when the exchange ends.
+/// Switches protocols if the server's response does. A spawned task then copies bytes between the client and the server
+/// until one of them closes the connection. `driver` drives the connection to the server, as returned by
+/// [`send`](super::send). `held` is dropped when the copying ends.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 pub(crate) fn switch(
@@ -54,10 +55,10 @@ pub(crate) fn switch(
         let why = format!("invalid upgrade response: status code {}", status.as_u16());
         return Err(Refused::Invalid(why));
     }
-    let service = hyper::upgrade::on(&mut response);
+    let server = hyper::upgrade::on(&mut response);
     let (mut head, _) = response.into_parts();
     let protocol = head.headers.get(UPGRADE).cloned();
-    headers::remove_connection(&mut head.headers);
+    headers::remove_hop_by_hop(&mut head.headers);
     head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     if let Some(protocol) = protocol {
         head.headers.insert(UPGRADE, protocol);
@@ -66,19 +67,19 @@ pub(crate) fn switch(
     tasks.spawn_stream(async move {
         let _held = held;
         let exchange = async {
-            let both = futures::future::try_join(service, upgrade.connection);
-            let Ok(Ok((service, client))) = tokio::time::timeout(UPGRADE_TIMEOUT, both).await
+            let upgrades = futures::future::try_join(server, upgrade.connection);
+            let Ok(Ok((server, client))) = tokio::time::timeout(UPGRADE_TIMEOUT, upgrades).await
             else {
                 return;
             };
-            let (mut service, mut client) = (TokioIo::new(service), TokioIo::new(client));
-            if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut service).await {
+            let (mut server, mut client) = (TokioIo::new(server), TokioIo::new(client));
+            if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut server).await {
                 tracing::debug!(%error, "an upgraded connection of a proxy ended");
             }
         };
         tokio::select! {
             _ = futures::future::join(exchange, driver) => {}
-            // The listener stops.
+            // The listener of the client's connection stops.
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     });

@@ -335,7 +335,7 @@ impl Builder {
 fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
     api.tasks.report("store", api.store.failed());
     for authenticator in &api.authenticator.jwt {
-        api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
+        api.tasks.spawn("JSON web keys", authenticator.key_fetcher());
     }
     let (certificates, clock) = (pki.clone(), api.clock.clone());
     api.tasks.spawn("certificates", move || renew(certificates.clone(), clock.clone()));

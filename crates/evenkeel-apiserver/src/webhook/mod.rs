@@ -1,4 +1,4 @@
-//! HTTPS request to a webhook by its URL or its Service.
+//! HTTPS requests to webhooks, by URL or by Service.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -22,7 +22,7 @@ use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{get, int, text};
 
 /// Maximum size of a response in bytes.
-const LIMIT: usize = 3 * 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 3 * 1024 * 1024;
 
 /// URL of a webhook, with the address to connect to.
 struct WebhookUrl {
@@ -37,7 +37,8 @@ struct WebhookUrl {
     path: String,
 }
 
-/// Posts `body` to the webhook of a `clientConfig`, and returns its response. The timeout is 1 to 30 s.
+/// Posts `body` to the webhook of a `clientConfig`, and returns its response. `seconds` is the timeout; it is raised or
+/// lowered to between 1 and 30 s.
 pub(crate) async fn post(
     api: &Api,
     config: &Value,
@@ -51,50 +52,51 @@ pub(crate) async fn post(
         let call = api.webhooks.begin(&webhook_url.url, api.clock.instant()).await;
         let call = call.map_err(|_| "too many calls are in flight without an answer".to_owned())?;
         let answer = exchange(&webhook_url, text(config, "caBundle"), body).await;
-        call.answered(api.clock.instant());
+        call.record_end(api.clock.instant());
         answer
     };
     match tokio::time::timeout(Duration::from_secs(seconds), request_future).await {
         Ok(Ok((code, bytes))) if code.is_success() => {
             json::from_slice(&bytes).map_err(|error| error.to_string())
         }
-        Ok(Ok((code, bytes))) => Err(refused(code, &bytes)),
+        Ok(Ok((code, bytes))) => Err(error_of_response(code, &bytes)),
         Ok(Err(why)) => Err(failed(&why)),
         Err(_) => Err(failed("context deadline exceeded")),
     }
 }
 
 /// Returns the error for an unsuccessful response, in the words of upstream's client.
-fn refused(code: StatusCode, body: &[u8]) -> String {
+fn error_of_response(code: StatusCode, body: &[u8]) -> String {
     let status: Value = json::from_slice(body).unwrap_or_default();
     if text(&status, "kind") == "Status" && text(&status, "status") == "Failure" {
         return text(&status, "message").to_owned();
     }
-    let said = String::from_utf8_lossy(body);
-    let said = said.trim();
+    let body_text = String::from_utf8_lossy(body);
+    let body_text = body_text.trim();
     match code.as_u16() {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 | 415 => said.to_owned(),
+        403 | 415 => body_text.to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
-        406 if said.is_empty() => {
+        406 if body_text.is_empty() => {
             "the server was unable to respond with a content type that the client supports".to_owned()
         }
-        406 => said.to_owned(),
+        406 => body_text.to_owned(),
         409 => "the server reported a conflict".to_owned(),
         422 => "the server rejected our request due to an error in our request".to_owned(),
         429 => "the server has received too many requests and has asked us to try again later".to_owned(),
         503 => "the server is currently unable to handle the request".to_owned(),
         504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
-        500.. => format!("an error on the server ({}) has prevented the request from succeeding", quote(said)),
+        500.. => format!("an error on the server ({}) has prevented the request from succeeding", quote(body_text)),
         code => format!("the server responded with the status code {code} but did not return more information"),
     }
 }
 
+/// Sends the request, and returns the status code and the body of the response.
 async fn exchange(
     webhook_url: &WebhookUrl,
-    ca: &str,
+    ca_bundle: &str,
     body: &Value,
 ) -> Result<(StatusCode, Bytes), String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
@@ -105,18 +107,20 @@ async fn exchange(
         .body(Full::new(Bytes::from(bytes)))
         .map_err(|error| error.to_string())?;
     let address = Address { host: webhook_url.host.clone(), address: webhook_url.address.clone() };
-    https::send(&address, &roots(ca)?, request, LIMIT).await
+    https::send(&address, &roots(ca_bundle)?, request, MAX_RESPONSE_SIZE).await
 }
 
-/// Returns the certificates of a `caBundle`, or the system's if it is empty.
-fn roots(ca: &str) -> Result<CertPool, String> {
-    let pem = base64::prelude::BASE64_STANDARD.decode(ca).map_err(|error| error.to_string())?;
+/// Returns the certificate authorities of a `caBundle` (PEM in base64), or those of the system if it is empty.
+fn roots(ca_bundle: &str) -> Result<CertPool, String> {
+    let pem =
+        base64::prelude::BASE64_STANDARD.decode(ca_bundle).map_err(|error| error.to_string())?;
     if pem.is_empty() {
         return Ok(CertPool::system());
     }
     CertPool::from_pem(&pem).map_err(|error| format!("caBundle: {error}"))
 }
 
+/// Returns the URL of the webhook that a `clientConfig` names.
 fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     if let Some(service) = get(config, "service") {
         return service_url(api, service, seconds);
@@ -130,7 +134,7 @@ fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, St
     Ok(WebhookUrl { url, host, authority: authority.to_string(), address, path })
 }
 
-/// Returns the URL of a Service's webhook, with the address behind the Service.
+/// Returns the URL of a webhook behind a Service, with the address of one of the Service's endpoints.
 fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);

@@ -1,6 +1,7 @@
-//! NodeRestriction: limits a kubelet to writes of its own node and of objects that belong to its pods.
+//! Admission plug-in NodeRestriction: limits a kubelet to writes of its own node and of objects that belong to its
+//! pods.
 //!
-//! The Node authorizer (`auth::nodes`) decides without the request's object; this plug-in decides with it.
+//! The Node authorizer (`auth::nodes`) cannot read the object in a request; this plug-in checks the object.
 //!
 //! | Resource | Function |
 //! |---|---|
@@ -28,9 +29,10 @@ use evenkeel_apimachinery::value::{same_meaning, set, text};
 
 use write::{Refusal, Write};
 
-const LEASES: &str = "kube-node-lease";
+/// Namespace of nodes' leases.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// Refuses writes that a node may not make. Other users pass.
+/// Refuses writes that a node may not make. The writes of other users are not checked.
 ///
 /// Upstream: `Plugin.Admit`.
 pub(crate) fn admit(
@@ -44,15 +46,14 @@ pub(crate) fn admit(
     }
     let Some(node) = node_of(cx.user) else { return Ok(()) };
     let write = Write { cx, node, operation, object, old };
-    decide(&write).map_err(|refusal| match refusal {
+    check(&write).map_err(|refusal| match refusal {
         Refusal::Forbidden(why) => StatusError::forbidden(&cx.resource.name, cx.name, why),
         Refusal::Other(error) => error,
     })
 }
 
-/// Decides a write by its resource.
-fn decide(write: &Write<'_>) -> Result<(), Refusal> {
-    let part = write.cx.subresource;
+/// Checks a write by the rules for its resource.
+fn check(write: &Write<'_>) -> Result<(), Refusal> {
     if write.node.is_empty() {
         let user = quote(&write.cx.user.name);
         return Err(format!("could not determine node from user {user}").into());
@@ -61,7 +62,7 @@ fn decide(write: &Write<'_>) -> Result<(), Refusal> {
         ("", "pods") => pods::admit(write),
         ("", "nodes") => nodes::admit(write),
         ("", "persistentvolumeclaims") => claim(write),
-        ("", "serviceaccounts") if part == "token" => tokens::admit(write),
+        ("", "serviceaccounts") if write.cx.subresource == "token" => tokens::admit(write),
         ("coordination.k8s.io", "leases") => lease(write),
         ("storage.k8s.io", "csinodes") => csi_node(write),
         ("resource.k8s.io", "resourceslices") => slice(write),
@@ -71,7 +72,7 @@ fn decide(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a node changes only the fields of a claim's status that a volume resize changes.
+/// Checks that a node changes only those fields of a claim's status that change when the volume is resized.
 ///
 /// Upstream: `admitPVCStatus`.
 fn claim(write: &Write<'_>) -> Result<(), Refusal> {
@@ -81,7 +82,7 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Update {
         return Err(write.unexpected_operation().into());
     }
-    let others = |claim: &Value| {
+    let without_resize_fields = |claim: &Value| {
         let mut claim = claim.clone();
         for field in [
             "metadata.resourceVersion",
@@ -95,7 +96,7 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
         }
         claim
     };
-    if same_meaning(&others(write.old), &others(write.object)) {
+    if same_meaning(&without_resize_fields(write.old), &without_resize_fields(write.object)) {
         return Ok(());
     }
     let node = write.quoted_node();
@@ -105,10 +106,14 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
     .into())
 }
 
+/// Checks that a node writes only its own lease.
+///
 /// Upstream: `admitLease`.
 fn lease(write: &Write<'_>) -> Result<(), Refusal> {
-    if write.cx.namespace != LEASES {
-        return Err(format!("can only access leases in the {LEASES:?} system namespace").into());
+    if write.cx.namespace != LEASE_NAMESPACE {
+        return Err(
+            format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace").into()
+        );
     }
     if write.cx.name != write.node {
         return Err("can only access node lease with the same name as the requesting node".into());
@@ -116,6 +121,8 @@ fn lease(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Checks that a node writes only its own CSINode.
+///
 /// Upstream: `admitCSINode`.
 fn csi_node(write: &Write<'_>) -> Result<(), Refusal> {
     if write.cx.name != write.node {
@@ -124,7 +131,7 @@ fn csi_node(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks the node name of created and deleted slices. The authorizer has checked it for updates.
+/// Checks the node name of created and deleted slices. For updates, the Node authorizer has checked it.
 ///
 /// Upstream: `admitResourceSlice`.
 fn slice(write: &Write<'_>) -> Result<(), Refusal> {

@@ -1,4 +1,5 @@
-//! Nodes: a node writes its own object, but not the fields that attract or repel pods.
+//! Checks of writes to Node objects: a kubelet may write its own Node, but not its taints and the labels that others
+//! rely on to place pods.
 
 use std::collections::BTreeSet;
 
@@ -31,28 +32,29 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
             None => Ok(()),
         },
         Operation::Update => update(write),
-        // Connections are no writes.
+        // Connections are not writes.
         Operation::Delete | Operation::Connect => Ok(()),
     }
 }
 
+/// Checks an update of the node's own object.
 fn update(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, new, old) = (write.quoted_node(), write.object, write.old);
-    let changes = |path: &str| {
+    let is_changed = |path: &str| {
         let field = |object| get(object, path).cloned().unwrap_or_default();
         !same_meaning(&field(new), &field(old))
     };
-    // An old kubelet may drop the field when it reports its status.
-    if get(new, "spec.configSource").is_some() && changes("spec.configSource") {
+    // The removal of the field is allowed, because an old kubelet drops it when it reports its status.
+    if get(new, "spec.configSource").is_some() && is_changed("spec.configSource") {
         return Err(format!(
             "node {node} is not allowed to update configSource to a new non-nil configSource"
         )
         .into());
     }
-    if changes("spec.taints") {
+    if is_changed("spec.taints") {
         return Err(format!("node {node} is not allowed to modify taints").into());
     }
-    if changes("metadata.ownerReferences") {
+    if is_changed("metadata.ownerReferences") {
         return Err(format!("node {node} is not allowed to modify ownerReferences").into());
     }
     match forbidden_labels(new, old) {
@@ -61,7 +63,7 @@ fn update(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the changed labels that a node may not set, joined by commas, or `None`.
+/// Returns the changed labels that a node may not change, joined by commas; `None` if there are none.
 ///
 /// Upstream: `getModifiedLabels`, `getForbiddenLabels`.
 fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
@@ -76,8 +78,8 @@ fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
     (!forbidden.is_empty()).then(|| forbidden.join(", "))
 }
 
-/// Kubernetes labels that a kubelet sets.
-const KUBELET: [&str; 11] = [
+/// Labels of Kubernetes' own domains that a kubelet may set.
+const KUBELET_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -91,17 +93,18 @@ const KUBELET: [&str; 11] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// Returns whether a node may not set the label. Labels under `node-restriction.kubernetes.io` are for administrators.
-/// Other Kubernetes labels are forbidden unless the kubelet sets them.
+/// Returns whether a node may not change the label. Labels in `node-restriction.kubernetes.io` are reserved for
+/// administrators. Other labels of Kubernetes' own domains are forbidden unless they are kubelet labels.
 fn is_forbidden(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let within = |parent: &str| {
+    let is_in_domain = |parent: &str| {
         domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    let kubelets =
-        KUBELET.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
-    within("node-restriction.kubernetes.io")
-        || (within("kubernetes.io") || within("k8s.io")) && !kubelets
+    let is_kubelet_label = KUBELET_LABELS.contains(&key)
+        || is_in_domain("kubelet.kubernetes.io")
+        || is_in_domain("node.kubernetes.io");
+    let is_kubernetes_label = is_in_domain("kubernetes.io") || is_in_domain("k8s.io");
+    is_in_domain("node-restriction.kubernetes.io") || is_kubernetes_label && !is_kubelet_label
 }
 
 #[cfg(test)]

@@ -1,33 +1,37 @@
-//! Pods: a node creates its own mirror pods, and deletes, evicts and reports the status of pods that it runs.
+//! Checks of writes to pods: a node may create its own mirror pods, and may delete, evict and update the status of the
+//! pods that run on it.
 
 use serde_json::Value;
 
 use super::write::{Refusal, Write};
 use crate::admission::attributes::Operation;
-use crate::auth::{MIRRORS, refers_to_any};
+use crate::auth::{MIRROR_ANNOTATION, refers_to_any};
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{flag, get, list, object, same, same_meaning, text};
 
+/// Checks a node's write to a pod or one of its subresources.
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     match write.cx.subresource {
-        "" => whole(write),
-        "status" => status(write),
-        "eviction" => eviction(write),
-        part => {
-            let part = quote(part);
+        "" => check_pod(write),
+        "status" => check_status(write),
+        "eviction" => check_eviction(write),
+        subresource => {
+            let subresource = quote(subresource);
             Err(format!(
-                "unexpected pod subresource {part}, only 'status' and 'eviction' are allowed"
+                "unexpected pod subresource {subresource}, only 'status' and 'eviction' are allowed"
             )
             .into())
         }
     }
 }
 
+/// Checks a write to the pod itself.
+///
 /// Upstream: `admitPod`.
-fn whole(write: &Write<'_>) -> Result<(), Refusal> {
+fn check_pod(write: &Write<'_>) -> Result<(), Refusal> {
     let node = write.quoted_node();
     match write.operation {
-        Operation::Create => create(write),
+        Operation::Create => check_creation(write),
         Operation::Delete if text(write.old, "spec.nodeName") == write.node => Ok(()),
         Operation::Delete => {
             Err(format!("node {node} can only delete pods with spec.nodeName set to itself").into())
@@ -40,12 +44,14 @@ fn whole(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Checks that a new pod is a mirror pod of the node that refers to no other objects.
+///
 /// Upstream: `admitPodCreate`.
-fn create(write: &Write<'_>) -> Result<(), Refusal> {
+fn check_creation(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, pod) = (write.quoted_node(), write.object);
     if !is_mirror(pod) {
         return Err(format!(
-            "pod does not have {MIRRORS:?} annotation, node {node} can only create mirror pods"
+            "pod does not have {MIRROR_ANNOTATION:?} annotation, node {node} can only create mirror pods"
         )
         .into());
     }
@@ -54,7 +60,7 @@ fn create(write: &Write<'_>) -> Result<(), Refusal> {
             format!("node {node} can only create pods with spec.nodeName set to itself").into()
         );
     }
-    owner(write)?;
+    check_owner(write)?;
     match object_reference(pod)? {
         Some(resource) => {
             Err(format!("node {node} can not create pods that reference {resource}").into())
@@ -63,13 +69,14 @@ fn create(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns whether the pod mirrors a static pod of a node.
+/// Returns whether the pod is a mirror pod: the API object of a node's static pod.
 pub(super) fn is_mirror(pod: &Value) -> bool {
-    object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS))
+    object(pod, "metadata.annotations")
+        .is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
 }
 
 /// Checks that the node is the only owner of its mirror pod, so that the pod is deleted with the node.
-fn owner(write: &Write<'_>) -> Result<(), Refusal> {
+fn check_owner(write: &Write<'_>) -> Result<(), Refusal> {
     let node = write.quoted_node();
     let owner = match list(write.object, "metadata.ownerReferences") {
         [owner] => owner,
@@ -86,8 +93,8 @@ fn owner(write: &Write<'_>) -> Result<(), Refusal> {
             .into());
         }
     };
-    let named = ("v1", "Node", write.node);
-    if (text(owner, "apiVersion"), text(owner, "kind"), text(owner, "name")) != named {
+    let own_node = ("v1", "Node", write.node);
+    if (text(owner, "apiVersion"), text(owner, "kind"), text(owner, "name")) != own_node {
         return Err(format!(
             "node {node} can only create pods with an owner reference set to itself"
         )
@@ -105,16 +112,16 @@ fn owner(write: &Write<'_>) -> Result<(), Refusal> {
         );
     }
     let stored = write.stored_object("nodes", "node", "", write.node)?;
-    let (given, uid) = (text(owner, "uid"), text(&stored, "metadata.uid"));
-    if given != uid {
+    let (referred_uid, uid) = (text(owner, "uid"), text(&stored, "metadata.uid"));
+    if referred_uid != uid {
         let node = write.node;
-        return Err(format!("node {node} UID mismatch: expected {given} got {uid}").into());
+        return Err(format!("node {node} UID mismatch: expected {referred_uid} got {uid}").into());
     }
     Ok(())
 }
 
-/// Volume types that refer to no API object.
-const PLAIN: [&str; 22] = [
+/// Volume sources that refer to no API object.
+const PLAIN_SOURCES: [&str; 22] = [
     "awsElasticBlockStore",
     "azureDisk",
     "cephfs",
@@ -139,8 +146,8 @@ const PLAIN: [&str; 22] = [
     "vsphereVolume",
 ];
 
-/// Volume types that refer to an API object, with that object's resource.
-const REFERRING: [(&str, &str); 7] = [
+/// Volume sources that refer to an API object, with that object's resource.
+const REFERRING_SOURCES: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
     ("csi", "csidrivers (via CSI volumes)"),
@@ -151,7 +158,7 @@ const REFERRING: [(&str, &str); 7] = [
 ];
 
 /// Sources of projected volumes that refer to an API object, with that object's resource.
-const PROJECTED: [(&str, &str); 5] = [
+const PROJECTED_SOURCES: [(&str, &str); 5] = [
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
     ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
@@ -159,12 +166,13 @@ const PROJECTED: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// Returns the resource of an API object that the pod refers to. A node could read that object once it runs the pod.
+/// Returns the resource of an API object that the pod refers to; `None` if there is none. The Node authorizer would let
+/// the node read such an object once it runs the pod.
 ///
 /// Upstream: `HasAPIObjectReference`.
 fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
-    let account = ["spec.serviceAccountName", "spec.serviceAccount"];
-    if account.into_iter().any(|field| !text(pod, field).is_empty()) {
+    let account_fields = ["spec.serviceAccountName", "spec.serviceAccount"];
+    if account_fields.into_iter().any(|field| !text(pod, field).is_empty()) {
         return Ok(Some("serviceaccounts"));
     }
     for resource in ["secrets", "configmaps"] {
@@ -183,15 +191,16 @@ fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
     Ok(None)
 }
 
+/// Returns the resource of an API object that the volume refers to; `None` if there is none.
 fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
     let has = |field: &str| get(volume, field).is_some();
     let name = || quote(text(volume, "name"));
-    if let Some((_, resource)) = REFERRING.iter().find(|(field, _)| has(field)) {
+    if let Some((_, resource)) = REFERRING_SOURCES.iter().find(|(field, _)| has(field)) {
         return Ok(Some(resource));
     }
     if !has("projected") {
-        let known = PLAIN.into_iter().any(has);
-        return if known {
+        let is_known = PLAIN_SOURCES.into_iter().any(has);
+        return if is_known {
             Ok(None)
         } else {
             Err(format!("unknown volume type for volume  {}", name()).into())
@@ -199,7 +208,7 @@ fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
     }
     for source in list(volume, "projected.sources") {
         if let Some((_, resource)) =
-            PROJECTED.iter().find(|(field, _)| get(source, field).is_some())
+            PROJECTED_SOURCES.iter().find(|(field, _)| get(source, field).is_some())
         {
             return Ok(Some(resource));
         }
@@ -210,8 +219,10 @@ fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
     Ok(None)
 }
 
+/// Checks an update of a pod's status.
+///
 /// Upstream: `admitPodStatus`.
-fn status(write: &Write<'_>) -> Result<(), Refusal> {
+fn check_status(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, old, new) = (write.quoted_node(), write.old, write.object);
     if write.operation != Operation::Update {
         return Err(write.unexpected_operation().into());
@@ -227,21 +238,23 @@ fn status(write: &Write<'_>) -> Result<(), Refusal> {
     }
     let claims = |pod: &Value| -> Vec<(Value, Value)> {
         let claims = list(pod, "status.resourceClaimStatuses").iter();
-        claims.map(|c| (c["name"].clone(), c["resourceClaimName"].clone())).collect()
+        claims.map(|claim| (claim["name"].clone(), claim["resourceClaimName"].clone())).collect()
     };
     if claims(old) != claims(new) {
         return Err(format!("node {node} cannot update resource claim statues").into());
     }
-    let extended = |pod: &Value| get(pod, "status.extendedResourceClaimStatus").cloned();
-    let [before, after] = [old, new].map(|pod| extended(pod).unwrap_or_default());
-    if !same_meaning(&before, &after) {
+    let [old_extended, new_extended] = [old, new]
+        .map(|pod| get(pod, "status.extendedResourceClaimStatus").cloned().unwrap_or_default());
+    if !same_meaning(&old_extended, &new_extended) {
         return Err(format!("node {node} cannot update extended resource claim status").into());
     }
     Ok(())
 }
 
+/// Checks that a node evicts only pods that run on it.
+///
 /// Upstream: `admitPodEviction`.
-fn eviction(write: &Write<'_>) -> Result<(), Refusal> {
+fn check_eviction(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {
         return Err(format!("unexpected operation {}", write.operation.as_str()).into());
     }

@@ -1,4 +1,5 @@
-//! TokenRequests: a node requests tokens for its pods, for audiences that the pods use.
+//! Checks of TokenRequests: a node may request tokens that are bound to its pods, for the audiences that these pods
+//! use.
 
 use serde_json::Value;
 
@@ -32,17 +33,19 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     if text(&pod, "spec.nodeName") != write.node {
         return Err("node requested token bound to a pod scheduled on a different node".into());
     }
-    audience(write, &pod)
+    check_audience(write, &pod)
 }
 
+/// Checks that the pod uses the requested audience, or that a role permits the node to request it.
+///
 /// Upstream: `validateNodeServiceAccountAudience`.
-fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
+fn check_audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
     let audience = match list(write.object, "spec.audiences") {
         [] => "",
         [audience] => audience.as_str().unwrap_or_default(),
         _ => return Err("node may only request 0 or 1 audiences".into()),
     };
-    if uses(write.cx.api, pod, audience) {
+    if uses_audience(write.cx.api, pod, audience) {
         return Ok(());
     }
     let cx = write.cx;
@@ -63,27 +66,25 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
 /// Returns whether a volume of the pod uses the audience: a projected token, or a token for a CSI driver.
 ///
 /// Upstream: `podReferencesAudience`.
-fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
+fn uses_audience(api: &Api, pod: &Value, audience: &str) -> bool {
     list(pod, "spec.volumes").iter().any(|volume| {
         let projected = list(volume, "projected.sources").iter();
         let mut tokens = projected.filter_map(|source| get(source, "serviceAccountToken"));
         if tokens.any(|token| text(token, "audience") == audience) {
             return true;
         }
-        let driver = driver(api, pod, volume);
-        let driver = driver.and_then(|name| {
-            loopback::get(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
-        });
-        driver.is_some_and(|driver| {
-            let mut requests = list(&driver, "spec.tokenRequests").iter();
-            requests.any(|request| text(request, "audience") == audience)
-        })
+        let Some(name) = driver_name(api, pod, volume) else { return false };
+        let driver = loopback::get(api, "storage.k8s.io/v1", "csidrivers", "", &name);
+        let Ok(Some(driver)) = driver else { return false };
+        let mut requests = list(&driver, "spec.tokenRequests").iter();
+        requests.any(|request| text(request, "audience") == audience)
     })
 }
 
-/// Returns the CSI driver of a volume. The pod names it inline, or a claim's bound volume names it.
-fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
-    let claim = if get(volume, "ephemeral.volumeClaimTemplate").is_some() {
+/// Returns the name of a volume's CSI driver. Either the pod names it inline, or the PersistentVolume does that is
+/// bound to the volume's claim.
+fn driver_name(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
+    let claim_name = if get(volume, "ephemeral.volumeClaimTemplate").is_some() {
         format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))
     } else if get(volume, "persistentVolumeClaim").is_some() {
         text(volume, "persistentVolumeClaim.claimName").to_owned()
@@ -91,8 +92,9 @@ fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
         return Some(text(volume, "csi.driver").to_owned()).filter(|name| !name.is_empty());
     };
     let namespace = text(pod, "metadata.namespace");
-    let claim = loopback::get(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
-    let volume = text(&claim, "spec.volumeName");
-    let volume = loopback::get(api, "v1", "persistentvolumes", "", volume).ok()??;
-    Some(text(&volume, "spec.csi.driver").to_owned()).filter(|name| !name.is_empty())
+    let claim =
+        loopback::get(api, "v1", "persistentvolumeclaims", namespace, &claim_name).ok()??;
+    let volume_name = text(&claim, "spec.volumeName");
+    let bound = loopback::get(api, "v1", "persistentvolumes", "", volume_name).ok()??;
+    Some(text(&bound, "spec.csi.driver").to_owned()).filter(|name| !name.is_empty())
 }

@@ -10,7 +10,7 @@ use crate::resource::GroupResource;
 
 /// Reason why NodeRestriction refuses a write.
 pub(super) enum Refusal {
-    /// Reason of a 403.
+    /// Reason that the client receives in a 403.
     Forbidden(String),
     /// Error that the client receives as it is.
     Other(StatusError),
@@ -25,6 +25,7 @@ impl<T: Into<String>> From<T> for Refusal {
 /// Write that a node requests.
 pub(super) struct Write<'a> {
     pub(super) cx: &'a Context<'a>,
+    /// Name of the node whose kubelet sends the request.
     pub(super) node: &'a str,
     pub(super) operation: Operation,
     /// Object after the write; null for a deletion.
@@ -47,7 +48,8 @@ impl Write<'_> {
     /// Returns a stored object of the core group.
     ///
     /// # Errors
-    /// A missing object is an error that names `singular` in place of the resource, like the errors of upstream's listers.
+    /// The error for a missing object names `singular` in place of the resource, as the errors of upstream's listers
+    /// do.
     pub(super) fn stored_object(
         &self,
         plural: &str,

@@ -1,4 +1,4 @@
-//! Annotations of a request's audit event by validating policies.
+//! Annotations that validating policies add to a request's audit event.
 //!
 //! Upstream: `auditAnnotationCollector`, `publishValidationFailureAnnotations`.
 
@@ -11,21 +11,22 @@ use super::validate::Denied;
 /// Maximum length of an annotation's value for one binding, in bytes.
 ///
 /// Upstream: `maxAuditAnnotationValueLength`.
-const MAX_VALUE: usize = 10 * 1024;
+const MAX_VALUE_LENGTH: usize = 10 * 1024;
 /// Maximum number of failures in an annotation.
 ///
 /// Upstream: `maxValidationFailures`.
 const MAX_FAILURES: usize = 50;
 
-/// Annotations of one policy by key, with the distinct values of its bindings.
+/// Annotations of one policy: each key with the distinct values that its bindings produced.
 #[derive(Debug, Default)]
 pub(super) struct Annotations(Vec<(String, Vec<String>)>);
 
 impl Annotations {
-    /// Adds what a policy evaluated for a binding.
+    /// Adds the keys and values that a policy evaluated for one binding. Longer values are cut.
     pub(super) fn add(&mut self, annotations: &[(String, String)]) {
         for (key, value) in annotations {
-            let end = (0..=value.len().min(MAX_VALUE)).rev().find(|at| value.is_char_boundary(*at));
+            let max_end = value.len().min(MAX_VALUE_LENGTH);
+            let end = (0..=max_end).rev().find(|index| value.is_char_boundary(*index));
             let value = value[..end.unwrap_or_default()].to_owned();
             match self.0.iter_mut().find(|(known, _)| known == key) {
                 Some((_, values)) if values.contains(&value) => {}
@@ -35,7 +36,7 @@ impl Annotations {
         }
     }
 
-    /// Returns keys and values for the event: several values are separated by commas.
+    /// Returns the keys and values for the audit event. Several values of a key are separated by commas.
     pub(super) fn published(self, policy: &str) -> impl Iterator<Item = (String, String)> {
         self.0.into_iter().map(move |(key, values)| (format!("{policy}/{key}"), values.join(", ")))
     }
@@ -45,6 +46,8 @@ impl Annotations {
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<ValidationFailure>);
 
+/// Failure as the annotation lists it in JSON.
+///
 /// Upstream: `ValidationFailureValue`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,7 +60,7 @@ struct ValidationFailure {
 }
 
 impl Failures {
-    /// Adds the failures of a policy with a binding, if the binding wants them in the event.
+    /// Adds the failures of a policy for a binding, if the binding has the action `Audit`.
     pub(super) fn add(&mut self, policy: &str, binding: &Value, failures: &[Denied]) {
         let actions = list(binding, "spec.validationActions");
         if !actions.iter().any(|action| action == "Audit") {
@@ -72,7 +75,7 @@ impl Failures {
         }));
     }
 
-    /// Returns the annotation of the first failures; `None` if there are none.
+    /// Returns the key and the value of the annotation with the first failures; `None` if there are none.
     pub(super) fn published(mut self) -> Option<(&'static str, String)> {
         if self.0.is_empty() {
             return None;
@@ -95,10 +98,10 @@ mod tests {
         for value in ["a", "b", "a"] {
             annotations.add(&[("k".to_owned(), value.to_owned())]);
         }
-        annotations.add(&[("long".to_owned(), "é".repeat(MAX_VALUE))]);
+        annotations.add(&[("long".to_owned(), "é".repeat(MAX_VALUE_LENGTH))]);
         let all: Vec<_> = annotations.published("p").collect();
         assert_eq!(all[0], ("p/k".to_owned(), "a, b".to_owned()));
-        assert_eq!((all[1].0.as_str(), all[1].1.len()), ("p/long", MAX_VALUE));
+        assert_eq!((all[1].0.as_str(), all[1].1.len()), ("p/long", MAX_VALUE_LENGTH));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Authorization checks of expressions, which the server's authorizers answer.
+//! Answers the authorization checks of CEL expressions with the server's authorizers.
 //!
 //! Upstream: `NewAuthorizerVal` of `cel/library/authz.go`.
 
@@ -11,7 +11,7 @@ use crate::auth::serviceaccount::user_of;
 use crate::auth::{Attributes, FieldRequirements};
 use crate::resource::ResourceType;
 
-/// Authorizers of the server for the expressions about one request.
+/// Authorizer for the expressions that are evaluated for one request.
 pub(super) struct RequestAuthorizer<'a> {
     cx: &'a Context<'a>,
 }
@@ -34,9 +34,9 @@ impl Authorize for RequestAuthorizer<'_> {
     }
 }
 
-/// Asks the server's authorizers.
+/// Decides whether the subject may do what `request` describes.
 fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decision {
-    let account = match subject {
+    let service_account = match subject {
         Subject::Requester => None,
         Subject::ServiceAccount { namespace, name } => Some(user_of(namespace, name)),
     };
@@ -50,7 +50,7 @@ fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decis
         path: request.path.as_deref(),
         field_selector: FieldRequirements::Raw(&request.field_selector),
     };
-    let user = account.as_ref().unwrap_or(cx.user);
+    let user = service_account.as_ref().unwrap_or(cx.user);
     // The authorizers of this server decide without errors.
     match cx.api.authorizer.authorize_with_reason(&cx.api.store, user, &attributes) {
         Ok(reason) => Decision { allowed: true, reason, error: None },
@@ -58,7 +58,8 @@ fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decis
     }
 }
 
-/// Returns the check of the request's own resource, in the group and version of the request.
+/// Returns the access request for the request's own resource (`authorizer.requestResource`), in the group of the
+/// request.
 ///
 /// Upstream: `NewResourceAuthorizerVal`.
 pub(super) fn request_resource(cx: &Context<'_>) -> AccessRequest {

@@ -1,4 +1,4 @@
-//! Checks that the CEL expressions of policies and of webhooks' match conditions compile.
+//! Checks that the CEL expressions of policies and webhook configurations compile and have the expected types.
 
 mod types;
 
@@ -17,20 +17,24 @@ use types::{Variables, namespace, request};
 const MAX_MATCH_CONDITIONS: usize = 64;
 
 /// Returns errors in the expressions of a policy or of a webhook configuration.
-pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldError> {
+pub(crate) fn expression_errors(resource: &ResourceType, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if resource.group() != GROUP {
         return errors;
     }
     match resource.plural() {
-        "validatingadmissionpolicies" => policy(object, false, &mut errors),
-        "mutatingadmissionpolicies" => policy(object, true, &mut errors),
+        "validatingadmissionpolicies" => check_policy(object, false, &mut errors),
+        "mutatingadmissionpolicies" => check_policy(object, true, &mut errors),
         "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
-            let environment =
-                Environment { params: false, authorizer: true, patches: false, variables: None };
+            let environment = Environment {
+                params: false,
+                authorizer: true,
+                has_patch_types: false,
+                variables: None,
+            };
             for (i, webhook) in list(object, "webhooks").iter().enumerate() {
-                let place = format!("webhooks[{i}].matchConditions");
-                match_conditions(webhook, &environment, &place, &mut errors);
+                let path = format!("webhooks[{i}].matchConditions");
+                check_match_conditions(webhook, &environment, &path, &mut errors);
             }
         }
         _ => {}
@@ -38,80 +42,87 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
     errors
 }
 
+/// Checks the `matchConditions` of a policy's spec or of a webhook. `path` is the path of the list in errors.
+///
 /// Upstream: `validateMatchConditions`.
-fn match_conditions(
-    of: &Value,
+fn check_match_conditions(
+    spec_or_webhook: &Value,
     environment: &Environment<'_>,
-    place: &str,
+    path: &str,
     errors: &mut Vec<FieldError>,
 ) {
-    let conditions = list(of, "matchConditions");
+    let conditions = list(spec_or_webhook, "matchConditions");
     if conditions.len() > MAX_MATCH_CONDITIONS {
-        let (found, most) = (conditions.len() as u64, MAX_MATCH_CONDITIONS as u64);
-        errors.push(FieldError::too_many(place, found, most));
+        let (count, max) = (conditions.len() as u64, MAX_MATCH_CONDITIONS as u64);
+        errors.push(FieldError::too_many(path, count, max));
     }
     for (i, condition) in conditions.iter().enumerate() {
         let expression = text(condition, "expression").trim();
-        let place = format!("{place}[{i}].expression");
-        environment.expression(expression, expression, ExpectedType::Bool, &place, errors);
+        let path = format!("{path}[{i}].expression");
+        environment.check_expression(expression, expression, ExpectedType::Bool, &path, errors);
     }
 }
 
-fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
+/// Checks the expressions of a policy. `mutates` tells a MutatingAdmissionPolicy from a ValidatingAdmissionPolicy.
+fn check_policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let params = get(spec, "paramKind").is_some();
-    let plain = Environment { params, authorizer: true, patches: mutates, variables: None };
-    match_conditions(spec, &plain, "spec.matchConditions", errors);
+    let without_variables =
+        Environment { params, authorizer: true, has_patch_types: mutates, variables: None };
+    check_match_conditions(spec, &without_variables, "spec.matchConditions", errors);
     let mut variables = Variables::default();
     for (i, variable) in list(spec, "variables").iter().enumerate() {
         let expression = text(variable, "expression");
-        let place = format!("spec.variables[{i}].expression");
+        let path = format!("spec.variables[{i}].expression");
         if expression.trim().is_empty() {
             continue;
         }
-        // Declare a variable that does not compile as `dyn`, so that its uses report no second error.
-        let found = {
-            let known = variables.kind();
-            let environment = Environment { variables: Some(&known), ..plain };
-            environment.expression(expression, expression, ExpectedType::Any, &place, errors)
+        // A variable may use the variables before it.
+        let variable_type = {
+            let declared = variables.kind();
+            let environment = Environment { variables: Some(&declared), ..without_variables };
+            environment.check_expression(expression, expression, ExpectedType::Any, &path, errors)
         };
-        variables.declare(text(variable, "name"), found.unwrap_or(Type::Dyn));
+        // A variable that does not compile gets the type `dyn`, so that its uses report no further errors.
+        variables.declare(text(variable, "name"), variable_type.unwrap_or(Type::Dyn));
     }
-    let known = (mutates || !list(spec, "variables").is_empty()).then(|| variables.kind());
-    let environment = Environment { variables: known.as_ref(), ..plain };
+    let has_variables = mutates || !list(spec, "variables").is_empty();
+    let declared = has_variables.then(|| variables.kind());
+    let environment = Environment { variables: declared.as_ref(), ..without_variables };
     if mutates {
-        mutations(spec, &environment, errors);
+        check_mutations(spec, &environment, errors);
         return;
     }
-    let messages = Environment { authorizer: false, ..environment };
+    let message_environment = Environment { authorizer: false, ..environment };
     for (i, validation) in list(spec, "validations").iter().enumerate() {
         for (field, expected, environment) in [
             ("expression", ExpectedType::Bool, &environment),
-            ("messageExpression", ExpectedType::Text, &messages),
+            ("messageExpression", ExpectedType::Text, &message_environment),
         ] {
             let expression = text(validation, field);
-            let place = format!("spec.validations[{i}].{field}");
-            environment.expression(expression, expression, expected, &place, errors);
+            let path = format!("spec.validations[{i}].{field}");
+            environment.check_expression(expression, expression, expected, &path, errors);
         }
     }
     for (i, annotation) in list(spec, "auditAnnotations").iter().enumerate() {
         let expression = text(annotation, "valueExpression");
-        let place = format!("spec.auditAnnotations[{i}].valueExpression");
+        let path = format!("spec.auditAnnotations[{i}].valueExpression");
         let expected = ExpectedType::TextOrNull;
-        environment.expression(expression.trim(), expression, expected, &place, errors);
+        environment.check_expression(expression.trim(), expression, expected, &path, errors);
     }
 }
 
-fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
+/// Checks the mutations of a MutatingAdmissionPolicy.
+fn check_mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
     for (i, mutation) in list(spec, "mutations").iter().enumerate() {
-        for (form, expected) in [
+        for (patch_field, expected) in [
             ("jsonPatch", ExpectedType::Patch),
             ("applyConfiguration", ExpectedType::Configuration),
         ] {
-            let Some(patch) = get(mutation, form) else { continue };
+            let Some(patch) = get(mutation, patch_field) else { continue };
             let expression = text(patch, "expression").trim();
-            let place = format!("spec.mutations[{i}].{form}.expression");
-            environment.expression(expression, expression, expected, &place, errors);
+            let path = format!("spec.mutations[{i}].{patch_field}.expression");
+            environment.check_expression(expression, expression, expected, &path, errors);
         }
     }
 }
@@ -128,9 +139,9 @@ enum ExpectedType {
 }
 
 impl ExpectedType {
-    /// Returns the error for an expression of type `found`.
-    fn refuses(self, found: &Type) -> Option<String> {
-        let (allowed, words) = match self {
+    /// Returns the error for an expression of type `found`; `None` if the type is allowed.
+    fn type_error(self, found: &Type) -> Option<String> {
+        let (is_allowed, expected_name) = match self {
             Self::Any => return None,
             Self::Bool => (matches!(found, Type::Bool), "bool"),
             Self::Text => (matches!(found, Type::Str), "string"),
@@ -140,27 +151,34 @@ impl ExpectedType {
             Self::Patch => (found.declared_name() == "list(JSONPatch)", "list(JSONPatch)"),
             Self::Configuration => (found.declared_name() == "Object", "Object"),
         };
+        if is_allowed {
+            return None;
+        }
         let found = found.declared_name();
-        (!allowed).then(|| format!("must evaluate to {words} but got {found}"))
+        Some(format!("must evaluate to {expected_name} but got {found}"))
     }
 }
 
-/// Optional variables of an expression, beside those of every request.
+/// CEL environment of an expression: the optional variables and types, in addition to the variables that every
+/// expression has.
 #[derive(Clone, Copy)]
 struct Environment<'a> {
+    /// Whether `params` is declared.
     params: bool,
+    /// Whether `authorizer` is declared.
     authorizer: bool,
-    /// Whether it makes patches.
-    patches: bool,
-    /// Type of `variables`.
+    /// Whether the types of patches (`JSONPatch`, `Object`) are declared.
+    has_patch_types: bool,
+    /// Type of `variables`; `None` if it is not declared.
     variables: Option<&'a Type>,
 }
 
 impl Environment<'_> {
-    /// Compiles an expression and returns its type; `None` if it is blank or invalid. The error shows `value`.
+    /// Compiles an expression and returns its type; `None` if it is blank or invalid. Errors show `value` in place of
+    /// `expression`.
     ///
     /// Upstream: `CompileCELExpression`.
-    fn expression(
+    fn check_expression(
         &self,
         expression: &str,
         value: &str,
@@ -171,39 +189,40 @@ impl Environment<'_> {
         if expression.trim().is_empty() {
             return None;
         }
-        let extensions = Extensions { patches: self.patches, ..Extensions::default() };
-        let wrong = |why: String| FieldError::invalid(field, value, why);
-        let found =
-            Program::parse_with(expression, extensions).map_err(wrong).and_then(|program| {
-                let checked = check(&program, &self.known()).map_err(wrong)?;
-                if let Some(why) = expected.refuses(checked.kind()) {
-                    return Err(wrong(why));
+        let extensions = Extensions { patches: self.has_patch_types, ..Extensions::default() };
+        let invalid = |why: String| FieldError::invalid(field, value, why);
+        let compiled =
+            Program::parse_with(expression, extensions).map_err(invalid).and_then(|program| {
+                let checked = check(&program, &self.declarations()).map_err(invalid)?;
+                if let Some(why) = expected.type_error(checked.kind()) {
+                    return Err(invalid(why));
                 }
                 checked.instantiate().map_err(|why| FieldError::internal(field, why))?;
                 Ok(checked.kind().clone())
             });
-        found.map_err(|error| errors.push(error)).ok()
+        compiled.map_err(|error| errors.push(error)).ok()
     }
 
-    fn known(&self) -> Vec<Variable> {
-        let mut known = vec![
+    /// Returns the declared variables.
+    fn declarations(&self) -> Vec<Variable> {
+        let mut declarations = vec![
             Variable::new("object", Type::Dyn),
             Variable::new("oldObject", Type::Dyn),
             Variable::new("request", request()),
             Variable::new("namespaceObject", namespace()),
         ];
         if self.params {
-            known.push(Variable::new("params", Type::Dyn));
+            declarations.push(Variable::new("params", Type::Dyn));
         }
         if self.authorizer {
-            known.push(Variable::new("authorizer", Type::Library(AUTHORIZER)));
+            declarations.push(Variable::new("authorizer", Type::Library(AUTHORIZER)));
             let check = Type::Library(RESOURCE_CHECK);
-            known.push(Variable::new("authorizer.requestResource", check));
+            declarations.push(Variable::new("authorizer.requestResource", check));
         }
         if let Some(variables) = self.variables {
-            known.push(Variable::new("variables", variables.clone()));
+            declarations.push(Variable::new("variables", variables.clone()));
         }
-        known
+        declarations
     }
 }
 

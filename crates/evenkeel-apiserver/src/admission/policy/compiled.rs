@@ -1,4 +1,4 @@
-//! Admission policies with parsed expressions.
+//! Admission policies with parsed CEL expressions, and their cache.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use crate::store::Entry;
 
-/// CEL expression of a policy. One that does not parse fails at its evaluation.
+/// CEL expression of a policy or a webhook. An expression that does not parse fails when it is evaluated.
 pub(super) struct Expression {
-    /// Name of a variable or of a match condition, else empty.
+    /// Name of the variable or the match condition; empty for other expressions.
     pub(super) name: String,
     pub(super) text: String,
     pub(super) program: Result<Program, String>,
 }
 
 impl Expression {
-    /// Parses the expression in `field`.
-    pub(super) fn new(of: &Value, field: &str) -> Self {
-        let text = text(of, field).to_owned();
-        let name = evenkeel_apimachinery::value::text(of, "name").to_owned();
-        let program = Program::parse(&text);
-        Self { name, text, program }
+    /// Parses the expression in a field of `object`, such as a variable, a validation or a match condition.
+    pub(super) fn new(object: &Value, field: &str) -> Self {
+        let source = text(object, field).to_owned();
+        let name = text(object, "name").to_owned();
+        let program = Program::parse(&source);
+        Self { name, text: source, program }
     }
 
-    /// Parses all expressions of a list.
+    /// Parses the field `expression` of all items in the list at `path`.
     pub(super) fn all(policy: &Value, path: &str) -> Vec<Self> {
-        list(policy, path).iter().map(|one| Self::new(one, "expression")).collect()
+        list(policy, path).iter().map(|item| Self::new(item, "expression")).collect()
     }
 }
 
-/// One validation of a ValidatingAdmissionPolicy.
+/// Validation of a ValidatingAdmissionPolicy.
 pub(super) struct Validation {
     pub(super) expression: Expression,
     pub(super) message: String,
@@ -40,23 +40,25 @@ pub(super) struct Validation {
     pub(super) reason: String,
 }
 
-/// One audit annotation of a ValidatingAdmissionPolicy.
+/// Audit annotation of a ValidatingAdmissionPolicy.
 pub(super) struct AuditAnnotation {
     pub(super) key: String,
     pub(super) value: Expression,
 }
 
-/// One mutation of a MutatingAdmissionPolicy.
+/// Mutation of a MutatingAdmissionPolicy.
 pub(super) struct Mutation {
     pub(super) expression: Expression,
-    /// Whether it is a JSON patch. Otherwise it is an apply configuration.
-    pub(super) json_patch: bool,
+    /// Whether the expression returns a JSON patch. Otherwise it returns an apply configuration.
+    pub(super) is_json_patch: bool,
 }
 
 /// Policy with parsed expressions.
 pub(super) struct Policy {
     pub(super) name: String,
+    /// Policy object as it is stored.
     pub(super) document: Value,
+    /// Match conditions, all of which must be true.
     pub(super) conditions: Vec<Expression>,
     pub(super) variables: Vec<Expression>,
     pub(super) validations: Vec<Validation>,
@@ -68,21 +70,21 @@ pub(super) struct Policy {
 
 impl Policy {
     fn new(document: Value) -> Self {
-        let validations = list(&document, "spec.validations").iter().map(|one| Validation {
-            expression: Expression::new(one, "expression"),
-            message: text(one, "message").trim().to_owned(),
-            message_expression: get(one, "messageExpression")
-                .map(|_| Expression::new(one, "messageExpression")),
-            reason: text(one, "reason").to_owned(),
+        let validations = list(&document, "spec.validations").iter().map(|validation| Validation {
+            expression: Expression::new(validation, "expression"),
+            message: text(validation, "message").trim().to_owned(),
+            message_expression: get(validation, "messageExpression")
+                .map(|_| Expression::new(validation, "messageExpression")),
+            reason: text(validation, "reason").to_owned(),
         });
-        let mutations = list(&document, "spec.mutations").iter().map(|one| {
-            let json_patch = text(one, "patchType") == "JSONPatch";
-            let field = if json_patch { "jsonPatch" } else { "applyConfiguration" };
-            Mutation { expression: Expression::new(&one[field], "expression"), json_patch }
+        let mutations = list(&document, "spec.mutations").iter().map(|mutation| {
+            let is_json_patch = text(mutation, "patchType") == "JSONPatch";
+            let field = if is_json_patch { "jsonPatch" } else { "applyConfiguration" };
+            Mutation { expression: Expression::new(&mutation[field], "expression"), is_json_patch }
         });
-        let annotations = list(&document, "spec.auditAnnotations").iter().map(|one| {
-            let key = text(one, "key").to_owned();
-            AuditAnnotation { key, value: Expression::new(one, "valueExpression") }
+        let annotations = list(&document, "spec.auditAnnotations").iter().map(|annotation| {
+            let key = text(annotation, "key").to_owned();
+            AuditAnnotation { key, value: Expression::new(annotation, "valueExpression") }
         });
         Self {
             name: text(&document, "metadata.name").to_owned(),
@@ -97,41 +99,53 @@ impl Policy {
     }
 }
 
-/// Number of kinds of policies.
-const KINDS: usize = 2;
+/// Kind of admission policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PolicyKind {
+    Validating,
+    Mutating,
+}
 
-/// Cache of compiled policies by kind and name, with the revision of each.
+/// Cache of compiled policies of both kinds.
 #[derive(Default)]
-pub(crate) struct Compiled([Mutex<Kept>; KINDS]);
+pub(crate) struct Compiled {
+    validating: Mutex<Cache>,
+    mutating: Mutex<Cache>,
+}
 
-type Kept = HashMap<Arc<str>, (u64, Arc<Policy>)>;
+/// Compiled policies by name, each with the revision of the stored policy.
+type Cache = HashMap<Arc<str>, (u64, Arc<Policy>)>;
 
 impl Compiled {
-    /// Returns an entry's policy. Compiles it if the entry has another revision than the cached one.
-    pub(super) fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
-        let known = |kept: &Kept| {
-            let kept = kept.get(&entry.key).filter(|(index, _)| *index == entry.revision);
-            kept.map(|(_, policy)| policy.clone())
-        };
-        if let Some(policy) = known(&*self.kept(sort)?) {
-            return Some(policy);
+    /// Returns the compiled policy of a stored entry. Compiles it unless the cache has this revision. Returns `None` if
+    /// the entry does not decode.
+    pub(super) fn get(&self, kind: PolicyKind, entry: &Entry) -> Option<Arc<Policy>> {
+        if let Some((revision, policy)) = self.cache(kind).get(&entry.key)
+            && *revision == entry.revision
+        {
+            return Some(policy.clone());
         }
         let policy = Arc::new(Policy::new(entry.decode().ok()?));
-        self.kept(sort)?.insert(entry.key.clone(), (entry.revision, policy.clone()));
+        self.cache(kind).insert(entry.key.clone(), (entry.revision, policy.clone()));
         Some(policy)
     }
 
-    /// Drops the policies of a kind that are no longer stored; `stored` are all entries of the kind.
-    pub(super) fn retain(&self, sort: usize, stored: &[Arc<Entry>]) {
-        let Some(mut kept) = self.kept(sort) else { return };
-        if kept.len() > stored.len() {
+    /// Removes policies of a kind that are no longer stored from the cache; `stored` are all stored policies of the
+    /// kind. Does nothing unless the cache has more policies than the store.
+    pub(super) fn retain(&self, kind: PolicyKind, stored: &[Arc<Entry>]) {
+        let mut cache = self.cache(kind);
+        if cache.len() > stored.len() {
             let stored: HashSet<&str> = stored.iter().map(|entry| &*entry.key).collect();
-            kept.retain(|name, _| stored.contains(&**name));
+            cache.retain(|name, _| stored.contains(&**name));
         }
     }
 
-    fn kept(&self, sort: usize) -> Option<MutexGuard<'_, Kept>> {
-        self.0.get(sort).map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner))
+    fn cache(&self, kind: PolicyKind) -> MutexGuard<'_, Cache> {
+        let cache = match kind {
+            PolicyKind::Validating => &self.validating,
+            PolicyKind::Mutating => &self.mutating,
+        };
+        cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,26 +167,31 @@ mod tests {
     fn policies_are_compiled_once_a_revision_and_dropped_when_they_are_deleted() {
         let compiled = Compiled::default();
         let (a, b) = (entry("a", 1), entry("b", 2));
-        let first = compiled.get(0, &a).expect("a policy");
-        compiled.get(0, &b).expect("a policy");
-        compiled.get(1, &a).expect("a policy");
-        assert!(Arc::ptr_eq(&first, &compiled.get(0, &a).expect("a policy")));
-        assert!(!Arc::ptr_eq(&first, &compiled.get(0, &entry("a", 3)).expect("a policy")));
-        let names = |sort: usize| {
-            let mut names: Vec<_> =
-                compiled.0[sort].lock().expect("no panic").keys().cloned().collect();
+        let first = compiled.get(PolicyKind::Validating, &a).expect("a policy");
+        compiled.get(PolicyKind::Validating, &b).expect("a policy");
+        compiled.get(PolicyKind::Mutating, &a).expect("a policy");
+        assert!(Arc::ptr_eq(&first, &compiled.get(PolicyKind::Validating, &a).expect("a policy")));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &compiled.get(PolicyKind::Validating, &entry("a", 3)).expect("a policy")
+        ));
+        let names = |kind: PolicyKind| {
+            let mut names: Vec<_> = compiled.cache(kind).keys().cloned().collect();
             names.sort();
             names
         };
-        compiled.retain(0, &[b, entry("c", 4)]);
+        compiled.retain(PolicyKind::Validating, &[b, entry("c", 4)]);
         assert_eq!(
-            names(0),
+            names(PolicyKind::Validating),
             ["a".into(), "b".into()],
             "a cache that is no larger than the store stays"
         );
-        compiled.retain(0, &[entry("b", 2)]);
-        assert_eq!((names(0), names(1)), (vec!["b".into()], vec!["a".into()]));
-        compiled.retain(1, &[]);
-        assert!(names(1).is_empty());
+        compiled.retain(PolicyKind::Validating, &[entry("b", 2)]);
+        assert_eq!(
+            (names(PolicyKind::Validating), names(PolicyKind::Mutating)),
+            (vec!["b".into()], vec!["a".into()])
+        );
+        compiled.retain(PolicyKind::Mutating, &[]);
+        assert!(names(PolicyKind::Mutating).is_empty());
     }
 }

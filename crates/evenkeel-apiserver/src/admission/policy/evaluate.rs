@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::authorizer::{RequestAuthorizer, request_resource};
 use super::compiled::{Expression, Policy};
 use super::matching;
-use crate::admission::attributes::{Attributes, described};
+use crate::admission::attributes::{Attributes, admission_request};
 use crate::auth::aggregate;
 use evenkeel_cel::authorization::{AccessRequest, Authorization, Authorizer};
 use evenkeel_cel::{Scope, Val};
@@ -17,7 +17,7 @@ use evenkeel_cel::{Scope, Val};
 /// Upstream: `RuntimeCELCostBudgetMatchConditions`.
 const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// Error of expressions that cost more than their budget.
+/// Error of expressions whose evaluation costs more than their budget.
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -27,6 +27,7 @@ pub(super) struct Bindings<'a> {
     namespace: Value,
     params: Value,
     authorizer: &'a RequestAuthorizer<'a>,
+    /// Value of `authorizer.requestResource`.
     resource: AccessRequest,
 }
 
@@ -37,7 +38,7 @@ impl<'a> Bindings<'a> {
         authorizer: &'a RequestAuthorizer<'a>,
     ) -> Self {
         Self {
-            request: described(request),
+            request: admission_request(request),
             namespace: matching::namespace_of(request),
             params,
             authorizer,
@@ -45,24 +46,25 @@ impl<'a> Bindings<'a> {
         }
     }
 
-    /// Returns the variables of match conditions, for which there is no namespace.
+    /// Returns the variables of match conditions, where `namespaceObject` is null.
     ///
     /// Upstream: `matcher.Match`.
     pub(super) fn for_matching<'s>(&'s self, object: &'s Value, old: &'s Value) -> Scope<'s> {
         let namespace = Val::Null;
-        self.authorized(self.common(object, old, namespace))
+        self.with_authorizer(self.common(object, old, namespace))
     }
 
     /// Returns the variables of validations and mutations.
     pub(super) fn scope<'s>(&'s self, object: &'s Value, old: &'s Value) -> Scope<'s> {
-        self.authorized(self.plain(object, old))
+        self.with_authorizer(self.without_authorizer(object, old))
     }
 
-    /// Returns the variables of messages and audit annotations, which cannot check authorizations.
-    pub(super) fn plain<'s>(&'s self, object: &'s Value, old: &'s Value) -> Scope<'s> {
+    /// Returns the variables of messages and audit annotations, which have no `authorizer`.
+    pub(super) fn without_authorizer<'s>(&'s self, object: &'s Value, old: &'s Value) -> Scope<'s> {
         self.common(object, old, Val::of(&self.namespace, None))
     }
 
+    /// Returns the variables that all expressions have.
     fn common<'s>(&'s self, object: &'s Value, old: &'s Value, namespace: Val<'s>) -> Scope<'s> {
         Scope::default()
             .with("object", Val::of(object, None))
@@ -72,17 +74,18 @@ impl<'a> Bindings<'a> {
             .with("params", Val::of(&self.params, None))
     }
 
-    fn authorized<'s>(&'s self, scope: Scope<'s>) -> Scope<'s> {
+    /// Adds the variables that check authorizations.
+    fn with_authorizer<'s>(&'s self, scope: Scope<'s>) -> Scope<'s> {
         let authorizer = Authorizer::of_requester(self.authorizer);
         let resource = Authorization::ResourceCheck(authorizer.clone(), self.resource.clone());
-        let value = |step| Val::Authorization(Rc::new(step));
+        let value = |authorization| Val::Authorization(Rc::new(authorization));
         scope
             .with("authorizer", value(Authorization::Authorizer(authorizer)))
             .with("authorizer.requestResource", value(resource))
     }
 }
 
-/// Adds the policy's variables; each may use the earlier ones. Each is evaluated when an expression first uses it.
+/// Adds the policy's variables. A variable may use those before it. It is evaluated when an expression first uses it.
 pub(super) fn with_variables<'s>(policy: &'s Policy, scope: Scope<'s>) -> Scope<'s> {
     let program = |variable: &'s Expression| {
         (variable.name.as_str(), variable.program.as_ref().map_err(String::as_str))
@@ -90,7 +93,7 @@ pub(super) fn with_variables<'s>(policy: &'s Policy, scope: Scope<'s>) -> Scope<
     scope.composed(policy.variables.iter().map(program))
 }
 
-/// The budget of some expressions is used up.
+/// Error: the cost budget is used up.
 #[derive(Debug)]
 pub(super) struct OutOfBudget;
 
@@ -100,7 +103,8 @@ impl From<OutOfBudget> for String {
     }
 }
 
-/// Evaluates one expression and deducts its cost, and that of the variables that it uses first, from `budget`.
+/// Evaluates an expression. Deducts its cost from `budget`, including the cost of variables that it is the first to
+/// use. The inner error is that of the expression.
 ///
 /// Upstream: `evaluationActivation.Evaluate`.
 pub(super) fn run<'s>(
@@ -118,7 +122,7 @@ pub(super) fn run<'s>(
     }))
 }
 
-/// Returns whether the match conditions of a policy are true. Returns an error if one fails and none is false.
+/// Returns whether all match conditions of a policy are true. Returns an error if one fails and none is false.
 pub(super) fn policy_matches<'s>(
     request: &Attributes<'_>,
     policy: &'s Policy,
@@ -132,7 +136,7 @@ pub(super) fn policy_matches<'s>(
     match_all(&policy.conditions, &bindings.for_matching(object, request.old), &mut budget)
 }
 
-/// Returns whether the match conditions of a webhook are true. Returns an error if one fails and none is false.
+/// Returns whether all match conditions of a webhook are true. Returns an error if one fails and none is false.
 pub(super) fn webhook_matches(
     request: &Attributes<'_>,
     conditions: &[Expression],
@@ -143,6 +147,8 @@ pub(super) fn webhook_matches(
     match_all(conditions, &bindings.for_matching(request.object, request.old), &mut budget)
 }
 
+/// Returns whether all conditions are true.
+///
 /// Upstream: `Match` of `admission/plugin/webhook/matchconditions`.
 fn match_all<'s>(
     conditions: &'s [Expression],

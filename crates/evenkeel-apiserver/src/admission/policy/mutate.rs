@@ -15,9 +15,9 @@ use evenkeel_cel::BUDGET;
 
 /// Results of a policy's mutations for one binding.
 pub(super) struct Mutated {
-    /// Whether a mutation changed the object, for each parameter whose match conditions are true.
+    /// One item for each parameter for which the policy ran: whether a mutation changed the object.
     pub(super) calls: Vec<bool>,
-    /// Errors of the policy, which refuse the request unless its failure policy is `Ignore`.
+    /// Errors of the policy. They refuse the request unless the failure policy is `Ignore`.
     pub(super) errors: Vec<PolicyError>,
 }
 
@@ -26,11 +26,12 @@ pub(super) struct Mutated {
 /// Upstream: `PolicyError`.
 pub(super) struct PolicyError {
     pub(super) message: String,
-    /// Whether expressions failed, rather than the search for parameters.
+    /// Whether an expression failed. Otherwise the parameters were not found.
     pub(super) is_invalid: bool,
 }
 
-/// Applies a policy's mutations for one binding. An error ends the mutation, and not those after it.
+/// Applies a policy's mutations for one binding. A mutation with an error changes nothing; the mutations after it still
+/// run.
 ///
 /// Upstream: `policyDispatcher.Dispatch`, `dispatchInvocations`.
 pub(super) fn apply(
@@ -44,8 +45,7 @@ pub(super) fn apply(
 ) -> Mutated {
     let mut mutated = Mutated { calls: Vec::new(), errors: Vec::new() };
     let null = Value::Null;
-    let before = old.unwrap_or(&null);
-    let request = Attributes::new(cx, operation, object, before);
+    let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
     let constraints = &policy.document["spec"]["matchConstraints"];
     let Some(matched) = matching::matches(&request, constraints) else { return mutated };
     if !matching::is_bound(&request, binding) {
@@ -55,8 +55,8 @@ pub(super) fn apply(
     let denied = |error: String| {
         format!("policy '{}' with binding '{name}' denied request: {error}", policy.name)
     };
-    let all = match params::of(&request, policy, binding) {
-        Ok(all) => all,
+    let params_list = match params::of(&request, policy, binding) {
+        Ok(params_list) => params_list,
         Err(error) => {
             let message = denied(format!("failed to configure binding: {error}"));
             mutated.errors.push(PolicyError { message, is_invalid: false });
@@ -64,29 +64,30 @@ pub(super) fn apply(
         }
     };
     let converted = request.converted(matched.version(&request));
-    let seen = converted.as_ref().map(|converted| converted.attributes(&request));
-    let seen = seen.as_ref().unwrap_or(&request);
-    let mut current = seen.object.clone();
-    for params in all {
-        let bindings = Bindings::new(seen, params, authorizer);
-        let called = with_params(seen, policy, &bindings, &mut current, &mut |error| {
-            mutated.errors.push(PolicyError { message: denied(error), is_invalid: true });
-        });
-        mutated.calls.extend(called);
+    let converted_request = converted.as_ref().map(|converted| converted.attributes(&request));
+    let versioned_request = converted_request.as_ref().unwrap_or(&request);
+    let mut current = versioned_request.object.clone();
+    for params in params_list {
+        let bindings = Bindings::new(versioned_request, params, authorizer);
+        let changed =
+            mutate_with_params(versioned_request, policy, &bindings, &mut current, &mut |error| {
+                mutated.errors.push(PolicyError { message: denied(error), is_invalid: true });
+            });
+        mutated.calls.extend(changed);
     }
-    if current != *seen.object {
+    if current != *versioned_request.object {
         if converted.is_some() {
             cx.resource.strategy.convert_in(&cx.resource.gvk, &mut current);
         }
         *object = current;
-        mutated::settle(cx, object);
+        mutated::prune_and_default(cx, object);
     }
     mutated
 }
 
 /// Applies the mutations for one parameter. Returns whether they changed the object, or `None` if the match conditions
 /// are not true.
-fn with_params(
+fn mutate_with_params(
     request: &Attributes<'_>,
     policy: &Policy,
     bindings: &Bindings<'_>,
@@ -103,10 +104,10 @@ fn with_params(
     }
     let mut has_changed = false;
     for mutation in &policy.mutations {
-        match one(request, policy, mutation, bindings, current) {
-            Ok(Some(new)) => {
-                has_changed |= new != *current;
-                *current = new;
+        match mutate_once(request, policy, mutation, bindings, current) {
+            Ok(Some(mutated)) => {
+                has_changed |= mutated != *current;
+                *current = mutated;
             }
             Ok(None) => {}
             Err(error) => on_error(error),
@@ -115,9 +116,9 @@ fn with_params(
     Some(has_changed)
 }
 
-/// Returns the object after a mutation, or `None` if the mutation leaves it. Each mutation has a budget and variables
-/// of its own.
-fn one(
+/// Returns the object after a mutation, or `None` if the mutation does not change it. Each mutation has its own cost
+/// budget, and evaluates the policy's variables again.
+fn mutate_once(
     request: &Attributes<'_>,
     policy: &Policy,
     mutation: &Mutation,
@@ -126,20 +127,20 @@ fn one(
 ) -> Result<Option<Value>, String> {
     let scope = with_variables(policy, bindings.scope(current, request.old));
     let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
-    let made = run(&mutation.expression, &scope, &mut budget)??;
-    let change = made.to_json()?;
+    let patch_value = run(&mutation.expression, &scope, &mut budget)??;
+    let patch_json = patch_value.to_json()?;
     let resource = request.cx.resource;
-    if mutation.json_patch {
+    if mutation.is_json_patch {
         // A failed `test` operation leaves the object unchanged.
-        return patch::apply_json_patch(current, &change);
+        return patch::apply_json_patch(current, &patch_json);
     }
     for field in ["apiVersion", "kind"] {
-        if change.get(field).is_some() {
+        if patch_json.get(field).is_some() {
             return Err(format!(
                 "error applying patch: invalid ApplyConfiguration: may not mutate {field}"
             ));
         }
     }
     let schema = resource.schema(request.kind());
-    patch::apply_configuration(schema.as_ref(), current, change).map(Some)
+    patch::apply_configuration(schema.as_ref(), current, patch_json).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Parameter objects that bindings name for a policy.
+//! Parameter objects of policies, which bindings name.
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{get, object, text};
 use std::sync::Arc;
 
-/// Returns the parameters of a policy for a binding, or `[null]` if it takes none. Missing parameters are an error
-/// unless the binding allows that.
+/// Returns the parameters of a policy for a binding, or `[null]` if the policy takes none. If no parameters are found,
+/// this is an error unless the binding has `parameterNotFoundAction: Allow`.
 pub(super) fn of(
     request: &Attributes<'_>,
     policy: &Policy,
@@ -20,15 +20,14 @@ pub(super) fn of(
     let Some(reference) = get(binding, "spec.paramRef") else { return Ok(vec![Value::Null]) };
     let rows = request.cx.api.table.rows();
     let (version, name) = (text(kind, "apiVersion"), text(kind, "kind"));
-    let row = rows.of_kind(version, name).next();
-    let Some(row) = row else {
+    let Some(row) = rows.of_kind(version, name).next() else {
         return Err(format!(
             "failed to find resource referenced by paramKind: '{version}, Kind={name}'"
         ));
     };
-    let found = find(request, row, reference);
-    if !found.is_empty() {
-        return Ok(found);
+    let params = find(request, row, reference);
+    if !params.is_empty() {
+        return Ok(params);
     }
     if text(reference, "parameterNotFoundAction") == "Allow" {
         return Ok(Vec::new());
@@ -36,27 +35,29 @@ pub(super) fn of(
     Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned())
 }
 
+/// Returns the stored objects of a resource that a `paramRef` names or selects.
 fn find(request: &Attributes<'_>, row: &Arc<ResourceType>, reference: &Value) -> Vec<Value> {
     let cx = request.cx;
     let namespace = match text(reference, "namespace") {
         _ if !row.namespaced => "",
         "" => cx.namespace,
-        named => named,
+        namespace => namespace,
     };
-    let read = |entry: &crate::store::Entry| crate::custom::codec::decode_alone(row, entry);
+    let decode = |entry: &crate::store::Entry| crate::custom::codec::decode_alone(row, entry);
     let name = text(reference, "name");
     if !name.is_empty() {
         let entry =
             cx.api.store.get(&row.resource_prefix, &crate::resource::key(row, namespace, name));
-        return entry.and_then(|entry| read(&entry)).into_iter().collect();
+        return entry.and_then(|entry| decode(&entry)).into_iter().collect();
     }
-    let all = if namespace.is_empty() {
+    let entries = if namespace.is_empty() {
         cx.api.store.all(&row.resource_prefix)
     } else {
         cx.api.store.within(&row.resource_prefix, namespace)
     };
-    all.iter()
-        .filter_map(|entry| read(entry))
-        .filter(|o| selects(get(reference, "selector"), object(o, "metadata.labels")))
+    entries
+        .iter()
+        .filter_map(|entry| decode(entry))
+        .filter(|params| selects(get(reference, "selector"), object(params, "metadata.labels")))
         .collect()
 }

@@ -16,30 +16,31 @@ use evenkeel_cel::{BUDGET, Scope, Val};
 /// Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// Failed validation, or an error of a policy that counts as one.
+/// Failed validation, or an error of a policy that counts as a failed validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Denied {
     /// Index of the validation; 0 for an error of the policy.
     pub(super) index: usize,
     pub(super) message: String,
-    /// Reason of the validation; empty for the default.
+    /// Reason for the response, such as `Forbidden`; empty for the default.
     pub(super) reason: String,
 }
 
 impl Denied {
+    /// Creates a failure with the default reason.
     pub(super) fn of(message: impl Into<String>) -> Self {
         Self { index: 0, message: message.into(), reason: String::new() }
     }
 }
 
-/// Results of a policy with one binding.
+/// Results of a policy for one binding.
 #[derive(Debug, Default)]
 pub(super) struct Validated {
     /// Failures, to which the binding's actions apply.
     pub(super) failures: Vec<Denied>,
-    /// Failures that deny the request whatever the actions.
+    /// Failures that deny the request, whatever actions the binding has.
     pub(super) denied: Vec<Denied>,
-    /// Keys and values of audit annotations.
+    /// Audit annotations as key and value.
     pub(super) annotations: Vec<(String, String)>,
 }
 
@@ -64,13 +65,13 @@ pub(super) fn validate(
     };
     for params in params_list {
         let bindings = Bindings::new(request, params, authorizer);
-        with_params(request, policy, &bindings, &mut validated);
+        validate_with_params(request, policy, &bindings, &mut validated);
     }
     validated
 }
 
 /// Evaluates a policy for one of its parameters.
-fn with_params(
+fn validate_with_params(
     request: &Attributes<'_>,
     policy: &Policy,
     bindings: &Bindings<'_>,
@@ -86,22 +87,23 @@ fn with_params(
         Ok(false) => return,
         Err(error) => return on_error(error, validated),
     }
-    let failures = match validations(request, policy, bindings) {
+    let failures = match run_validations(request, policy, bindings) {
         Ok(failures) => failures,
-        Err(out) => return on_error(out.into(), validated),
+        Err(out_of_budget) => return on_error(out_of_budget.into(), validated),
     };
-    // An annotation that exceeds the budget replaces the results of the validations.
-    match annotations(request, policy, bindings) {
+    // If the annotations exceed their budget, that error replaces the results of the validations.
+    match run_annotations(request, policy, bindings) {
         Ok((annotations, errors)) => {
             validated.failures.extend(failures);
             validated.annotations.extend(annotations);
             validated.denied.extend(errors);
         }
-        Err(out) => on_error(out.into(), validated),
+        Err(out_of_budget) => on_error(out_of_budget.into(), validated),
     }
 }
 
-fn validations(
+/// Evaluates the validations of a policy, and the messages of those that fail. All share one cost budget.
+fn run_validations(
     request: &Attributes<'_>,
     policy: &Policy,
     bindings: &Bindings<'_>,
@@ -120,8 +122,8 @@ fn validations(
     if failed.is_empty() {
         return Ok(Vec::new());
     }
-    // Messages see the variables anew, as they cannot use the authorizer.
-    let scope = with_variables(policy, bindings.plain(request.object, request.old));
+    // Messages evaluate the variables again, because they have no `authorizer`.
+    let scope = with_variables(policy, bindings.without_authorizer(request.object, request.old));
     let mut denied = Vec::with_capacity(failed.len());
     for (index, validation, error) in failed {
         if let Some(message) = error {
@@ -132,8 +134,8 @@ fn validations(
             Ok(message) => {
                 denied.push(Denied { index, message, reason: validation.reason.clone() });
             }
-            Err(out) if policy.fails_closed => {
-                let message = format!("failed messageExpression: {}", String::from(out));
+            Err(out_of_budget) if policy.fails_closed => {
+                let message = format!("failed messageExpression: {}", String::from(out_of_budget));
                 denied.push(Denied { index, message, reason: String::new() });
             }
             Err(_) => {}
@@ -142,7 +144,8 @@ fn validations(
     Ok(denied)
 }
 
-/// Returns the message of a failed validation.
+/// Returns the message of a failed validation: the value of `messageExpression` if that is usable, or else `message`,
+/// or else a default.
 fn denial_message<'s>(
     validation: &'s Validation,
     scope: &Scope<'s>,
@@ -162,10 +165,11 @@ fn denial_message<'s>(
     })
 }
 
-/// Audit annotations, and the errors that deny the request.
+/// Audit annotations as key and value, and the errors that deny the request.
 type Annotated = (Vec<(String, String)>, Vec<Denied>);
 
-fn annotations(
+/// Evaluates the audit annotations of a policy.
+fn run_annotations(
     request: &Attributes<'_>,
     policy: &Policy,
     bindings: &Bindings<'_>,
@@ -175,7 +179,7 @@ fn annotations(
         return Ok((annotations, errors));
     }
     let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
-    let scope = with_variables(policy, bindings.plain(request.object, request.old));
+    let scope = with_variables(policy, bindings.without_authorizer(request.object, request.old));
     for AuditAnnotation { key, value } in &policy.audit_annotations {
         match run(value, &scope, &mut budget)? {
             Ok(Val::Str(text)) => match text.trim() {

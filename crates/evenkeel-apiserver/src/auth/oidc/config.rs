@@ -56,14 +56,14 @@ pub(crate) struct Issuer {
     pub(crate) url: String,
     #[serde(rename = "discoveryURL")]
     pub(crate) discovery_url: String,
-    /// Root certificates for the issuer in PEM; the system's if empty.
+    /// Certificate authorities for the issuer's server, in PEM; empty for those of the system.
     pub(crate) certificate_authority: String,
     pub(crate) audiences: Vec<String>,
     pub(crate) audience_match_policy: String,
     pub(crate) egress_selector_type: String,
 }
 
-/// Claim with a required value, or CEL expression that must be true.
+/// Rule for a token's claims: a claim with a required value, or a CEL expression that must be true.
 ///
 /// Upstream: `ClaimValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -75,7 +75,7 @@ pub(crate) struct ClaimValidationRule {
     pub(crate) message: String,
 }
 
-/// Sources of a user's fields.
+/// Sources of the fields of the user that a token authenticates.
 ///
 /// Upstream: `ClaimMappings`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -87,7 +87,7 @@ pub(crate) struct ClaimMappings {
     pub(crate) extra: Vec<ExtraMapping>,
 }
 
-/// Claim with a prefix, or CEL expression.
+/// Source of a field: a claim whose value gets a prefix, or a CEL expression.
 ///
 /// Upstream: `PrefixedClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -98,7 +98,7 @@ pub(crate) struct PrefixedClaimOrExpression {
     pub(crate) expression: String,
 }
 
-/// Claim or CEL expression.
+/// Source of a field: a claim, or a CEL expression.
 ///
 /// Upstream: `ClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -108,7 +108,7 @@ pub(crate) struct ClaimOrExpression {
     pub(crate) expression: String,
 }
 
-/// Key in `extra`, with the expression for its values.
+/// Key in the user's `extra`, with the CEL expression that returns its values.
 ///
 /// Upstream: `ExtraMapping`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -118,7 +118,7 @@ pub(crate) struct ExtraMapping {
     pub(crate) value_expression: String,
 }
 
-/// CEL expression that must be true for the user.
+/// Rule for the mapped user: a CEL expression that must be true.
 ///
 /// Upstream: `UserValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]

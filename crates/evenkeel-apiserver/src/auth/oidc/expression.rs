@@ -1,4 +1,4 @@
-//! CEL expressions over a token's claims and over the mapped user.
+//! CEL expressions of the authentication configuration. They read a token's claims, or the user mapped from them.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use evenkeel_cel::check::{self, Declared, Type};
 use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
-/// Compiled CEL expression.
+/// Compiled CEL expression, with its source text.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) text: String,
@@ -24,7 +24,7 @@ pub(super) enum Variable {
 }
 
 impl Expression {
-    /// Compiles an expression. A condition must evaluate to a bool.
+    /// Compiles an expression that may read one variable. With `is_condition`, it must evaluate to a bool.
     ///
     /// Upstream: `compiler.compile`.
     pub(super) fn compile(
@@ -33,11 +33,11 @@ impl Expression {
         is_condition: bool,
     ) -> Result<Self, String> {
         let program = Program::parse(text)?;
-        let known = match variable {
+        let declaration = match variable {
             Variable::Claims => check::Variable::new("claims", Type::map(Type::Str, Type::Dyn)),
             Variable::User => check::Variable::new("user", USER_INFO.clone()),
         };
-        let kind = check::check(&program, &[known])?.kind().clone();
+        let kind = check::check(&program, &[declaration])?.kind().clone();
         if is_condition && kind != Type::Bool {
             return Err("must evaluate to bool".to_owned());
         }
@@ -59,7 +59,9 @@ impl Expression {
         self.run(&Scope::default().with("user", Val::of(user, Some(&ClaimsSchema))))
     }
 
+    /// Evaluates the expression with the variables in `scope`.
     fn run<'a>(&'a self, scope: &Scope<'a>) -> Result<Val<'a>, String> {
+        // Each evaluation has a cost budget of its own.
         self.program.run(scope, &mut { PER_CALL }).map_err(|failure| failure.words())
     }
 }
@@ -80,15 +82,16 @@ pub(super) fn user_info(user: &User) -> Value {
 ///
 /// Upstream: `buildUserType`.
 static USER_INFO: LazyLock<Type> = LazyLock::new(|| {
-    let text = || Declared::of(Type::Str);
-    let texts = || Declared::of(Type::list(Type::Str));
+    let string = || Declared::of(Type::Str);
+    let strings = || Declared::of(Type::list(Type::Str));
     let extra = Declared::of(Type::map(Type::Str, Type::list(Type::Str)));
-    let fields = [("username", text()), ("uid", text()), ("groups", texts()), ("extra", extra)];
+    let fields =
+        [("username", string()), ("uid", string()), ("groups", strings()), ("extra", extra)];
     Declared::object(Some("kubernetes.UserInfo"), fields).kind
 });
 
-/// Schema for JSON that Go decodes without a schema: all numbers are doubles, and field names may be escaped
-/// (`claims.a__dot__b`) at any depth.
+/// Schema of JSON values without a schema of their own. As upstream's Go code decodes them, all numbers are doubles.
+/// Field names may be escaped (`claims.a__dot__b`) at any depth.
 #[derive(Debug)]
 struct ClaimsSchema;
 

@@ -1,4 +1,4 @@
-//! Fetches an issuer's metadata at the start, and its keys every hour and on request.
+//! Fetches an issuer's metadata when the server starts, and its keys every hour and when a token has an unknown key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use super::super::jose::PublicKey;
 use super::keys::RemoteKeySet;
 use crate::https::{self, Address};
 
-const WELL_KNOWN: &str = "/.well-known/openid-configuration";
-/// Delay after a failed discovery or fetch.
+/// Path of an issuer's metadata below the issuer's URL.
+const METADATA_PATH: &str = "/.well-known/openid-configuration";
+/// Delay until the retry of a failed request.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// Maximum time between two fetches, after which withdrawn keys no longer verify tokens.
+/// Time between two fetches of the keys. A key that the issuer withdraws verifies tokens until the next fetch.
 const REFRESH_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Minimum time between two fetches, even if tokens request one earlier.
+/// Minimum time between two fetches, even if a token requests newer keys earlier.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of a request to the issuer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an issuer's response, in bytes.
-const LIMIT: usize = 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 /// Addresses of an issuer.
 #[derive(Clone)]
@@ -33,13 +34,14 @@ pub(super) struct Source {
     pub(super) issuer: String,
     /// URL of the metadata; empty for the well-known path below the issuer's URL.
     pub(super) discovery_url: String,
+    /// Certificate authorities that the issuer's server is verified with.
     pub(super) roots: CertPool,
 }
 
-/// Fetches the issuer's keys until the server shuts down.
+/// Keeps `keys` up to date until the server shuts down.
 pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
     let uri = loop {
-        match discover(&source).await {
+        match discover_keys_url(&source).await {
             Ok(uri) => break uri,
             Err(error) => {
                 tracing::error!(
@@ -52,29 +54,29 @@ pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
         }
     };
     loop {
-        let fetched = fetch(&source, &uri).await.inspect_err(|error| {
+        let fetched = fetch_keys(&source, &uri).await.inspect_err(|error| {
             tracing::error!(
                 issuer = source.issuer,
                 error,
                 "the keys of a token issuer cannot be fetched; trying again"
             );
         });
-        let next = if fetched.is_ok() { REFRESH_PERIOD } else { RETRY_PERIOD };
+        let period = if fetched.is_ok() { REFRESH_PERIOD } else { RETRY_PERIOD };
         keys.publish(fetched.ok());
         tokio::time::sleep(MIN_PERIOD).await;
-        let _ = tokio::time::timeout(next, keys.refresh_requested()).await;
+        let _ = tokio::time::timeout(period, keys.refresh_requested()).await;
     }
 }
 
 /// Returns the URL of the issuer's keys from its metadata.
 ///
 /// Upstream: `NewProvider` of go-oidc.
-async fn discover(source: &Source) -> Result<Uri, String> {
+async fn discover_keys_url(source: &Source) -> Result<Uri, String> {
     let url = match &*source.discovery_url {
-        "" => format!("{}{WELL_KNOWN}", source.issuer.trim_end_matches('/')),
+        "" => format!("{}{METADATA_PATH}", source.issuer.trim_end_matches('/')),
         url => url.to_owned(),
     };
-    let metadata = get(source, &parse(&url)?).await?;
+    let metadata = get(source, &parse_https(&url)?).await?;
     let issuer = text(&metadata, "issuer");
     if issuer != source.issuer {
         return Err(format!(
@@ -82,15 +84,16 @@ async fn discover(source: &Source) -> Result<Uri, String> {
             source.issuer
         ));
     }
-    parse(text(&metadata, "jwks_uri"))
+    parse_https(text(&metadata, "jwks_uri"))
 }
 
 /// Fetches the issuer's keys. Skips keys of unsupported types.
-async fn fetch(source: &Source, uri: &Uri) -> Result<Vec<PublicKey>, String> {
+async fn fetch_keys(source: &Source, uri: &Uri) -> Result<Vec<PublicKey>, String> {
     let document = get(source, uri).await?;
     Ok(list(&document, "keys").iter().filter_map(PublicKey::from_jwk).collect())
 }
 
+/// Gets a JSON document from the issuer.
 async fn get(source: &Source, uri: &Uri) -> Result<Value, String> {
     let authority = uri.authority().ok_or_else(|| format!("{uri} names no host"))?;
     let request = Request::get(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
@@ -99,9 +102,9 @@ async fn get(source: &Source, uri: &Uri) -> Result<Value, String> {
         .body(Full::new(Bytes::new()))
         .map_err(|error| error.to_string())?;
     let address = Address::from_authority(authority);
-    let sent = https::send(&address, &source.roots, request, LIMIT);
+    let response = https::send(&address, &source.roots, request, MAX_RESPONSE_SIZE);
     let failed = |why: &str| format!("Get \"{uri}\": {why}");
-    let (code, body) = tokio::time::timeout(REQUEST_TIMEOUT, sent)
+    let (code, body) = tokio::time::timeout(REQUEST_TIMEOUT, response)
         .await
         .map_err(|_| failed("context deadline exceeded"))?
         .map_err(|why| failed(&why))?;
@@ -111,7 +114,8 @@ async fn get(source: &Source, uri: &Uri) -> Result<Value, String> {
     json::from_slice(&body).map_err(|error| failed(&error.to_string()))
 }
 
-fn parse(url: &str) -> Result<Uri, String> {
+/// Parses a URL, whose scheme must be `https`.
+fn parse_https(url: &str) -> Result<Uri, String> {
     let uri: Uri = url.parse().map_err(|error| format!("{url:?}: {error}"))?;
     if uri.scheme_str() != Some("https") {
         return Err(format!("{url:?}: URL scheme must be https"));

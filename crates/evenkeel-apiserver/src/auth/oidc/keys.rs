@@ -1,4 +1,4 @@
-//! Key set of an issuer.
+//! Public keys of an issuer, which verify the signatures of its tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::sync::{Notify, watch};
 
 use super::super::jose::{Jws, PublicKey};
 
-/// Maximum time for which a token with an unknown key waits for newer keys.
+/// Maximum time for which the request of a token with an unknown key waits for newer keys.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Last fetched keys of an issuer. A token with an unknown key requests newer ones.
+/// Last fetched keys of an issuer. A token that no key verifies triggers a fetch of newer keys.
 ///
 /// Like go-oidc's `RemoteKeySet`, which kube-apiserver uses.
 #[derive(Debug)]
@@ -40,18 +40,21 @@ impl RemoteKeySet {
     /// Like go-oidc's `RemoteKeySet.verify`.
     pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
         let mut receiver = self.fetched.subscribe();
-        let before = receiver.borrow_and_update().clone();
-        let Some(keys) = &before.keys else {
+        let current = receiver.borrow_and_update().clone();
+        let Some(keys) = &current.keys else {
             return Err("oidc: authenticator not initialized".to_owned());
         };
         if verifies(keys, token) {
             return Ok(());
         }
         self.refresh_requested.notify_one();
-        let newer = receiver.wait_for(|fetched| fetched.attempts > before.attempts);
-        let newer = tokio::time::timeout(KEYS_TIMEOUT, newer).await;
-        let newer = newer.ok().and_then(Result::ok).and_then(|fetched| fetched.keys.clone());
-        match newer {
+        let next_fetch = receiver.wait_for(|fetched| fetched.attempts > current.attempts);
+        let newer_keys = match tokio::time::timeout(KEYS_TIMEOUT, next_fetch).await {
+            Ok(Ok(fetched)) => fetched.keys.clone(),
+            // The timeout has passed, or the sender is gone.
+            Err(_) | Ok(Err(_)) => None,
+        };
+        match newer_keys {
             Some(keys) if verifies(&keys, token) => Ok(()),
             _ => Err("oidc: verify token: failed to verify signature: failed to verify id token signature".to_owned()),
         }
@@ -73,6 +76,7 @@ impl RemoteKeySet {
     }
 }
 
+/// Returns whether one of the keys verifies the token. If the token names a key, only that key counts.
 fn verifies(keys: &[PublicKey], token: &Jws<'_>) -> bool {
     let id = token.key_id();
     keys.iter().any(|key| (id.is_empty() || key.id() == id) && key.verifies(token))

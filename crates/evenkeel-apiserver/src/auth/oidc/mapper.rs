@@ -1,4 +1,4 @@
-//! Maps the claims of a verified token to its user.
+//! Maps the claims of a verified token to a user.
 //!
 //! | documented | where |
 //! |---|---|
@@ -18,25 +18,28 @@ use serde_json::Value;
 use super::expression::{Expression, user_info};
 use crate::auth::authenticated_group::with_authenticated_group;
 
-/// Key in `extra` of the token's ID.
+/// Key in `extra` under which the user has the ID of the token.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Source of a field of the user.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Name of a claim, and the prefix to add to its value.
-    Claim(String, String),
+    /// Value of the claim with this name, after a prefix.
+    Claim {
+        name: String,
+        prefix: String,
+    },
     Expression(Expression),
 }
 
-/// Condition on claims or on the user, with the message of a refusal.
+/// Condition on the claims or the user, with the message for a token that does not meet it.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) expression: Expression,
     pub(super) message: String,
 }
 
-/// Compiled rules of one issuer.
+/// Compiled mappings and validation rules of one issuer.
 ///
 /// Upstream: `CELMapper`.
 #[derive(Debug)]
@@ -44,12 +47,26 @@ pub(super) struct Mapper {
     pub(super) username: Source,
     pub(super) groups: Option<Source>,
     pub(super) uid: Option<Source>,
-    /// Keys, with the expressions that return their values.
-    pub(super) extra: Vec<(String, Expression)>,
-    /// Names and required values of claims.
-    pub(super) required: Vec<(String, String)>,
+    pub(super) extra: Vec<ExtraSource>,
+    pub(super) required_claims: Vec<RequiredClaim>,
+    /// Conditions on the claims.
     pub(super) claim_rules: Vec<Condition>,
+    /// Conditions on the mapped user.
     pub(super) user_rules: Vec<Condition>,
+}
+
+/// Key in the user's `extra`, with the expression that returns its values.
+#[derive(Debug)]
+pub(super) struct ExtraSource {
+    pub(super) key: String,
+    pub(super) values: Expression,
+}
+
+/// Claim that a token must have with this value.
+#[derive(Debug)]
+pub(super) struct RequiredClaim {
+    pub(super) claim: String,
+    pub(super) value: String,
 }
 
 impl Mapper {
@@ -86,9 +103,9 @@ impl Mapper {
                 }
                 return Ok(name.into_owned());
             }
-            Source::Claim(claim, prefix) => (claim, prefix),
+            Source::Claim { name, prefix } => (name, prefix),
         };
-        let name = text(claims, claim)
+        let name = string_claim(claims, claim)
             .map_err(|why| format!("oidc: parse username claims {claim:?}: {why}"))?;
         if claim == "email" {
             match claims.get("email_verified") {
@@ -108,7 +125,7 @@ impl Mapper {
     fn groups(&self, claims: &Value) -> Result<Vec<String>, String> {
         match &self.groups {
             None => Ok(Vec::new()),
-            Some(Source::Claim(claim, prefix)) => {
+            Some(Source::Claim { name: claim, prefix }) => {
                 let Some(value) = claims.get(claim) else { return Ok(Vec::new()) };
                 let groups = string_or_array(value)
                     .ok_or_else(|| format!("oidc: parse groups claim {claim:?}: it is neither a string nor a list of strings"))?;
@@ -125,9 +142,8 @@ impl Mapper {
     fn uid(&self, claims: &Value) -> Result<String, String> {
         match &self.uid {
             None => Ok(String::new()),
-            Some(Source::Claim(claim, _)) => {
-                text(claims, claim).map_err(|why| format!("oidc: parse uid claim {claim:?}: {why}"))
-            }
+            Some(Source::Claim { name: claim, .. }) => string_claim(claims, claim)
+                .map_err(|why| format!("oidc: parse uid claim {claim:?}: {why}")),
             Some(Source::Expression(expression)) => match expression.over_claims(claims) {
                 Ok(Val::Str(uid)) => Ok(uid.into_owned()),
                 Ok(_) => Err("uid claim expression must return a string".to_owned()),
@@ -143,7 +159,7 @@ impl Mapper {
         if let Some(id) = claims.get("jti").and_then(Value::as_str).filter(|id| !id.is_empty()) {
             extra.insert(CREDENTIAL_ID.into(), vec![format!("JTI={id}")]);
         }
-        for (key, expression) in &self.extra {
+        for ExtraSource { key, values: expression } in &self.extra {
             let values = expression.over_claims(claims).and_then(|value| string_list(&value));
             let values = values.map_err(|why| {
                 format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text)
@@ -156,34 +172,36 @@ impl Mapper {
         Ok(extra.into_iter().map(|(key, values)| (key, boxed(values))).collect())
     }
 
+    /// Checks the rules for claims.
     fn check_claims(&self, claims: &Value) -> Result<(), String> {
-        for (claim, wanted) in &self.required {
+        for RequiredClaim { claim, value: required_value } in &self.required_claims {
             if claims.get(claim).is_none() {
                 return Err(format!("oidc: required claim {claim} not present in ID token"));
             }
-            let value =
-                text(claims, claim).map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
-            if value != *wanted {
+            let value = string_claim(claims, claim)
+                .map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
+            if value != *required_value {
                 return Err(format!(
-                    "oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}"
+                    "oidc: required claim {claim} value does not match. Got = {value}, want = {required_value}"
                 ));
             }
         }
         for condition in &self.claim_rules {
-            holds(condition, condition.expression.over_claims(claims)).map_err(|why| {
-                format!("oidc: error evaluating claim validation expression: {why}")
-            })?;
+            check_condition(condition, condition.expression.over_claims(claims)).map_err(
+                |why| format!("oidc: error evaluating claim validation expression: {why}"),
+            )?;
         }
         Ok(())
     }
 
+    /// Checks the rules for the mapped user.
     fn check_user(&self, user: &User) -> Result<(), String> {
         if self.user_rules.is_empty() {
             return Ok(());
         }
         let user = user_info(user);
         for condition in &self.user_rules {
-            holds(condition, condition.expression.over_user(&user)).map_err(|why| {
+            check_condition(condition, condition.expression.over_user(&user)).map_err(|why| {
                 format!("oidc: error evaluating user info validation rule: {why}")
             })?;
         }
@@ -191,8 +209,10 @@ impl Mapper {
     }
 }
 
+/// Returns an error unless the condition's expression evaluated to true.
+///
 /// Upstream: `checkValidationRulesEvaluation`.
-fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), String> {
+fn check_condition(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), String> {
     match value? {
         Val::Bool(true) => Ok(()),
         Val::Bool(false) => Err(format!(
@@ -203,8 +223,8 @@ fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), St
     }
 }
 
-/// Returns a string claim. JSON's null counts as an empty string.
-fn text(claims: &Value, claim: &str) -> Result<String, &'static str> {
+/// Returns a claim that is a string. JSON's null counts as an empty string, as in Go.
+fn string_claim(claims: &Value, claim: &str) -> Result<String, &'static str> {
     match claims.get(claim) {
         None => Err("claim not present"),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -213,17 +233,20 @@ fn text(claims: &Value, claim: &str) -> Result<String, &'static str> {
     }
 }
 
+/// Returns the strings of a claim that is a string or a list of strings; `None` for any other value. JSON's null counts
+/// as an empty list, or as an empty string in a list, as in Go.
+///
 /// Upstream: `stringOrArray`.
 fn string_or_array(value: &Value) -> Option<Vec<String>> {
-    let text = |value: &Value| match value {
+    let string = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Null => Some(String::new()),
         _ => None,
     };
     match value {
         Value::Null => Some(Vec::new()),
-        Value::Array(all) => all.iter().map(text).collect(),
-        one => text(one).map(|one| vec![one]),
+        Value::Array(items) => items.iter().map(string).collect(),
+        single => string(single).map(|string| vec![string]),
     }
 }
 
@@ -231,21 +254,20 @@ fn string_or_array(value: &Value) -> Option<Vec<String>> {
 ///
 /// Upstream: `convertCELValueToStringList`.
 fn string_list(value: &Val<'_>) -> Result<Vec<String>, String> {
-    let texts = match value {
-        Val::Null => Vec::new(),
-        Val::Str(text) => vec![text.to_string()],
-        value => value
-            .items()
-            .and_then(|items| {
-                let text = |item: &Val<'_>| match item {
-                    Val::Str(text) => Some(text.to_string()),
-                    _ => None,
-                };
-                items.iter().map(text).collect::<Option<_>>()
-            })
-            .ok_or("expression must return a string or a list of strings")?,
-    };
-    Ok(texts.into_iter().filter(|text: &String| !text.is_empty()).collect())
+    const ERROR: &str = "expression must return a string or a list of strings";
+    let mut strings = Vec::new();
+    match value {
+        Val::Null => {}
+        Val::Str(string) => strings.push(string.to_string()),
+        value => {
+            for item in value.items().ok_or(ERROR)?.iter() {
+                let Val::Str(string) = item else { return Err(ERROR.to_owned()) };
+                strings.push(string.to_string());
+            }
+        }
+    }
+    strings.retain(|string| !string.is_empty());
+    Ok(strings)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Authentication by tokens of other issuers: OpenID Connect, or other JSON web tokens with published keys.
+//! Authentication by JSON web tokens that an issuer other than this server signed, such as OpenID Connect ID tokens.
+//! The issuer publishes the keys that verify them.
 //!
 //! | documented | where |
 //! |---|---|
-//! | The configuration file and its rules | `validation::compile` |
+//! | The rules for the configuration file | `validation::compile` |
 //! | The issuer's metadata names the URL of its keys | `fetch::run` |
 //! | A token with an unknown key triggers a fetch of the keys | `keys::verify` |
-//! | A token needs a valid signature, an audience of the server, and an expiry in the future | `authenticate` |
-//! | Claims with prefixes, or CEL expressions, map to a user | `mapper::user`, `expression::compile` |
+//! | A token needs a valid signature, a configured audience, and an expiry in the future | `authenticate` |
+//! | Claims with prefixes, or CEL expressions, determine the user | `mapper::user`, `expression::compile` |
 //!
 //! The server does not resolve distributed claims (`_claim_sources`): such a token has no groups.
 
@@ -32,8 +33,8 @@ use config::{AuthenticationConfiguration, Issuer};
 use keys::RemoteKeySet;
 use mapper::Mapper;
 
-/// Tolerance for the claim `nbf`, in seconds.
-const LEEWAY: f64 = 60.0;
+/// Tolerance for clock skew in the claim `nbf` (not before), in seconds.
+const NOT_BEFORE_LEEWAY: f64 = 60.0;
 
 /// Authenticator for the tokens of one issuer.
 pub(crate) struct JwtAuthenticator {
@@ -42,20 +43,21 @@ pub(crate) struct JwtAuthenticator {
     keys: Arc<RemoteKeySet>,
 }
 
-/// Settings from a configuration file.
+/// Compiled content of an authentication configuration file.
 pub(crate) struct Configured {
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
     /// `None` if the file does not configure anonymous requests.
     pub(crate) anonymous: Option<Anonymous>,
 }
 
-/// Parses and checks a configuration file. `disallowed` are the issuers of service account tokens.
+/// Parses and validates a configuration file. `disallowed_issuers` are the issuers of service account tokens, which the
+/// file must not name.
 ///
 /// # Errors
-/// All errors, with their fields.
-pub(crate) fn configure(text: &[u8], disallowed: &[String]) -> Result<Configured, String> {
+/// Returns the text of all validation errors, each with the path of its field.
+pub(crate) fn configure(text: &[u8], disallowed_issuers: &[String]) -> Result<Configured, String> {
     let config = AuthenticationConfiguration::parse(text)?;
-    let mappers = validation::compile(&config, disallowed).map_err(|errors| {
+    let mappers = validation::compile(&config, disallowed_issuers).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("; ")
     })?;
@@ -70,12 +72,15 @@ pub(crate) fn configure(text: &[u8], disallowed: &[String]) -> Result<Configured
 }
 
 impl JwtAuthenticator {
-    /// Returns a factory of the task that fetches the issuer's keys.
-    pub(crate) fn fetch_keys(&self) -> impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static {
+    /// Returns a function that starts the task which fetches the issuer's keys. The task may be started again after a
+    /// panic.
+    pub(crate) fn key_fetcher(
+        &self,
+    ) -> impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static {
         let pem = self.issuer.certificate_authority.as_bytes();
         let roots = match pem {
             [] => CertPool::system(),
-            // The configuration's check has already parsed this PEM.
+            // The validation of the configuration has already parsed this PEM.
             pem => CertPool::from_pem(pem).unwrap_or_else(|_| CertPool::empty()),
         };
         let source = fetch::Source {
@@ -97,40 +102,49 @@ impl JwtAuthenticator {
     ) -> Result<Option<User>, String> {
         let Some(jws) = Jws::parse(token) else { return Ok(None) };
         let Some(claims) = jws.claims() else { return Ok(None) };
-        if canonical(text(&claims, "iss")) != self.issuer.url {
+        if issuer_url(text(&claims, "iss")) != self.issuer.url {
             return Ok(None);
         }
         self.keys.verify(&jws).await?;
-        check(&claims, &self.issuer.audiences, now)
+        check_audience_and_times(&claims, &self.issuer.audiences, now)
             .map_err(|why| format!("oidc: verify token: {why}"))?;
         self.mapper.user(&claims).map(Some)
     }
 }
 
-/// Returns the issuer's URL. Google's tokens may lack its scheme.
-fn canonical(issuer: &str) -> &str {
+/// Returns the issuer's URL from the claim `iss`. Google's tokens may lack the scheme.
+fn issuer_url(issuer: &str) -> &str {
     if issuer == "accounts.google.com" { "https://accounts.google.com" } else { issuer }
 }
 
-/// Refuses a token for other audiences, or outside of its period of validity.
+/// Refuses a token that is for none of the configured audiences, has expired, or is not valid yet.
 ///
 /// Upstream: `IDTokenVerifier.Verify` of go-oidc, `verifyAudience`.
-fn check(claims: &Value, audiences: &[String], now: Timestamp) -> Result<(), String> {
-    let listed: Vec<&str> = match claims.get("aud") {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+fn check_audience_and_times(
+    claims: &Value,
+    configured_audiences: &[String],
+    now: Timestamp,
+) -> Result<(), String> {
+    let token_audiences: Vec<&str> = match claims.get("aud") {
+        Some(Value::String(audience)) => vec![audience],
+        Some(Value::Array(audiences)) => audiences.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    if !listed.iter().any(|audience| audiences.iter().any(|wanted| wanted == audience)) {
-        return Err(format!("oidc: expected audience in {audiences:?} got {listed:?}"));
+    let has_audience =
+        configured_audiences.iter().any(|audience| token_audiences.contains(&audience.as_str()));
+    if !has_audience {
+        return Err(format!(
+            "oidc: expected audience in {configured_audiences:?} got {token_audiences:?}"
+        ));
     }
     let now = now.as_second() as f64;
+    // Times are seconds since the epoch.
     let time = |claim: &str| claims.get(claim).and_then(Value::as_f64);
     match time("exp") {
-        Some(until) if now <= until => {}
+        Some(expiry) if now <= expiry => {}
         _ => return Err("oidc: token is expired".to_owned()),
     }
-    if time("nbf").is_some_and(|from| now + LEEWAY < from) {
+    if time("nbf").is_some_and(|not_before| now + NOT_BEFORE_LEEWAY < not_before) {
         return Err("oidc: current time before the nbf (not before) time".to_owned());
     }
     Ok(())

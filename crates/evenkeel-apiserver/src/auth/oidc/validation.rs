@@ -14,31 +14,32 @@ use super::config::{
     JwtAuthenticatorConfig, PrefixedClaimOrExpression, UserValidationRule,
 };
 use super::expression::{Expression, Variable};
-use super::mapper::{Condition, Mapper, Source};
+use super::mapper::{Condition, ExtraSource, Mapper, RequiredClaim, Source};
 
 /// Maximum number of issuers in a configuration.
 const MAX_ISSUERS: usize = 64;
 
-/// Returns the compiled rules of each issuer, or all errors. `disallowed` are the issuers of service account tokens.
+/// Returns the compiled rules of each issuer, or all validation errors. `disallowed_issuers` are the issuers of service
+/// account tokens, which the configuration must not name.
 pub(super) fn compile(
     config: &AuthenticationConfiguration,
-    disallowed: &[String],
+    disallowed_issuers: &[String],
 ) -> Result<Vec<Mapper>, Vec<FieldError>> {
     if config.jwt.len() > MAX_ISSUERS {
         let error = FieldError::too_many("jwt", config.jwt.len() as u64, MAX_ISSUERS as u64);
         return Err(vec![error]);
     }
     let mut checker = Checker::default();
-    let (mut urls, mut discovery_urls) = (BTreeSet::new(), BTreeSet::new());
+    let (mut seen_urls, mut seen_discovery_urls) = (BTreeSet::new(), BTreeSet::new());
     let mut mappers = Vec::new();
     for (index, authenticator) in config.jwt.iter().enumerate() {
         let path = format!("jwt[{index}]");
-        mappers.push(checker.authenticator(authenticator, &path, disallowed));
+        mappers.push(checker.authenticator(authenticator, &path, disallowed_issuers));
         let issuer = &authenticator.issuer;
-        if !urls.insert(&issuer.url) {
+        if !seen_urls.insert(&issuer.url) {
             checker.add(FieldError::duplicate(format!("{path}.issuer.url"), &*issuer.url));
         }
-        if !issuer.discovery_url.is_empty() && !discovery_urls.insert(&issuer.discovery_url) {
+        if !issuer.discovery_url.is_empty() && !seen_discovery_urls.insert(&issuer.discovery_url) {
             let field = format!("{path}.issuer.discoveryURL");
             checker.add(FieldError::duplicate(field, &*issuer.discovery_url));
         }
@@ -47,7 +48,8 @@ pub(super) fn compile(
         && !anonymous.enabled
         && !anonymous.conditions.is_empty()
     {
-        let paths: Vec<&str> = anonymous.conditions.iter().map(|c| &*c.path).collect();
+        let paths: Vec<&str> =
+            anonymous.conditions.iter().map(|condition| &*condition.path).collect();
         let why = "enabled should be set to true when conditions are defined";
         checker.add(FieldError::invalid("anonymous.conditions", paths.join(","), why));
     }
@@ -57,6 +59,15 @@ pub(super) fn compile(
     }
 }
 
+/// Compiled claim mappings of an issuer.
+struct Mappings {
+    username: Source,
+    groups: Option<Source>,
+    uid: Option<Source>,
+    extra: Vec<ExtraSource>,
+}
+
+/// Collects the errors of a configuration, and compiles its expressions.
 #[derive(Default)]
 struct Checker {
     errors: Vec<FieldError>,
@@ -67,41 +78,46 @@ impl Checker {
         self.errors.push(error);
     }
 
+    /// Validates one issuer with its rules. Returns the compiled rules, or `None` if the mappings have errors.
+    ///
     /// Upstream: `validateJWTAuthenticator`.
     fn authenticator(
         &mut self,
         config: &JwtAuthenticatorConfig,
         path: &str,
-        disallowed: &[String],
+        disallowed_issuers: &[String],
     ) -> Option<Mapper> {
-        self.issuer(&config.issuer, &format!("{path}.issuer"), disallowed);
+        self.issuer(&config.issuer, &format!("{path}.issuer"), disallowed_issuers);
         let rules = format!("{path}.claimValidationRules");
-        let (required, claim_rules) = self.claim_rules(&config.claim_validation_rules, &rules);
+        let (required_claims, claim_rules) =
+            self.claim_rules(&config.claim_validation_rules, &rules);
         let mappings =
             self.mappings(&config.claim_mappings, &format!("{path}.claimMappings"), &claim_rules);
         let rules = format!("{path}.userValidationRules");
         let user_rules = self.user_rules(&config.user_validation_rules, &rules);
-        let (username, groups, uid, extra) = mappings?;
-        Some(Mapper { username, groups, uid, extra, required, claim_rules, user_rules })
+        let Mappings { username, groups, uid, extra } = mappings?;
+        Some(Mapper { username, groups, uid, extra, required_claims, claim_rules, user_rules })
     }
 
+    /// Validates the addresses, audiences and certificates of an issuer.
+    ///
     /// Upstream: `validateIssuer`.
-    fn issuer(&mut self, issuer: &Issuer, path: &str, disallowed: &[String]) {
+    fn issuer(&mut self, issuer: &Issuer, path: &str, disallowed_issuers: &[String]) {
         let field = format!("{path}.url");
         if issuer.url.is_empty() {
             self.add(FieldError::required(field, ""));
         } else {
-            if disallowed.contains(&issuer.url) {
-                let all = disallowed.join(" ");
-                let why = format!("URL must not overlap with disallowed issuers: [{all}]");
+            if disallowed_issuers.contains(&issuer.url) {
+                let issuers = disallowed_issuers.join(" ");
+                let why = format!("URL must not overlap with disallowed issuers: [{issuers}]");
                 self.add(FieldError::invalid(&*field, &*issuer.url, why));
             }
             self.url(&issuer.url, &field);
         }
         if !issuer.discovery_url.is_empty() {
             let field = format!("{path}.discoveryURL");
-            let same = |url: &str| url.trim_end_matches('/').to_owned();
-            if same(&issuer.url) == same(&issuer.discovery_url) {
+            let without_slash = |url: &str| url.trim_end_matches('/').to_owned();
+            if without_slash(&issuer.url) == without_slash(&issuer.discovery_url) {
                 let why = "discoveryURL must be different from URL";
                 self.add(FieldError::invalid(&*field, &*issuer.discovery_url, why));
             }
@@ -132,17 +148,18 @@ impl Checker {
             let why = "URL must name a scheme and a host";
             return self.add(FieldError::invalid(field, url, why));
         };
-        let userinfo = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        for (wrong, why) in [
+        let has_userinfo =
+            uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        for (is_wrong, why) in [
             (uri.scheme_str() != Some("https"), "URL scheme must be https"),
-            (userinfo, "URL must not contain a username or password"),
+            (has_userinfo, "URL must not contain a username or password"),
             (uri.query().is_some_and(|query| !query.is_empty()), "URL must not contain a query"),
             (
                 url.split_once('#').is_some_and(|(_, rest)| !rest.is_empty()),
                 "URL must not contain a fragment",
             ),
         ] {
-            if wrong {
+            if is_wrong {
                 self.add(FieldError::invalid(field, url, why));
             }
         }
@@ -155,12 +172,12 @@ impl Checker {
             let why = format!("at least one {field} is required");
             return self.add(FieldError::required(field, why));
         }
-        let mut seen = BTreeSet::new();
+        let mut seen_audiences = BTreeSet::new();
         for (index, audience) in issuer.audiences.iter().enumerate() {
             if audience.is_empty() {
                 self.add(FieldError::required(format!("{field}[{index}]"), ""));
             }
-            if !seen.insert(audience) {
+            if !seen_audiences.insert(audience) {
                 self.add(FieldError::duplicate(format!("{field}[{index}]"), &**audience));
             }
         }
@@ -173,6 +190,7 @@ impl Checker {
         self.add(FieldError::invalid(format!("{path}.audienceMatchPolicy"), policy, why));
     }
 
+    /// Compiles an expression. With `is_condition`, it must evaluate to a bool.
     fn expression(
         &mut self,
         text: &str,
@@ -185,14 +203,16 @@ impl Checker {
             .ok()
     }
 
+    /// Returns the required claims, and the conditions on claims.
+    ///
     /// Upstream: `validateClaimValidationRules`.
     fn claim_rules(
         &mut self,
         rules: &[ClaimValidationRule],
         path: &str,
-    ) -> (Vec<(String, String)>, Vec<Condition>) {
-        let (mut required, mut conditions) = (Vec::new(), Vec::new());
-        let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
+    ) -> (Vec<RequiredClaim>, Vec<Condition>) {
+        let (mut required_claims, mut conditions) = (Vec::new(), Vec::new());
+        let (mut seen_claims, mut seen_expressions) = (BTreeSet::new(), BTreeSet::new());
         for (index, rule) in rules.iter().enumerate() {
             let path = format!("{path}[{index}]");
             match (rule.claim.is_empty(), rule.expression.is_empty()) {
@@ -209,11 +229,14 @@ impl Checker {
                         let field = format!("{path}.message");
                         self.add(FieldError::invalid(field, &*rule.message, why));
                     }
-                    if !claims.insert(&rule.claim) {
+                    if !seen_claims.insert(&rule.claim) {
                         let field = format!("{path}.claim");
                         self.add(FieldError::duplicate(field, &*rule.claim));
                     }
-                    required.push((rule.claim.clone(), rule.required_value.clone()));
+                    required_claims.push(RequiredClaim {
+                        claim: rule.claim.clone(),
+                        value: rule.required_value.clone(),
+                    });
                 }
                 (true, false) => {
                     if !rule.required_value.is_empty() {
@@ -222,38 +245,36 @@ impl Checker {
                         self.add(FieldError::invalid(field, &*rule.required_value, why));
                     }
                     let field = format!("{path}.expression");
-                    if !expressions.insert(&rule.expression) {
+                    if !seen_expressions.insert(&rule.expression) {
                         self.add(FieldError::duplicate(field, &*rule.expression));
                         continue;
                     }
-                    let compiled =
-                        self.expression(&rule.expression, Variable::Claims, true, &field);
-                    conditions.extend(
-                        compiled.map(|expression| Condition {
-                            expression,
-                            message: rule.message.clone(),
-                        }),
-                    );
+                    if let Some(expression) =
+                        self.expression(&rule.expression, Variable::Claims, true, &field)
+                    {
+                        conditions.push(Condition { expression, message: rule.message.clone() });
+                    }
                 }
             }
         }
-        (required, conditions)
+        (required_claims, conditions)
     }
 
+    /// Compiles the claim mappings. Returns `None` if the user name's mapping has errors.
+    ///
     /// Upstream: `validateClaimMappings`.
-    #[expect(clippy::type_complexity, reason = "the parts of a mapper, in its order")]
     fn mappings(
         &mut self,
         mappings: &ClaimMappings,
         path: &str,
         claim_rules: &[Condition],
-    ) -> Option<(Source, Option<Source>, Option<Source>, Vec<(String, Expression)>)> {
+    ) -> Option<Mappings> {
         let field = format!("{path}.username");
         let username = self.prefixed(&mappings.username, &field, true);
         let groups = self.prefixed(&mappings.groups, &format!("{path}.groups"), false);
         let uid = match (&*mappings.uid.claim, &*mappings.uid.expression) {
             ("", "") => None,
-            (claim, "") => Some(Source::Claim(claim.to_owned(), String::new())),
+            (claim, "") => Some(Source::Claim { name: claim.to_owned(), prefix: String::new() }),
             ("", expression) => {
                 let field = format!("{path}.uid.expression");
                 self.expression(expression, Variable::Claims, false, &field).map(Source::Expression)
@@ -265,22 +286,24 @@ impl Checker {
             }
         };
         let extra = self.extra(mappings, path);
+        // A user name that comes from `email` is only safe if a rule also reads `email_verified`.
         if let Some(Source::Expression(expression)) = &username
             && expression.reads_claim("email")
         {
             let rules = claim_rules.iter().map(|rule| &rule.expression);
-            let mut readers = rules.chain(extra.iter().map(|(_, value)| value)).chain([expression]);
-            if !readers.any(|expression| expression.reads_claim("email_verified")) {
+            let extra_values = extra.iter().map(|source| &source.values);
+            let mut expressions = rules.chain(extra_values).chain([expression]);
+            if !expressions.any(|expression| expression.reads_claim("email_verified")) {
                 let why = "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression";
                 let text = &*mappings.username.expression;
                 self.add(FieldError::invalid(format!("{path}.username.expression"), text, why));
             }
         }
-        Some((username?, groups, uid, extra))
+        Some(Mappings { username: username?, groups, uid, extra })
     }
 
-    fn extra(&mut self, mappings: &ClaimMappings, path: &str) -> Vec<(String, Expression)> {
-        let mut seen = BTreeSet::new();
+    fn extra(&mut self, mappings: &ClaimMappings, path: &str) -> Vec<ExtraSource> {
+        let mut seen_keys = BTreeSet::new();
         let mut extra = Vec::new();
         for (index, mapping) in mappings.extra.iter().enumerate() {
             let (path, key) = (format!("{path}.extra[{index}]"), &*mapping.key);
@@ -292,17 +315,17 @@ impl Checker {
                 self.add(FieldError::invalid(&*field, key, "must be lowercase"));
             }
             let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-            let reserved = ["kubernetes.io", "k8s.io"].into_iter().any(|parent| {
+            let is_reserved = ["kubernetes.io", "k8s.io"].into_iter().any(|parent| {
                 domain
                     .strip_suffix(parent)
                     .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             });
-            if reserved {
+            if is_reserved {
                 let why =
                     "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
                 self.add(FieldError::invalid(&*field, key, why));
             }
-            if !seen.insert(key) {
+            if !seen_keys.insert(key) {
                 self.add(FieldError::duplicate(field, key));
                 continue;
             }
@@ -311,13 +334,17 @@ impl Checker {
                 self.add(FieldError::required(field, ""));
                 continue;
             }
-            let compiled =
-                self.expression(&mapping.value_expression, Variable::Claims, false, &field);
-            extra.extend(compiled.map(|expression| (key.to_owned(), expression)));
+            if let Some(values) =
+                self.expression(&mapping.value_expression, Variable::Claims, false, &field)
+            {
+                extra.push(ExtraSource { key: key.to_owned(), values });
+            }
         }
         extra
     }
 
+    /// Returns the source of a user name or of groups; `None` if it is not configured or has errors.
+    ///
     /// Upstream: `validatePrefixClaimOrExpression`.
     fn prefixed(
         &mut self,
@@ -338,7 +365,7 @@ impl Checker {
                     self.add(FieldError::required(format!("{path}.prefix"), why));
                     return None;
                 };
-                Some(Source::Claim(claim.to_owned(), prefix.clone()))
+                Some(Source::Claim { name: claim.to_owned(), prefix: prefix.clone() })
             }
             ("", expression) => {
                 if let Some(prefix) = &mapping.prefix {
@@ -356,9 +383,11 @@ impl Checker {
         }
     }
 
+    /// Returns the conditions on the mapped user.
+    ///
     /// Upstream: `validateUserValidationRules`.
     fn user_rules(&mut self, rules: &[UserValidationRule], path: &str) -> Vec<Condition> {
-        let mut seen = BTreeSet::new();
+        let mut seen_expressions = BTreeSet::new();
         let mut conditions = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let field = format!("{path}[{index}].expression");
@@ -366,14 +395,15 @@ impl Checker {
                 self.add(FieldError::required(field, ""));
                 continue;
             }
-            if !seen.insert(&rule.expression) {
+            if !seen_expressions.insert(&rule.expression) {
                 self.add(FieldError::duplicate(field, &*rule.expression));
                 continue;
             }
-            let compiled = self.expression(&rule.expression, Variable::User, true, &field);
-            conditions.extend(
-                compiled.map(|expression| Condition { expression, message: rule.message.clone() }),
-            );
+            if let Some(expression) =
+                self.expression(&rule.expression, Variable::User, true, &field)
+            {
+                conditions.push(Condition { expression, message: rule.message.clone() });
+            }
         }
         conditions
     }
@@ -392,11 +422,11 @@ fn domain_prefixed_path_errors(field: &str, key: &str) -> Vec<FieldError> {
         let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         return vec![FieldError::invalid(field, key, why)];
     };
-    let broken = dns_subdomain(host);
-    let mut errors: Vec<_> =
-        broken.into_iter().map(|why| FieldError::invalid(field, host, why)).collect();
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
-    if !path.bytes().all(allowed) {
+    let host_errors = dns_subdomain(host).into_iter();
+    let mut errors: Vec<_> = host_errors.map(|why| FieldError::invalid(field, host, why)).collect();
+    let is_allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !path.bytes().all(is_allowed) {
         let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
         errors.push(FieldError::invalid(field, path, why));
     }

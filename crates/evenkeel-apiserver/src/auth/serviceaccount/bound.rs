@@ -5,7 +5,7 @@
 //! | A token is valid from `nbf` to `exp`, with a tolerance of a minute | `check_times` |
 //! | A token is valid while its service account exists, and the pod, Secret or node that it is bound to | `validate` |
 //! | An object of the same name with another UID does not make the token valid again | `validate` |
-//! | An object that is being deleted makes the token invalid a minute after its deletion timestamp | `live` |
+//! | An object that is being deleted makes the token invalid a minute after its deletion timestamp | `is_live` |
 
 use evenkeel_apimachinery::value::text;
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
-    /// Claims of the objects that the token is bound to, such as `pod`, each with name and uid.
+    /// Objects that the token is bound to: the claim, such as `pod`, and the object's name and UID.
     pub(crate) bound: &'a [(&'static str, String, String)],
     pub(crate) audiences: &'a [String],
     /// ID of the token.
@@ -35,7 +35,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) issued: Timestamp,
     /// Seconds until the token expires.
     pub(crate) seconds: i64,
-    /// Seconds after which clients should have requested a new token; `None` if that is the expiry.
+    /// Seconds after which a client that still uses the token is too late to renew it; `None` if that is the expiry.
     pub(crate) warn_after: Option<i64>,
 }
 
@@ -71,6 +71,7 @@ impl Claims<'_> {
     }
 }
 
+/// Claim `kubernetes.io` of a token.
 #[derive(Deserialize)]
 struct Private {
     #[serde(default)]
@@ -94,36 +95,35 @@ pub(crate) fn validate(
     let private: Private = serde_json::from_value(private)
         .map_err(|_| "service account token claims could not be validated".to_owned())?;
     let Private { namespace, serviceaccount: account, pod, secret, node } = private;
-    let find = |resource_prefix: &str, name: &str| lookup(resource_prefix, name);
-    let within = |name: &str| format!("{namespace}/{name}");
-    let Some(stored) = find("/serviceaccounts", &within(&account.name)) else {
+    let namespaced_key = |name: &str| format!("{namespace}/{name}");
+    let Some(stored) = lookup("/serviceaccounts", &namespaced_key(&account.name)) else {
         return Err(format!("serviceaccounts \"{}\" not found", account.name));
     };
     let uid = text(&stored, "metadata.uid");
     if uid != account.uid {
         return Err(format!("service account UID ({uid}) does not match claim ({})", account.uid));
     }
-    if !live(&stored, now) {
+    if !is_live(&stored, now) {
         return Err(format!("service account {namespace}/{} has been deleted", account.name));
     }
     let check_bound = |kind: &str, resource_prefix: &str, key: &str, reference: &Reference| {
         let invalidated = || "service account token has been invalidated".to_owned();
-        let stored = find(resource_prefix, key).ok_or_else(invalidated)?;
+        let stored = lookup(resource_prefix, key).ok_or_else(invalidated)?;
         let uid = text(&stored, "metadata.uid");
         if uid != reference.uid {
             let claim = kind.to_lowercase();
-            let wanted = &reference.uid;
+            let claimed_uid = &reference.uid;
             return Err(format!(
-                "{kind} UID ({uid}) does not match service account {claim} ref claim ({wanted})"
+                "{kind} UID ({uid}) does not match service account {claim} ref claim ({claimed_uid})"
             ));
         }
-        if live(&stored, now) { Ok(()) } else { Err(invalidated()) }
+        if is_live(&stored, now) { Ok(()) } else { Err(invalidated()) }
     };
     if let Some(secret) = &secret {
-        check_bound("secret", "/secrets", &within(&secret.name), secret)?;
+        check_bound("secret", "/secrets", &namespaced_key(&secret.name), secret)?;
     }
     if let Some(pod) = &pod {
-        check_bound("pod", "/pods", &within(&pod.name), pod)?;
+        check_bound("pod", "/pods", &namespaced_key(&pod.name), pod)?;
     }
     // A token that is bound to a pod names the pod's node but is not bound to the node.
     if let (Some(node), None) = (&node, &pod) {
@@ -140,16 +140,16 @@ pub(crate) fn validate(
     })
 }
 
-/// Refuses a token before or after its period of validity.
+/// Refuses a token that is not valid yet or has expired.
 ///
 /// Like go-jose's `Claims.ValidateWithLeeway`.
 fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     let time = |claim: &str| claims.get(claim).and_then(Value::as_f64);
     let (now, leeway) = (now.as_second() as f64, LEEWAY.as_secs_f64());
-    if time("nbf").is_some_and(|from| now + leeway < from) {
+    if time("nbf").is_some_and(|not_before| now + leeway < not_before) {
         return Err("service account token is not valid yet");
     }
-    if time("exp").is_some_and(|until| now - leeway > until) {
+    if time("exp").is_some_and(|expiry| now - leeway > expiry) {
         return Err("service account token has expired");
     }
     if time("iat").is_some_and(|issued| now + leeway < issued) {
@@ -158,8 +158,8 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns whether an object has no deletion timestamp, or one that is at most a minute old.
-fn live(object: &Value, now: Timestamp) -> bool {
+/// Returns whether an object has no deletion timestamp, or a timestamp that is at most [`LEEWAY`] old.
+fn is_live(object: &Value, now: Timestamp) -> bool {
     let deleted = text(object, "metadata.deletionTimestamp");
     deleted.is_empty() || deleted.parse::<Timestamp>().is_ok_and(|deleted| deleted >= now - LEEWAY)
 }

@@ -11,7 +11,7 @@ use evenkeel_apimachinery::user::{Extra, User};
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Prefix of the keys in `extra` that Kubernetes sets.
-const EXTRA: &str = "authentication.kubernetes.io/";
+const EXTRA_PREFIX: &str = "authentication.kubernetes.io/";
 
 /// Service account of a token, and the objects that the token is bound to. Absent strings are empty.
 ///
@@ -44,7 +44,7 @@ impl ServiceAccountInfo {
         let mut extra: Vec<Extra> = Vec::new();
         let mut add = |key: &str, value: &str| {
             if !value.is_empty() {
-                extra.push((format!("{EXTRA}{key}").into(), [value.into()].into()));
+                extra.push((format!("{EXTRA_PREFIX}{key}").into(), [value.into()].into()));
             }
         };
         add("credential-id", &self.credential_id);
@@ -72,8 +72,8 @@ impl ServiceAccountInfo {
     }
 }
 
-/// Returns the user of a service account of which only the names are known. Unlike that of a token, it is no member of
-/// `system:authenticated`.
+/// Returns the user of a service account, for callers that know only its names. Unlike the user of a token, this user
+/// is not in the group `system:authenticated`.
 ///
 /// Upstream: `MakeUsername`, `MakeGroupNames`.
 pub(crate) fn user_of(namespace: &str, name: &str) -> User {
@@ -89,17 +89,17 @@ pub(crate) fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// Returns the namespace and the name of a service account's user, or `None` for other users.
+/// Splits the user name of a service account into namespace and name. Returns `None` for other user names.
 ///
 /// Upstream: `SplitUsername`.
 pub(crate) fn split_username(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    let valid =
+    let is_valid =
         dns_label(namespace).is_empty() && name.split('.').all(|part| dns_label(part).is_empty());
-    valid.then_some((namespace, name))
+    is_valid.then_some((namespace, name))
 }
 
-/// Returns the name of the node that the user's token names.
+/// Returns the name of the node that the user's token names; `None` if it names none.
 pub(crate) fn node_name(user: &User) -> Option<&str> {
     let (_, values) = user.extra.iter().find(|(key, _)| **key == *NODE_NAME)?;
     match &**values {

@@ -1,11 +1,11 @@
-//! Issuer of service account tokens: signs them, validates them, and publishes its keys.
+//! Issuer of service account tokens: signs tokens, validates them, and publishes its public keys.
 //!
 //! | documented | where |
 //! |---|---|
 //! | TokenRequest tokens: expiry, bound objects, deletion | `bound::validate` |
 //! | Tokens of Secrets: validity, last use | `legacy::validate` |
-//! | A token is valid for the audiences that it lists, or for the server's if it lists none | `authenticate` |
-//! | Tokens of earlier keys and issuers stay valid while the server's configuration lists these | `authenticate` |
+//! | A token is valid for the audiences that it lists, or for the server's audiences if it lists none | `authenticate` |
+//! | Tokens of earlier keys and issuers stay valid while the flags still list these keys and issuers | `authenticate` |
 //! | `/.well-known/openid-configuration`, `/openid/v1/jwks` | `openid::configuration`, `openid::keys` |
 
 mod bound;
@@ -30,11 +30,11 @@ pub(crate) use legacy::LAST_USED;
 pub(crate) struct ServiceAccountOptions {
     /// Signer of new tokens.
     pub(crate) signer: Signer,
-    /// Further keys that verify tokens.
+    /// Keys that verify tokens, in addition to the signer's own key.
     pub(crate) keys: Vec<PublicKey>,
-    /// URLs of the issuer. New tokens name the first; the server accepts all of them.
+    /// URLs of the issuer. New tokens name the first one; the server accepts tokens of all of them.
     pub(crate) issuers: Vec<String>,
-    /// Audiences of the server.
+    /// Audiences that this server identifies itself with.
     pub(crate) audiences: Vec<String>,
     /// URL at which the server publishes its keys.
     pub(crate) jwks_uri: String,
@@ -45,7 +45,7 @@ pub(crate) struct ServiceAccountOptions {
 /// Upstream: `JWTTokenGenerator`, `JWTTokenAuthenticator`.
 pub(crate) struct ServiceAccounts {
     signer: Signer,
-    /// Keys that verify tokens; the signer's is first.
+    /// Keys that verify tokens. The signer's own key is first.
     keys: Vec<PublicKey>,
     issuers: Vec<String>,
     audiences: Vec<String>,
@@ -54,9 +54,10 @@ pub(crate) struct ServiceAccounts {
 
 impl ServiceAccounts {
     pub(crate) fn new(options: ServiceAccountOptions) -> Self {
-        let ServiceAccountOptions { signer, keys: more, issuers, audiences, jwks_uri } = options;
+        let ServiceAccountOptions { signer, keys: further_keys, issuers, audiences, jwks_uri } =
+            options;
         let mut keys = vec![signer.public().clone()];
-        for key in more {
+        for key in further_keys {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -64,7 +65,7 @@ impl ServiceAccounts {
         Self { signer, keys, issuers, audiences, jwks_uri }
     }
 
-    /// Returns the server's audiences. A token whose request names no audience gets these.
+    /// Returns the server's audiences. They are the default for token requests without audiences.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
@@ -90,11 +91,12 @@ impl ServiceAccounts {
         requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
-        let find =
+        let lookup =
             |resource_prefix: &str, key: &str| store.get(resource_prefix, key)?.decode().ok();
-        self.authenticate_with(&find, now, token, requested_audiences, notes)
+        self.authenticate_with(&lookup, now, token, requested_audiences, notes)
     }
 
+    /// Validates a token like [`authenticate`](Self::authenticate), with `lookup` in place of the store.
     fn authenticate_with(
         &self,
         lookup: Lookup<'_>,
@@ -118,14 +120,14 @@ impl ServiceAccounts {
         if !keys.any(|key| key.verifies(&jws)) {
             return Err("error in cryptographic primitive".to_owned());
         }
-        let listed = match audiences(&claims) {
-            none if none.is_empty() => self.audiences.clone(),
-            listed => listed,
-        };
-        let audiences = intersect(&listed, requested_audiences);
+        let mut token_audiences = listed_audiences(&claims);
+        if token_audiences.is_empty() {
+            token_audiences.clone_from(&self.audiences);
+        }
+        let audiences = intersect(&token_audiences, requested_audiences);
         if audiences.is_empty() {
             return Err(format!(
-                "token audiences {listed:?} is invalid for the target audiences {requested_audiences:?}"
+                "token audiences {token_audiences:?} is invalid for the target audiences {requested_audiences:?}"
             ));
         }
         let account = if is_legacy {
@@ -152,12 +154,12 @@ impl ServiceAccounts {
     }
 }
 
-/// Returns the audiences that a token lists; the claim is a string or a list.
-fn audiences(claims: &Value) -> Vec<String> {
+/// Returns the audiences that a token lists. The claim is a string or a list of strings.
+fn listed_audiences(claims: &Value) -> Vec<String> {
     match claims.get("aud") {
-        Some(Value::String(one)) => vec![one.clone()],
-        Some(Value::Array(all)) => {
-            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        Some(Value::String(audience)) => vec![audience.clone()],
+        Some(Value::Array(audiences)) => {
+            audiences.iter().filter_map(Value::as_str).map(str::to_owned).collect()
         }
         _ => Vec::new(),
     }

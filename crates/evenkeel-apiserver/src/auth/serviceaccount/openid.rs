@@ -1,4 +1,4 @@
-//! Discovery documents of the issuer, for verifiers of its tokens outside the cluster.
+//! OpenID discovery documents of the issuer. Verifiers outside the cluster use them to verify service account tokens.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn configuration(issuer: &str, jwks_uri: &str, keys: &[PublicKey]) ->
     })
 }
 
-/// Returns the keys that verify the issuer's tokens.
+/// Returns the key set that verifies the issuer's tokens.
 ///
 /// Upstream: `openIDKeysetJSON`.
 pub(super) fn keys(keys: &[PublicKey]) -> Value {

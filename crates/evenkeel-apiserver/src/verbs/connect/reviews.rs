@@ -103,8 +103,10 @@ async fn review_token(request: &RequestContext<'_>, review: &Value) -> Result<Va
     if audiences.is_empty() {
         audiences = api.authenticator.service_accounts.audiences().to_vec();
     }
-    let authenticated =
-        api.authenticator.token(&api.store, request.now, token, &audiences, &mut notes).await;
+    let authenticated = api
+        .authenticator
+        .authenticate_token(&api.store, request.now, token, &audiences, &mut notes)
+        .await;
     if let Some(secret) = &notes.used_secret {
         loopback::record_token_use(api, secret).await;
     }

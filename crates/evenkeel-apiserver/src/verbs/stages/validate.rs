@@ -41,7 +41,7 @@ pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(
         Some(old) => strategy.validate_update(&strategy_cx, new, old),
         None => strategy.validate(&strategy_cx, new),
     });
-    errors.extend(policy::expressions(stored, new));
+    errors.extend(policy::expression_errors(stored, new));
     if errors.is_empty() {
         errors.extend(policy_params::check(&cx, new, old));
     }

@@ -3,14 +3,14 @@ use serde_json::json;
 use super::*;
 use crate::resource::Table;
 
-fn wrong(plural: &str, object: &Value) -> Vec<String> {
+fn messages(plural: &str, object: &Value) -> Vec<String> {
     let row = Table::builtin().get("admissionregistration.k8s.io/v1", plural).expect("it is there");
-    expressions(&row, object).iter().map(ToString::to_string).collect()
+    expression_errors(&row, object).iter().map(ToString::to_string).collect()
 }
 
 fn fields(plural: &str, object: &Value) -> Vec<String> {
     let row = Table::builtin().get("admissionregistration.k8s.io/v1", plural).expect("it is there");
-    expressions(&row, object).into_iter().map(|error| error.field).collect()
+    expression_errors(&row, object).into_iter().map(|error| error.field).collect()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn bad_expressions_are_found() {
     );
     let many = json!({"webhooks": [{"matchConditions": vec![json!({"expression": "true"}); 65]}]});
     assert_eq!(
-        wrong("mutatingwebhookconfigurations", &many),
+        messages("mutatingwebhookconfigurations", &many),
         ["webhooks[0].matchConditions: Too many: 65: must have at most 64 items"]
     );
 }
@@ -65,9 +65,9 @@ fn each_expression_has_its_variables_and_its_type() {
     };
     let plural = "validatingadmissionpolicies";
     for expression in ok {
-        assert_eq!(wrong(plural, &policy(false, expression)), Vec::<String>::new());
+        assert_eq!(messages(plural, &policy(false, expression)), Vec::<String>::new());
     }
-    assert_eq!(wrong(plural, &policy(true, "params.a == 1")), Vec::<String>::new());
+    assert_eq!(messages(plural, &policy(true, "params.a == 1")), Vec::<String>::new());
     for (expression, part) in [
         ("1", "must evaluate to bool but got int"),
         ("object.a", "must evaluate to bool but got dyn"),
@@ -77,7 +77,7 @@ fn each_expression_has_its_variables_and_its_type() {
         ("variables.nope", "undefined field 'nope'"),
         ("variables.n == ''", "no matching overload"),
     ] {
-        let found = wrong(plural, &policy(false, expression));
+        let found = messages(plural, &policy(false, expression));
         assert!(found.len() == 1 && found[0].contains(part), "{expression}: {found:?}");
     }
     let rest = json!({"spec": {
@@ -85,7 +85,7 @@ fn each_expression_has_its_variables_and_its_type() {
             {"expression": "variables.v", "messageExpression": "authorizer.a"}],
         "auditAnnotations": [{"key": "k", "valueExpression": "true"}, {"key": "l", "valueExpression": " null"}]}});
     assert_eq!(
-        wrong(plural, &rest),
+        messages(plural, &rest),
         [
             r#"spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string but got int"#,
             "spec.validations[1].expression: Invalid value: \"variables.v\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.v\n | ^",
