@@ -32,7 +32,7 @@ impl CommandLine {
         match self.flags.parse(name, arguments) {
             Ok(Invocation::Run(parsed)) => {
                 if let Some(version) = parsed.text("version").filter(|text| text.starts_with('v')) {
-                    version::report(&version);
+                    version::set_reported(&version);
                 }
                 Ok(parsed)
             }
@@ -66,13 +66,16 @@ pub fn report_invalid_flags(invalid: InvalidFlags) -> ExitCode {
 
 /// Returns warnings about flags on the command line that are deprecated or have no effect.
 pub fn warnings(parsed: &ParsedFlags, unimplemented: &[&str]) -> Vec<String> {
-    let retired: BTreeMap<&str, &str> = parsed.retired().collect();
-    let unimplemented = unimplemented.iter().filter(|flag| !retired.contains_key(*flag));
-    let deprecated =
-        parsed.retired().map(|(flag, why)| format!("Flag --{flag} has been deprecated: {why}"));
-    deprecated
-        .chain(unimplemented.map(|flag| format!("--{flag} is accepted, but has no effect here")))
-        .collect()
+    let deprecated: BTreeMap<&str, &str> = parsed.deprecated().collect();
+    let unimplemented = unimplemented.iter().filter(|flag| !deprecated.contains_key(*flag));
+    let mut warnings = Vec::new();
+    for (flag, why) in parsed.deprecated() {
+        warnings.push(format!("Flag --{flag} has been deprecated: {why}"));
+    }
+    for flag in unimplemented {
+        warnings.push(format!("--{flag} is accepted, but has no effect here"));
+    }
+    warnings
 }
 
 /// Returns the content of `/flagz`: the value of each flag by its name, as pflag prints it.

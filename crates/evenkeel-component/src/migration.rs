@@ -2,7 +2,7 @@
 //!
 //! Upstream: KEP-2436, `controller-manager/pkg/leadermigration`.
 
-use crate::{flags::Reader, leading::Named};
+use crate::{flags::Reader, leading::ControllerName};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -63,8 +63,8 @@ impl Migration {
             return None;
         }
         let Some(path) = path else { return Some(Self::standard()) };
-        let found = Self::read(&path, program);
-        found.map_err(|error| read.record_invalid(CONFIG, format!("{error:#}"))).ok()
+        let migration = Self::read(&path, program);
+        migration.map_err(|error| read.record_invalid(CONFIG, format!("{error:#}"))).ok()
     }
 
     /// Returns upstream's default: the controllers that migrated to the cloud-controller-manager.
@@ -115,13 +115,13 @@ impl Migration {
 
     /// Returns the lease that a controller runs under. The configuration may contain an alias: upstream's
     /// default names `service-controller`, the old name of the service controller.
-    pub fn filter(&self, controller: &Named) -> FilterResult {
-        let called = |name: &str| {
-            let old =
-                |alias: &&str| name == *alias || name.strip_suffix("-controller") == Some(alias);
-            name == controller.name || controller.aliases.iter().any(old)
+    pub fn filter(&self, controller: &ControllerName) -> FilterResult {
+        let is_this_controller = |name: &str| {
+            let without_suffix = name.strip_suffix("-controller");
+            let is_alias = |alias: &&str| name == *alias || without_suffix == Some(alias);
+            name == controller.name || controller.aliases.iter().any(is_alias)
         };
-        match self.controllers.iter().find(|(name, _)| called(name)) {
+        match self.controllers.iter().find(|(name, _)| is_this_controller(name)) {
             None => FilterResult::ControllerNonMigrated,
             Some((_, true)) => FilterResult::ControllerMigrated,
             Some((_, false)) => FilterResult::ControllerUnowned,
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(migration.lease, "move");
         let places = ["ttl-controller", "job-controller", "route-controller", "other"];
         assert_eq!(
-            places.map(|name| migration.filter(&Named { name, aliases: &[] })),
+            places.map(|name| migration.filter(&ControllerName { name, aliases: &[] })),
             [
                 FilterResult::ControllerMigrated,
                 FilterResult::ControllerMigrated,
@@ -160,7 +160,7 @@ mod tests {
                 FilterResult::ControllerNonMigrated
             ]
         );
-        let service = Named { name: "service-lb-controller", aliases: &["service"] };
+        let service = ControllerName { name: "service-lb-controller", aliases: &["service"] };
         assert_eq!(Migration::standard().filter(&service), FilterResult::ControllerMigrated);
     }
 

@@ -4,7 +4,7 @@
 use crate::secure_serving::Routes;
 use crate::{
     command_line,
-    connection::Connection,
+    connection::{Connection, RateFactors},
     features::{self, FeatureGates},
     flags::ParsedFlags,
     leading::MigrationLease,
@@ -55,8 +55,8 @@ pub struct Parts<'a> {
     pub profiling: bool,
     /// Maximum duration of an orderly stop.
     pub grace: Duration,
-    /// The program's own pages and health checks. `None` means the usual ones.
-    pub own: Option<OwnPages<'a>>,
+    /// The program's own pages and health checks. `None` means no own pages, and [`Checks::usual`].
+    pub own_pages: Option<OwnPages<'a>>,
 }
 
 /// Function that adds a program's own pages and returns its health checks. The token is cancelled when the
@@ -75,7 +75,7 @@ pub struct Process {
     /// Manager that runs the program's runnables.
     pub manager: Manager,
     /// Metric of running controllers.
-    pub shown: RunningControllers,
+    pub running_controllers: RunningControllers,
     election: Option<leaderelection::Config>,
     background: Tasks,
     /// Cancelled when a signal stops the program.
@@ -97,9 +97,9 @@ impl Process {
         metrics::register_process(&registry)?;
         metrics::register_build(&registry, parts.gates.versions());
         parts.gates.register(&registry)?;
-        let (connection, reload) =
+        let (connection, config_reloader) =
             Connection::open(parts.name, parts.client, &clock, &registry).await?;
-        let client = connection.client((1.0, 1));
+        let client = connection.client(RateFactors::ONE);
         let caches =
             Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
         let mut builder = Manager::builder(connection.transport.clone())
@@ -118,29 +118,38 @@ impl Process {
         if parts.serving.port != 0 {
             let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
             let routes = exposition.routes(Routes::new());
-            let (routes, checks) = match parts.own.take() {
-                Some(own) => {
-                    let (routes, checks) = own(&manager, &stopping, routes);
-                    exposition.follow(&checks.livez);
-                    exposition.follow(&checks.readyz);
+            let (routes, checks) = match parts.own_pages.take() {
+                Some(add_own_pages) => {
+                    let (routes, checks) = add_own_pages(&manager, &stopping, routes);
+                    exposition.observe_health(&checks.livez);
+                    exposition.observe_health(&checks.readyz);
                     (routes, checks)
                 }
                 None => (routes, Checks::usual(&manager)),
             };
-            exposition.follow(&checks.healthz);
+            exposition.observe_health(&checks.healthz);
             let (name, pages) = (parts.name, pages(&parts, &manager, &clock));
             serving::add(&manager, name, parts.serving, routes, pages, checks, &clock).await?;
         }
         manager.add(RunnableGroup::Others, "credentials", |running| async move {
-            running.token().run_until_cancelled_owned(reload.run()).await;
+            running.token().run_until_cancelled_owned(config_reloader.run()).await;
             Ok(())
         });
-        let shown = RunningControllers::register(&registry, parts.name);
+        let running_controllers = RunningControllers::register(&registry, parts.name);
         if let Some(election) = parts.election.as_ref().filter(|election| election.coordinated) {
             run_lease_candidate(&manager, parts.name, election, parts.gates);
         }
         let election = parts.election;
-        Ok(Self { clock, registry, connection, manager, shown, election, background, stopping })
+        Ok(Self {
+            clock,
+            registry,
+            connection,
+            manager,
+            running_controllers,
+            election,
+            background,
+            stopping,
+        })
     }
 
     /// Returns the migration lease with its elector, which is never coordinated. Returns `None` without leader

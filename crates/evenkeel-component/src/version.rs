@@ -9,16 +9,16 @@ pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSI
 pub(crate) const RELEASE: &str = "v1.37.1";
 
 /// Version from `--version=v…`, which replaces the program's own.
-static GIVEN: OnceLock<String> = OnceLock::new();
+static VENDOR_VERSION: OnceLock<String> = OnceLock::new();
 
 /// Sets the reported version, once: a vendor's name of the same release, which [`check`] has validated.
-pub(crate) fn report(version: &str) {
-    let _ = GIVEN.set(version.to_owned());
+pub(crate) fn set_reported(version: &str) {
+    let _ = VENDOR_VERSION.set(version.to_owned());
 }
 
 /// Returns the version that this process reports: [`GIT_VERSION`], unless another one was set.
 pub fn reported() -> &'static str {
-    GIVEN.get().map_or(GIT_VERSION, String::as_str)
+    VENDOR_VERSION.get().map_or(GIT_VERSION, String::as_str)
 }
 
 /// Returns the text of `--version`.

@@ -39,7 +39,9 @@ impl Worker {
         builder.enable_all();
         match self {
             Self::Eager => builder.worker_threads(1),
-            Self::Frugal => builder.worker_threads(1).on_thread_unpark(begin).on_thread_park(end),
+            Self::Frugal => {
+                builder.worker_threads(1).on_thread_unpark(begin_work).on_thread_park(end_work)
+            }
             Self::Parallel => &mut builder,
         };
         builder.build()
@@ -54,20 +56,23 @@ fn pause(worked: Duration) -> Option<Duration> {
 
 thread_local! {
     /// Time when the thread began to work.
-    static BEGUN: Cell<Option<std::time::Instant>> = const { Cell::new(None) };
+    static WORK_START: Cell<Option<std::time::Instant>> = const { Cell::new(None) };
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long this thread really was at work")]
+#[expect(clippy::disallowed_methods, reason = "measures the real working time of this thread")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-fn begin() {
-    BEGUN.set(Some(now()));
+/// Called when the thread wakes up.
+fn begin_work() {
+    WORK_START.set(Some(now()));
 }
 
-fn end() {
-    if let Some(pause) = BEGUN.take().and_then(|begun| pause(now().duration_since(begun))) {
+/// Called before the thread polls for events: pauses after longer work.
+fn end_work() {
+    let Some(start) = WORK_START.take() else { return };
+    if let Some(pause) = pause(now().duration_since(start)) {
         std::thread::sleep(pause);
     }
 }

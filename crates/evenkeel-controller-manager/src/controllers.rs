@@ -3,7 +3,7 @@
 use crate::options::{self, Options};
 use anyhow::{Context, Result};
 use evenkeel_component::{
-    connection::{Connection, Shares},
+    connection::{ClientSettings, Connection, RateFactors},
     leading::{Controllers, Ready, Started},
 };
 use evenkeel_controllers::{
@@ -24,12 +24,12 @@ use std::{collections::BTreeSet, sync::Arc};
 /// are not implemented.
 pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
     let (known, implemented) = (options::known_controllers(), descriptors());
-    let enabled =
-        options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
+    let defaults = known.iter().map(|known| (known.name, known.on_by_default));
+    let enabled = options.choice.enabled(defaults);
     let descriptors: Vec<Descriptor> =
         implemented.into_iter().filter(|descriptor| enabled.contains(&descriptor.name)).collect();
-    let missing: Vec<&str> =
-        enabled.into_iter().filter(|name| !descriptors.iter().any(|d| d.name == *name)).collect();
+    let is_missing = |name: &&str| !descriptors.iter().any(|descriptor| descriptor.name == *name);
+    let missing: Vec<&str> = enabled.into_iter().filter(is_missing).collect();
     if !missing.is_empty() {
         tracing::warn!(controllers = missing.join(","), "Enabled controllers are not implemented");
     }
@@ -38,19 +38,19 @@ pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
 
 /// Returns the feature gates. A gate that v1.37 does not know has become generally available, so it is on.
 pub fn gates(options: &Options) -> Gates {
-    let (gates, known) = (options.gates.clone(), options.gates.clone());
-    let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
+    let gates = options.gates.clone();
+    let known: BTreeSet<&'static str> = gates.iter().map(|(name, ..)| name).collect();
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
 /// Returns the factors by which a controller's client multiplies `--kube-api-qps` and `--kube-api-burst`.
 ///
 /// Upstream: `newNamespaceController` and `newGarbageCollectorController`, which change the client's QPS and Burst.
-pub fn rate_factor(client: &str) -> (f32, u32) {
+pub fn rate_factors(client: &str) -> RateFactors {
     match client {
-        "namespace-controller" => (20.0, 100),
-        "generic-garbage-collector" => (2.0, 2),
-        _ => (1.0, 1),
+        "namespace-controller" => RateFactors { qps: 20.0, burst: 100 },
+        "generic-garbage-collector" => RateFactors { qps: 2.0, burst: 2 },
+        _ => RateFactors::ONE,
     }
 }
 
@@ -125,8 +125,8 @@ pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 
 /// Differences between the controllers' clients. The token controller always uses the program's credentials, because it
 /// creates the tokens that other controllers may authenticate with.
-pub(crate) const SHARES: Shares =
-    Shares { of: rate_factor, with_programs: |client| client == TOKENS_CLIENT };
+pub(crate) const CLIENT_SETTINGS: ClientSettings =
+    ClientSettings { rate_factors, uses_program_credentials: |client| client == TOKENS_CLIENT };
 
 /// Parts that the controllers are created from: connection, options, gates and registries.
 pub(crate) struct KubeControllers {
@@ -143,9 +143,9 @@ impl Controllers for KubeControllers {
     type Ready = ReadyControllers;
 
     async fn ready(&self, fence: &LeaderFence, tasks: &Tasks) -> ReadyControllers {
-        let client = self.connection.client((1.0, 1));
+        let client = self.connection.client(RateFactors::ONE);
         let env = Env { client: self.env.client.fenced(fence), ..self.env.clone() };
-        let clients = self.connection.clients(fence, tasks, SHARES);
+        let clients = self.connection.clients(fence, tasks, CLIENT_SETTINGS);
         let (registry, options) = (self.registry.clone(), self.options.clone());
         let context = ControllerContext {
             gates: self.gates.clone(),

@@ -8,7 +8,8 @@ use crate::{
 use anyhow::Result;
 use evenkeel_component::{
     command_line,
-    leading::{Leader, Named, StartIntervals},
+    connection::RateFactors,
+    leading::{ControllerName, Leader, StartIntervals},
     logging::{self, Log},
     process::{Parts, Process},
     worker::Worker,
@@ -26,7 +27,7 @@ const METRICS: &str = include_str!("../data/metrics.tsv");
 /// Interval at which the log names the controllers that have not ended, if the shutdown has no timeout.
 const REMINDER: Duration = Duration::from_secs(5);
 
-/// Duration that stands for no timeout.
+/// Duration that stands for no timeout: longer than any shutdown.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the program with these arguments, which do not include its name. Returns its exit code.
@@ -67,22 +68,24 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         catalog: METRICS,
         configz: options::configz(&options),
         profiling: options.profiling,
-        grace: grace(options.shutdown_timeout),
-        own: None,
+        grace: grace_period(options.shutdown_timeout),
+        own_pages: None,
     })
     .await?;
     let manager = &process.manager;
-    let named =
-        |descriptor: &Descriptor| Named { name: descriptor.name, aliases: descriptor.aliases };
+    let controller_name = |descriptor: &Descriptor| ControllerName {
+        name: descriptor.name,
+        aliases: descriptor.aliases,
+    };
     let leader = Leader {
-        client: process.connection.client((1.0, 1)),
+        client: process.connection.client(RateFactors::ONE),
         clock: process.clock.clone(),
         fence: manager.fence(),
-        chosen: chosen.iter().map(named).collect(),
+        enabled: chosen.iter().map(controller_name).collect(),
         // Other controllers may authenticate with tokens that only this controller creates.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
         intervals: start_intervals(&options),
-        shown: process.shown.clone(),
+        running_controllers: process.running_controllers.clone(),
         migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: KubeControllers {
             connection: process.connection.clone(),
@@ -111,7 +114,7 @@ fn start_intervals(options: &Options) -> StartIntervals {
 }
 
 /// Returns the time that controllers have to stop. As upstream, a timeout of 0 means no limit.
-fn grace(timeout: Duration) -> Duration {
+fn grace_period(timeout: Duration) -> Duration {
     if timeout.is_zero() { NO_TIMEOUT } else { timeout }
 }
 

@@ -40,6 +40,7 @@ use anyhow::{Context as _, Result, bail};
 use config::KubeSchedulerConfiguration;
 use evenkeel_component::{
     command_line::{self, CommandLine},
+    connection::RateFactors,
     features::{self, FeatureGates, Versions},
     flags::About,
     logging::{self, Log},
@@ -112,10 +113,7 @@ pub fn command_line() -> CommandLine {
     flag_values.insert("feature-gates", format!("Options are:\n{}", features::options()));
     flag_values.insert("tls-cipher-suites", TlsOptions::options());
     let description = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
-    CommandLine {
-        flags: flags(),
-        about: About { name: NAME, what: description, more: flag_values },
-    }
+    CommandLine { flags: flags(), about: About { name: NAME, description, notes: flag_values } }
 }
 
 /// Builds the profiles of a configuration with the default feature gates.
@@ -179,7 +177,7 @@ async fn run(
         configz: json!({ "componentconfig": config.to_json() }),
         profiling: config.enable_profiling.unwrap_or_default(),
         grace: SHUTDOWN_GRACE,
-        own: Some(Box::new(|manager, stopping, routes| {
+        own_pages: Some(Box::new(|manager, stopping, routes| {
             let checks = health_checks(manager, stopping, Arc::clone(&caches_to_sync));
             (resources::add_endpoint(routes, Arc::clone(&leader_caches)), checks)
         })),
@@ -230,7 +228,9 @@ fn stand_by(
     scheduler: StandbyScheduler,
     on_elected: impl FnOnce() + Send + 'static,
 ) {
-    let (elected, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
+    let elected = CancellationToken::new();
+    // Hands the scheduler from the runnable of the standby to the runnable of the leader.
+    let (sender, receiver) = oneshot::channel();
     let until_elected = elected.clone();
     manager.add(RunnableGroup::Others, "scheduler stands by", |context| async move {
         let standby =
@@ -254,7 +254,7 @@ fn stand_by(
 
 /// Returns caches that only the leader starts (`delayCacheUntilActive`).
 fn delayed_caches(process: &Process) -> Caches {
-    let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
+    let client = process.connection.client(RateFactors::ONE).with_user_agent("shared-informers");
     Caches::new(client, process.clock.clone(), &process.registry)
 }
 
@@ -272,9 +272,8 @@ fn health_checks(
     leader_election(manager, &healthz);
     leader_election(manager, &readyz);
     let stopping = stopping.clone();
-    readyz.add("shutdown", move || match stopping.is_cancelled() {
-        true => Err("process is shutting down".to_owned()),
-        false => Ok(()),
+    readyz.add("shutdown", move || {
+        if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) }
     });
     readyz.add("sched-handler-sync", move || match caches_to_sync.get() {
         Some(caches) if caches.has_synced() => Ok(()),

@@ -101,8 +101,8 @@ fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
 fn default_preemption_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: DefaultPreemptionArgs = context.args();
     let defaults = default_preemption::Args::default();
-    let number = |given: Option<i32>, default| {
-        given.and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+    let number = |configured: Option<i32>, default| {
+        configured.and_then(|value| usize::try_from(value).ok()).unwrap_or(default)
     };
     Ok(Arc::new(DefaultPreemption::new(default_preemption::Args {
         min_candidate_nodes_percentage: number(

@@ -22,7 +22,7 @@ fn defaults_equal_upstreams() {
     let recorded: Value = serde_json::from_str(include_str!("../data/configz.json")).unwrap();
     assert_eq!(config.to_json(), recorded["componentconfig"]);
     for flag in flags().iter() {
-        assert!(!flag.words.is_empty(), "--{} has words", flag.name);
+        assert!(!flag.description.is_empty(), "--{} has a description", flag.name);
     }
     let profiles = profiles::build_profiles(&config, &Registry::in_tree(), &options.gates).unwrap();
     assert_eq!(profiles.len(), 1);

@@ -38,6 +38,7 @@ impl AbortResponse {
         }
     }
 
+    /// Returns whether the response was aborted. If not, an abort wakes the task of `cx`.
     fn poll_aborted(&self, cx: &Context<'_>) -> bool {
         let mut abort = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         abort.waker = Some(cx.waker().clone());

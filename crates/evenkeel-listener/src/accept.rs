@@ -16,9 +16,9 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 /// Upper bound of the backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// Minimum interval between log messages about refused connections.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of TCP keep-alive probes, as upstream's.
-const KEEPALIVE: Duration = Duration::from_secs(3 * 60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3 * 60);
 
 /// An accepted connection and its slot within the limits.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Listener {
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    if let Some(suppressed) = self.log.pass((self.now)()) {
+                    if let Some(suppressed) = self.log.allow((self.now)()) {
                         tracing::warn!(%error, suppressed, "a connection cannot be accepted");
                     }
                     // The usual cause is too many open files. Other connections must close first.
@@ -71,7 +71,7 @@ impl Listener {
             let slot = match admit(&self.peers, peer.ip()) {
                 Ok(slot) => slot,
                 Err(exceeded) => {
-                    if let Some(suppressed) = self.log.pass((self.now)()) {
+                    if let Some(suppressed) = self.log.allow((self.now)()) {
                         let (limit, connections) = match exceeded {
                             LimitExceeded::Total(connections) => ("total", connections),
                             LimitExceeded::PerPeer(connections) => ("per peer", connections),
@@ -85,7 +85,8 @@ impl Listener {
                 }
             };
             let _ = stream.set_nodelay(true);
-            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+            let keepalive =
+                TcpKeepalive::new().with_time(KEEPALIVE_INTERVAL).with_interval(KEEPALIVE_INTERVAL);
             let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
             return Accepted { stream, peer, slot };
         }
@@ -98,7 +99,7 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-/// Lets one message pass in each [`LOG_EVERY`], and counts the suppressed ones.
+/// Allows one log message in each [`LOG_INTERVAL`], and counts the suppressed ones.
 #[derive(Debug, Default)]
 struct LogLimit {
     last: Option<Instant>,
@@ -107,8 +108,8 @@ struct LogLimit {
 
 impl LogLimit {
     /// Returns how many messages were suppressed since the last one, or `None` if this message is suppressed.
-    fn pass(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now < last + LOG_EVERY) {
+    fn allow(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now < last + LOG_INTERVAL) {
             self.suppressed += 1;
             return None;
         }
@@ -126,7 +127,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test's own time")]
         let start = Instant::now();
         let mut limit = LogLimit::default();
-        let passed = [0, 1, 9, 10, 11, 30].map(|at| limit.pass(start + Duration::from_secs(at)));
+        let passed = [0, 1, 9, 10, 11, 30].map(|at| limit.allow(start + Duration::from_secs(at)));
         assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
     }
 

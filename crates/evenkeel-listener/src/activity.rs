@@ -24,7 +24,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Returns the present counts.
+    /// Returns the current counters.
     pub(crate) fn snapshot(&self) -> ConnectionActivity {
         ConnectionActivity {
             requests: self.requests.load(Ordering::Relaxed),
@@ -53,18 +53,18 @@ impl Drop for InFlight {
 }
 
 /// Service wrapper that counts requests until their responses are sent.
-pub(crate) struct Counted<S> {
+pub(crate) struct CountedService<S> {
     service: S,
     activity: Arc<Activity>,
 }
 
-impl<S> Counted<S> {
+impl<S> CountedService<S> {
     pub(crate) fn new(service: S, activity: Arc<Activity>) -> Self {
         Self { service, activity }
     }
 }
 
-impl<S, R, B> Service<R> for Counted<S>
+impl<S, R, B> Service<R> for CountedService<S>
 where
     S: Service<R, Response = Response<B>>,
     S::Future: Unpin,

@@ -16,24 +16,24 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::abort::{Stream, StreamExecutor};
-use crate::activity::{Activity, Counted, CountedBody, RecordedIo};
-use crate::watchdog::{TICK, Verdict, Watchdog};
+use crate::activity::{Activity, CountedBody, CountedService, RecordedIo};
+use crate::watchdog::{CHECK_INTERVAL, Verdict, Watchdog};
 
 /// Default number of concurrent streams of an HTTP/2 connection, as upstream's.
-const STREAMS: u32 = 100;
+const DEFAULT_STREAMS: u32 = 100;
 /// HTTP/2 flow control window of a stream, in bytes, as upstream's.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// HTTP/2 flow control window of a connection, in bytes. Upstream's is 25 MiB.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Limit on the headers of an HTTP/2 request, in bytes. Upstream's is 1 MiB.
-const HEADER_LIST: u32 = 64 * 1024;
+const MAX_HEADER_LIST: u32 = 64 * 1024;
 /// Limit on streams that a client opened and reset before they were accepted. One more closes the connection
 /// (rapid reset attack).
-const RESET_STREAMS: usize = 20;
+const MAX_PENDING_RESET_STREAMS: usize = 20;
 /// Limit on streams that were reset for the client's protocol errors. One more closes the connection.
-const ERROR_RESET_STREAMS: usize = 256;
+const MAX_ERROR_RESET_STREAMS: usize = 256;
 /// Time in which a client without TLS has to send its first bytes, which show the protocol.
-const DETECTION: Duration = Duration::from_secs(10);
+const DETECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The version of HTTP that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +52,14 @@ impl Protocol {
 
     /// Returns the protocol of a client without TLS by its first bytes, or `None` if none arrive within 10 s.
     pub async fn detect(stream: &TcpStream) -> Option<Self> {
-        let mut first = [0; 3];
-        let read = tokio::time::timeout(DETECTION, stream.peek(&mut first)).await.ok()?.ok()?;
-        (read > 0).then(|| if &first == b"PRI" { Self::Http2 } else { Self::Http1 })
+        // Each HTTP/2 connection begins with `PRI * HTTP/2.0`.
+        let mut first_bytes = [0; 3];
+        let peek = stream.peek(&mut first_bytes);
+        let length = tokio::time::timeout(DETECTION_TIMEOUT, peek).await.ok()?.ok()?;
+        if length == 0 {
+            return None;
+        }
+        Some(if &first_bytes == b"PRI" { Self::Http2 } else { Self::Http1 })
     }
 }
 
@@ -95,8 +100,8 @@ impl Error for ConnectionError {
     }
 }
 
-/// Serves requests until the peer closes the connection, or until it is idle for about 90 s. When `leave` resolves,
-/// the connection ends after its last response. Connections can be upgraded.
+/// Serves requests until the peer closes the connection, or until it is idle for about 90 s. When `stop` resolves,
+/// the connection ends after the responses in flight. Connections can be upgraded.
 /// # Errors
 /// When the connection breaks, no request arrives in time, or the service aborts a response.
 pub async fn serve<I, S, B>(
@@ -104,7 +109,7 @@ pub async fn serve<I, S, B>(
     protocol: Protocol,
     options: HttpOptions,
     service: S,
-    leave: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -115,29 +120,30 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = Arc::new(Activity::default());
-    let service = Counted::new(service, activity.clone());
+    let service = CountedService::new(service, activity.clone());
     match protocol {
         Protocol::Http1 => {
             let io = TokioIo::new(RecordedIo::new(io, activity.clone()));
             let mut server = http1::Builder::new();
-            // hyper's timeout would also close idle connections; the watchdog distinguishes these from overdue
-            // heads.
+            // hyper's timeout would also close idle connections; the watchdog distinguishes idle connections
+            // from overdue heads.
             server.timer(TokioTimer::new()).header_read_timeout(None);
-            drive(server.serve_connection(io, service).with_upgrades(), &activity, leave).await
+            drive(server.serve_connection(io, service).with_upgrades(), &activity, stop).await
         }
         Protocol::Http2 => {
-            let streams = if options.http2_streams == 0 { STREAMS } else { options.http2_streams };
+            let streams =
+                if options.http2_streams == 0 { DEFAULT_STREAMS } else { options.http2_streams };
             let mut server = http2::Builder::new(StreamExecutor::default());
             server
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(streams)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
-                .max_header_list_size(HEADER_LIST)
-                .max_pending_accept_reset_streams(RESET_STREAMS)
-                .max_local_error_reset_streams(ERROR_RESET_STREAMS);
-            // Bytes between requests are no head here: clients send PING, WINDOW_UPDATE and SETTINGS frames.
-            drive(server.serve_connection(TokioIo::new(io), service), &activity, leave).await
+                .max_header_list_size(MAX_HEADER_LIST)
+                .max_pending_accept_reset_streams(MAX_PENDING_RESET_STREAMS)
+                .max_local_error_reset_streams(MAX_ERROR_RESET_STREAMS);
+            // Do not record when bytes arrive. Between requests they need not be a request's head: clients send PING, WINDOW_UPDATE and SETTINGS frames.
+            drive(server.serve_connection(TokioIo::new(io), service), &activity, stop).await
         }
     }
 }
@@ -180,32 +186,33 @@ where
 async fn drive(
     connection: impl Connection,
     activity: &Activity,
-    leave: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
     let mut connection = std::pin::pin!(connection);
-    let mut leave = std::pin::pin!(leave);
-    let mut leaving = false;
+    let mut stop = std::pin::pin!(stop);
+    let mut stopping = false;
     let mut watchdog = Watchdog::default();
     // This stream serves HTTP/1.1 only. Each HTTP/2 stream has its own in its task.
     let stream = Stream::default();
     loop {
         tokio::select! {
             ended = poll_fn(|cx| stream.poll(connection.as_mut(), cx)) => {
-                return ended.map_or(Err(ConnectionError::Aborted), |ended| {
-                    ended.map_err(ConnectionError::Http)
-                });
+                return match ended {
+                    Some(result) => result.map_err(ConnectionError::Http),
+                    None => Err(ConnectionError::Aborted),
+                };
             }
-            () = leave.as_mut(), if !leaving => {
-                leaving = true;
+            () = stop.as_mut(), if !stopping => {
+                stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = tokio::time::sleep(TICK) => match watchdog.tick(activity.snapshot()) {
+            () = tokio::time::sleep(CHECK_INTERVAL) => match watchdog.check(activity.snapshot()) {
                 Verdict::Keep => {}
                 Verdict::Overdue => return Err(ConnectionError::Overdue),
                 // The connection was asked to shut down, but the peer keeps it open.
-                Verdict::Idle if leaving => return Ok(()),
+                Verdict::Idle if stopping => return Ok(()),
                 Verdict::Idle => {
-                    leaving = true;
+                    stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
             },

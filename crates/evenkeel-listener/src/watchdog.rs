@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// Interval of the checks.
-pub(crate) const TICK: Duration = Duration::from_secs(8);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(8);
 /// Checks after which a head is overdue: after 24 to 32 s. Upstream's `ReadHeaderTimeout` is 32 s.
-const HEAD_TICKS: u32 = 4;
+const HEAD_CHECKS: u32 = 4;
 /// Checks after which a connection is idle: after 88 to 96 s. Upstream's `IdleTimeout` is 90 s.
-const IDLE_TICKS: u32 = 12;
+const IDLE_CHECKS: u32 = 12;
 
 /// Snapshot of a connection's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,23 +35,30 @@ pub(crate) enum Verdict {
 /// Counts the checks of one connection since its last request.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
+    /// Number of requests at the last check with activity.
     requests: u64,
-    idle: u32,
-    head: u32,
+    /// Checks in a row without a request in flight or a new one.
+    idle_checks: u32,
+    /// Checks in a row in which a request's head was incomplete.
+    head_checks: u32,
 }
 
 impl Watchdog {
     /// Checks a connection. The deadline of the first request's head starts with the connection.
-    pub(crate) fn tick(&mut self, activity: ConnectionActivity) -> Verdict {
+    pub(crate) fn check(&mut self, activity: ConnectionActivity) -> Verdict {
         if activity.in_flight > 0 || activity.requests != self.requests {
-            *self = Self { requests: activity.requests, idle: 0, head: 0 };
+            *self = Self { requests: activity.requests, idle_checks: 0, head_checks: 0 };
             return Verdict::Keep;
         }
-        self.idle += 1;
-        self.head = if activity.partial_head || activity.requests == 0 { self.head + 1 } else { 0 };
-        if self.head >= HEAD_TICKS {
+        self.idle_checks += 1;
+        if activity.partial_head || activity.requests == 0 {
+            self.head_checks += 1;
+        } else {
+            self.head_checks = 0;
+        }
+        if self.head_checks >= HEAD_CHECKS {
             Verdict::Overdue
-        } else if self.idle >= IDLE_TICKS {
+        } else if self.idle_checks >= IDLE_CHECKS {
             Verdict::Idle
         } else {
             Verdict::Keep
@@ -75,7 +82,7 @@ mod tests {
         activity
             .into_iter()
             .map(|(requests, in_flight, partial_head)| {
-                letter(watchdog.tick(ConnectionActivity { requests, in_flight, partial_head }))
+                letter(watchdog.check(ConnectionActivity { requests, in_flight, partial_head }))
             })
             .collect()
     }

@@ -11,15 +11,16 @@ use tokio::sync::mpsc;
 
 /// Connects the server to the plane's nodes, which return logs, execute commands, and connect to ports.
 pub(super) fn connect(server: &Server, plane: &Plane) {
-    server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
+    server.connect_kubelet(Arc::new(SimulatedKubelets(plane.kubelets().clone())));
 }
 
-struct Simulated(Kubelets);
+/// Kubelets of the simulated nodes, as the API server calls them.
+struct SimulatedKubelets(Kubelets);
 
-impl Kubelet for Simulated {
+impl Kubelet for SimulatedKubelets {
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine> {
         let lines = self.0.log(&container_ref(pod, container, previous)).unwrap_or_default();
-        lines.into_iter().map(line).collect()
+        lines.into_iter().map(log_line).collect()
     }
 
     fn follow_log(
@@ -29,7 +30,7 @@ impl Kubelet for Simulated {
         previous: bool,
         seen: usize,
     ) -> BoxStream<'static, LogLine> {
-        self.0.follow(container_ref(pod, container, previous), seen).map(line).boxed()
+        self.0.follow(container_ref(pod, container, previous), seen).map(log_line).boxed()
     }
 
     fn exec(
@@ -60,15 +61,15 @@ impl Kubelet for Simulated {
     }
 
     fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection> {
-        self.0.connect(pod.namespace, pod.name, port).map(connection)
+        self.0.connect(pod.namespace, pod.name, port).map(pod_connection)
     }
 
     fn connect_node(&self, node: &str) -> Option<PodConnection> {
-        self.0.connect_node(node).map(connection)
+        self.0.connect_node(node).map(pod_connection)
     }
 }
 
-fn connection(connection: evenkeel_nodes::Connection) -> PodConnection {
+fn pod_connection(connection: evenkeel_nodes::Connection) -> PodConnection {
     PodConnection { stream: connection.stream, server: connection.server }
 }
 
@@ -81,12 +82,13 @@ where
     F: Future<Output = Result<T, ExecError>>,
 {
     let Streams { stdin, output, tty } = streams;
-    let (sender, mut printed) = mpsc::channel(1);
+    let (sender, mut chunks) = mpsc::channel(1);
     let process = start(evenkeel_nodes::Streams { stdin, output: sender }, tty);
     let forward = async {
-        while let Some(Chunk { to_stderr, bytes }) = printed.recv().await {
+        while let Some(Chunk { to_stderr, bytes }) = chunks.recv().await {
             if output.send(Output { to_stderr, bytes }).await.is_err() {
-                printed.close();
+                // The client is gone. The process notices it at its next write.
+                chunks.close();
             }
         }
     };
@@ -114,6 +116,6 @@ fn container_ref(pod: PodRef<'_>, container: &str, previous: bool) -> ContainerR
     }
 }
 
-fn line(line: evenkeel_nodes::LogLine) -> LogLine {
+fn log_line(line: evenkeel_nodes::LogLine) -> LogLine {
     LogLine { time: line.time, text: line.text }
 }

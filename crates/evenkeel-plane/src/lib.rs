@@ -121,6 +121,7 @@ impl Plane {
     ) -> Result<Self, StartError> {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
+        // A negative QPS means no rate limit.
         let client = |name: &str| {
             Client::builder(kube.clone(), clock.clone())
                 .qps(-1.0)
@@ -161,14 +162,14 @@ impl Plane {
             );
             scheduler.spawn("scheduler", run);
         }
-        let base = client("kube-controller-manager");
-        let env = Env::new(base.clone(), caches.clone(), clock.clone(), &registry);
+        let controller_client = client("kube-controller-manager");
+        let env = Env::new(controller_client.clone(), caches.clone(), clock.clone(), &registry);
         let introspection = env.introspection.clone();
         if let Some(provider) = options.cloud {
-            let base = client("cloud-controller-manager");
+            let cloud_client = client("cloud-controller-manager");
             let cloud = CloudContext {
                 env: env.clone(),
-                clients: Arc::new(move |_| base.clone()),
+                clients: Arc::new(move |_| cloud_client.clone()),
                 tasks: controllers.clone(),
                 registry: registry.clone(),
                 provider,
@@ -181,7 +182,7 @@ impl Plane {
         }
         let context = ControllerContext::new(
             env,
-            Arc::new(move |_| base.clone()),
+            Arc::new(move |_| controller_client.clone()),
             controllers.clone(),
             registry.clone(),
             options.controller_options,
@@ -208,9 +209,12 @@ impl Plane {
         let [_, _, scheduler, controllers] = &self.tasks;
         for (name, tasks) in [("scheduler", scheduler), ("controller-manager", controllers)] {
             let tasks = tasks.clone();
-            server.component(name, move || match tasks.running().is_empty() {
-                false => Ok(()),
-                true => Err("it does not run in this process".to_owned()),
+            server.component(name, move || {
+                if tasks.running().is_empty() {
+                    Err("it does not run in this process".to_owned())
+                } else {
+                    Ok(())
+                }
             });
         }
         Ok(())

@@ -31,14 +31,14 @@ pub(super) async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildErr
         group: "metrics.k8s.io",
         version: "v1beta1",
         resources: RESOURCES,
-        source: Arc::new(Metrics(usage.clone())),
+        source: Arc::new(UsageSource(usage.clone())),
     };
     server.aggregate(&api).await
 }
 
-struct Metrics(Usage);
+struct UsageSource(Usage);
 
-impl Source for Metrics {
+impl Source for UsageSource {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         match resource {
             "nodes" => self.0.node_metrics(),

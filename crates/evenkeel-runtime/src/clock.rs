@@ -29,7 +29,12 @@ pub struct Clock {
 #[derive(Debug, Clone)]
 enum Source {
     System,
-    Virtual { start: Timestamp, since: Instant, seed: u64 },
+    /// Shows `start` at the instant `since`.
+    Virtual {
+        start: Timestamp,
+        since: Instant,
+        seed: u64,
+    },
 }
 
 impl Clock {
@@ -56,8 +61,8 @@ impl Clock {
         match &self.source {
             Source::System => Timestamp::now(),
             Source::Virtual { start, since, .. } => {
-                let passed = Instant::now().saturating_duration_since(*since);
-                start.checked_add(passed).unwrap_or(Timestamp::MAX)
+                let elapsed = Instant::now().saturating_duration_since(*since);
+                start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
             }
         }
     }

@@ -11,11 +11,12 @@ use std::{
     time::Duration,
 };
 
-const AGGREGATED: &str =
+/// `Accept` header of a request for aggregated discovery. An older server answers with an unaggregated document.
+const ACCEPT_AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, application/json;q=0.9";
 
 /// Paths of the discovery documents.
-const ROOTS: [&str; 2] = ["/api", "/apis"];
+const DOCUMENT_PATHS: [&str; 2] = ["/api", "/apis"];
 
 /// All resources of a server, and the groups whose discovery failed.
 #[doc(alias = "ServerGroupsAndResources")]
@@ -65,7 +66,7 @@ impl Resource {
 
     /// Returns whether the resource supports `verb`.
     pub fn supports_verb(&self, verb: &str) -> bool {
-        self.verbs.iter().any(|v| **v == *verb)
+        self.verbs.iter().any(|supported| **supported == *verb)
     }
 }
 
@@ -75,77 +76,81 @@ impl ServerResources {
     ///
     /// Upstream: `ServerPreferredResources`.
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
-        let mut chosen: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut best_indexes: HashMap<(&str, &str), usize> = HashMap::new();
         for (index, resource) in self.resources.iter().enumerate() {
-            let best = chosen.entry(resource.name()).or_insert(index);
+            let best = best_indexes.entry(resource.name()).or_insert(index);
             if resource.preferred && !self.resources[*best].preferred {
                 *best = index;
             }
         }
         let all = self.resources.iter().enumerate();
-        all.filter(move |(index, resource)| chosen.get(&resource.name()) == Some(index))
+        all.filter(move |(index, resource)| best_indexes.get(&resource.name()) == Some(index))
             .map(|(_, resource)| resource)
     }
 
     /// Returns the resource of a kind in the given version, such as `v1` or `apps/v1`.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
-        self.resources.iter().find(|r| r.kind.kind == kind && r.kind.api_version() == api_version)
+        self.resources.iter().find(|resource| {
+            resource.kind.kind == kind && resource.kind.api_version() == api_version
+        })
     }
 }
 
 /// Last discovery of a server, with the ETags of its two documents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedDiscovery {
-    tags: [Option<HeaderValue>; 2],
-    found: Arc<ServerResources>,
+    etags: [Option<HeaderValue>; 2],
+    resources: Arc<ServerResources>,
     /// Time when the server last confirmed the documents.
-    at: Option<Timestamp>,
+    confirmed_at: Option<Timestamp>,
 }
 
 /// Returns the last discovery if it is less than `max_age` ago.
 pub(crate) fn recent(
-    known: &Mutex<CachedDiscovery>,
+    cached: &Mutex<CachedDiscovery>,
     now: Timestamp,
     max_age: Duration,
 ) -> Option<Arc<ServerResources>> {
-    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    let age = Duration::try_from(now.duration_since(known.at?)).unwrap_or_default();
-    (age < max_age).then(|| known.found.clone())
+    let cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+    let age = Duration::try_from(now.duration_since(cached.confirmed_at?)).unwrap_or_default();
+    (age < max_age).then(|| cached.resources.clone())
 }
 
 /// Discovers the server's resources. Reads both documents again only if the ETag of one has changed.
 pub(crate) async fn discover(
     client: &Client,
-    known: &Mutex<CachedDiscovery>,
+    cached: &Mutex<CachedDiscovery>,
 ) -> Result<Arc<ServerResources>, ApiError> {
-    let before = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if unchanged(client, &before.tags).await? {
-        known.lock().unwrap_or_else(PoisonError::into_inner).at = Some(client.clock().now());
-        return Ok(before.found);
+    let before = cached.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if unchanged(client, &before.etags).await? {
+        let now = Some(client.clock().now());
+        cached.lock().unwrap_or_else(PoisonError::into_inner).confirmed_at = now;
+        return Ok(before.resources);
     }
-    let (mut found, mut tags) = (ServerResources::default(), [None, None]);
-    for (root, tag) in ROOTS.into_iter().zip(&mut tags) {
-        let answer = get(client, root, AGGREGATED, None).await?;
+    let (mut found, mut etags) = (ServerResources::default(), [None, None]);
+    for (path, etag) in DOCUMENT_PATHS.into_iter().zip(&mut etags) {
+        let answer = get(client, path, ACCEPT_AGGREGATED, None).await?;
         match serde_json::from_slice::<Aggregated>(answer.body()) {
             Ok(list) if list.kind == "APIGroupDiscoveryList" => {
-                list.into_resources(&mut found);
-                *tag = answer.headers().get(header::ETAG).cloned();
+                list.add_to(&mut found);
+                *etag = answer.headers().get(header::ETAG).cloned();
             }
             // The ETag of an unaggregated document does not cover its groups' documents.
-            _ => legacy(client, root, answer.body(), &mut found).await,
+            _ => add_unaggregated(client, path, answer.body(), &mut found).await,
         }
     }
-    let found = Arc::new(found);
-    let now = CachedDiscovery { tags, found: found.clone(), at: Some(client.clock().now()) };
-    *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
-    Ok(found)
+    let resources = Arc::new(found);
+    let confirmed_at = Some(client.clock().now());
+    let now = CachedDiscovery { etags, resources: resources.clone(), confirmed_at };
+    *cached.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    Ok(resources)
 }
 
 /// Returns whether both documents have ETags, and the server reports both as not modified.
-async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<bool, ApiError> {
-    let [Some(core), Some(groups)] = tags else { return Ok(false) };
-    for (root, tag) in ROOTS.into_iter().zip([core, groups]) {
-        match get(client, root, AGGREGATED, Some(tag)).await {
+async fn unchanged(client: &Client, etags: &[Option<HeaderValue>; 2]) -> Result<bool, ApiError> {
+    let [Some(core), Some(groups)] = etags else { return Ok(false) };
+    for (path, etag) in DOCUMENT_PATHS.into_iter().zip([core, groups]) {
+        match get(client, path, ACCEPT_AGGREGATED, Some(etag)).await {
             Err(error) if error.code() == 304 => {}
             Err(error) => return Err(error),
             Ok(_) => return Ok(false),
@@ -159,11 +164,11 @@ async fn get(
     client: &Client,
     path: &str,
     accept: &'static str,
-    tag: Option<&HeaderValue>,
+    etag: Option<&HeaderValue>,
 ) -> Result<Response<Bytes>, ApiError> {
     let mut request = Request::get(path).header(header::ACCEPT, accept);
-    if let Some(tag) = tag {
-        request = request.header(header::IF_NONE_MATCH, tag);
+    if let Some(etag) = etag {
+        request = request.header(header::IF_NONE_MATCH, etag);
     }
     let request = request.body(Bytes::new()).map_err(|error| ApiError::Request {
         path: path.into(),
@@ -237,14 +242,15 @@ struct AggregatedSubresource {
 }
 
 impl Aggregated {
-    fn into_resources(self, found: &mut ServerResources) {
+    /// Adds the resources of all groups, and the versions whose discovery is stale.
+    fn add_to(self, found: &mut ServerResources) {
         for group in self.items {
             for (index, version) in group.versions.into_iter().enumerate() {
                 if version.freshness == "Stale" {
                     found.failed.push(FailedGroup {
                         group: group.metadata.name.as_str().into(),
                         version: version.version.as_str().into(),
-                        reason: stale(&group.metadata.name, &version.version).into(),
+                        reason: stale_message(&group.metadata.name, &version.version).into(),
                     });
                 }
                 for resource in version.resources {
@@ -252,11 +258,10 @@ impl Aggregated {
                     if resource.response_kind.kind.is_empty() {
                         continue;
                     }
-                    found.resources.push(resource.into_resource(
-                        &group.metadata.name,
-                        &version.version,
-                        index == 0,
-                    ));
+                    // The first version of a group is the preferred one.
+                    let preferred = index == 0;
+                    let (group, version) = (&group.metadata.name, &version.version);
+                    found.resources.push(resource.into_resource(group, version, preferred));
                 }
             }
         }
@@ -266,7 +271,7 @@ impl Aggregated {
 /// Returns client-go's message for a version that aggregated discovery marks as stale.
 ///
 /// Upstream: `StaleGroupVersionError`.
-fn stale(group: &str, version: &str) -> String {
+fn stale_message(group: &str, version: &str) -> String {
     format!("stale GroupVersion discovery: {group}/{version}")
 }
 
@@ -284,7 +289,7 @@ impl AggregatedResource {
             verbs: self.verbs,
             short_names: self.short_names,
             categories: self.categories,
-            subresources: self.subresources.into_iter().map(|s| s.subresource).collect(),
+            subresources: self.subresources.into_iter().map(|sub| sub.subresource).collect(),
             preferred,
         }
     }
@@ -293,7 +298,7 @@ impl AggregatedResource {
 /// Fields of both `APIVersions` and `APIGroupList`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Roots {
+struct GroupsAndVersions {
     versions: Vec<String>,
     groups: Vec<LegacyGroup>,
 }
@@ -335,11 +340,16 @@ struct LegacyResource {
 }
 
 /// Adds the resources of an unaggregated document, which only lists groups and versions.
-async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut ServerResources) {
-    let roots: Roots = match serde_json::from_slice(answer) {
-        Ok(roots) => roots,
+async fn add_unaggregated(
+    client: &Client,
+    path: &str,
+    document: &[u8],
+    found: &mut ServerResources,
+) {
+    let listed: GroupsAndVersions = match serde_json::from_slice(document) {
+        Ok(listed) => listed,
         Err(error) => {
-            let reason = format!("{root} is not a discovery document: {error}");
+            let reason = format!("{path} is not a discovery document: {error}");
             return found.failed.push(FailedGroup {
                 group: "".into(),
                 version: "".into(),
@@ -347,20 +357,25 @@ async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut ServerRe
             });
         }
     };
-    for (index, version) in roots.versions.iter().enumerate() {
-        legacy_version(client, "", version, index == 0, found).await;
+    for (index, version) in listed.versions.iter().enumerate() {
+        add_unaggregated_version(client, "", version, index == 0, found).await;
     }
-    for group in &roots.groups {
-        let preferred =
-            group.preferred_version.as_ref().or(group.versions.first()).map(|v| v.version.as_str());
+    for group in &listed.groups {
+        let preferred = group
+            .preferred_version
+            .as_ref()
+            .or(group.versions.first())
+            .map(|version| version.version.as_str());
         for version in &group.versions {
             let is_preferred = preferred == Some(&version.version);
-            legacy_version(client, &group.name, &version.version, is_preferred, found).await;
+            add_unaggregated_version(client, &group.name, &version.version, is_preferred, found)
+                .await;
         }
     }
 }
 
-async fn legacy_version(
+/// Adds the resources of one group version from its own document.
+async fn add_unaggregated_version(
     client: &Client,
     group: &str,
     version: &str,
@@ -392,14 +407,14 @@ impl LegacyList {
     fn into_resources(self, group: &str, version: &str, preferred: bool) -> Vec<Resource> {
         let (subresources, resources): (Vec<_>, Vec<_>) =
             self.resources.into_iter().partition(|resource| resource.name.contains('/'));
-        let under = |parent: &str| {
+        let subresources_of = |parent: &str| {
             let names = subresources
                 .iter()
                 .filter_map(|sub| sub.name.strip_prefix(parent)?.strip_prefix('/'));
             names.map(Box::from).collect()
         };
         let to_resource = |resource: LegacyResource| Resource {
-            subresources: under(&resource.name),
+            subresources: subresources_of(&resource.name),
             kind: Kind {
                 group: group.to_owned().into(),
                 version: version.to_owned().into(),

@@ -56,8 +56,8 @@ impl Health {
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         let check: Check = Arc::new(check);
         let mut checks = self.lock();
-        match checks.iter_mut().find(|(present, _)| present == name) {
-            Some((_, present)) => *present = check,
+        match checks.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = check,
             None => checks.push((name.to_owned(), check)),
         }
     }
@@ -68,6 +68,7 @@ impl Health {
         let _ = self.observer.set(Arc::new(observer));
     }
 
+    /// Returns the checks, or `ping` if there are none.
     fn checks(&self) -> Vec<(String, Check)> {
         let checks = self.lock().clone();
         if !checks.is_empty() {
@@ -90,13 +91,13 @@ impl Health {
     /// for each check if one fails or `query` contains `verbose`. `exclude=<name>` skips a check. Reasons are only
     /// logged.
     pub fn answer(&self, path: &str, query: &str) -> Response<String> {
-        let mut excluded: Vec<String> = values(query, "exclude").collect();
+        let mut excluded: Vec<String> = query_values(query, "exclude").collect();
         excluded.sort_unstable();
         excluded.dedup();
         let checks = self.checks();
         let unknown: Vec<String> = excluded
             .iter()
-            .filter(|name| !checks.iter().any(|(present, _)| present == *name))
+            .filter(|name| !checks.iter().any(|(known, _)| known == *name))
             .cloned()
             .collect();
         let (mut lines, mut failed) = (String::new(), false);
@@ -121,23 +122,23 @@ impl Health {
             lines.push('\n');
         }
         if failed {
-            return text(
+            return text_response(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("{lines}{path} check failed\n"),
             );
         }
-        if values(query, "verbose").next().is_none() {
-            return text(StatusCode::OK, "ok".to_owned());
+        if query_values(query, "verbose").next().is_none() {
+            return text_response(StatusCode::OK, "ok".to_owned());
         }
-        text(StatusCode::OK, format!("{lines}{path} check passed\n"))
+        text_response(StatusCode::OK, format!("{lines}{path} check passed\n"))
     }
 
     /// Returns the response for a single check (`/healthz/<name>`), or `None` if no check has that name.
     pub fn answer_one(&self, name: &str) -> Option<Response<String>> {
-        let (_, check) = self.checks().into_iter().find(|(present, _)| present == name)?;
+        let (_, check) = self.checks().into_iter().find(|(known, _)| known == name)?;
         Some(match check() {
-            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
-            Err(reason) => text(
+            Ok(()) => text_response(StatusCode::OK, "ok".to_owned()),
+            Err(reason) => text_response(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("internal server error: {reason}\n"),
             ),
@@ -157,7 +158,7 @@ impl Health {
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<String> {
+fn text_response(status: StatusCode, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -171,10 +172,10 @@ fn text(status: StatusCode, body: String) -> Response<String> {
 
 /// Returns the values of a query parameter. A parameter without `=` has an empty value. Does not unescape values,
 /// because names of checks need no escaping.
-fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
+fn query_values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.filter(move |(present, _)| *present == name).map(|(_, value)| value.to_owned())
+    pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value.to_owned())
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ impl Answer {
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// Method and target of each received request.
     seen: Arc<Mutex<Vec<String>>>,
     headers: Arc<Mutex<Vec<http::HeaderMap>>>,
 }
@@ -116,6 +117,7 @@ impl Script {
 
 type Chunks = stream::BoxStream<'static, Result<Frame<Bytes>, io::Error>>;
 
+/// Converts a scripted answer to a response with a stream of its chunks.
 fn respond(answer: Answer) -> Response<StreamBody<Chunks>> {
     let chunks = stream::iter(answer.chunks.into_iter().map(|chunk| Ok(Frame::data(chunk.into()))));
     let chunks: Chunks = match answer.tail {

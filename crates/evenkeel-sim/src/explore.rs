@@ -1,6 +1,6 @@
 //! Runs a scenario repeatedly, with a different fault each time.
 
-use crate::{Fault, Faults, Options, Part, What, World, simulate};
+use crate::{Fault, FaultKind, Faults, Options, Part, World, simulate};
 use std::collections::BTreeMap;
 
 /// Description of a run, which its drop prints if the run panicked.
@@ -15,23 +15,23 @@ impl Drop for PanicReport {
     }
 }
 
-/// Runs `scenario` once per write of `part` and injects `what` at that write, until a run has fewer writes. The
+/// Runs `scenario` once per write of `part` and injects a fault of this kind at that write, until a run has fewer writes. The
 /// scenario arms the faults itself, so that it can let the world settle without faults first. Returns the number of
 /// runs.
 pub fn each_write(
     options: &Options,
     part: Part,
-    what: What,
+    kind: FaultKind,
     scenario: &impl AsyncFn(&mut World, Faults),
 ) -> u64 {
     let mut at = 0;
     loop {
         at += 1;
         let _report =
-            PanicReport(format!("seed {}, {what:?} at write {at} of {part:?}", options.seed));
-        let fault = Fault { part, at, what };
+            PanicReport(format!("seed {}, {kind:?} at write {at} of {part:?}", options.seed));
+        let fault = Fault { part, at, kind };
         let faults = Faults { at_writes: vec![fault], ..Faults::default() };
-        let writes = with(options, faults, scenario);
+        let writes = with_faults(options, faults, scenario);
         if writes.get(&part).is_none_or(|writes| *writes < at) {
             return at;
         }
@@ -39,7 +39,7 @@ pub fn each_write(
 }
 
 /// Runs `scenario` once with these faults. Returns the number of writes of each part, without leases and events.
-pub fn with(
+pub fn with_faults(
     options: &Options,
     faults: Faults,
     scenario: &impl AsyncFn(&mut World, Faults),

@@ -25,7 +25,7 @@ mod requests;
 mod wire;
 mod world;
 
-pub use faults::{Fault, Faults, What};
+pub use faults::{Fault, FaultKind, Faults};
 pub use parts::Cloud;
 pub use pods::{Count, PodWatch};
 pub use record::{Log, Outcome, Write};

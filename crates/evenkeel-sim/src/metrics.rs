@@ -16,14 +16,14 @@ pub(crate) async fn serve(server: &Server, caches: &Caches, clock: &Clock) {
         group: "metrics.k8s.io",
         version: "v1beta1",
         resources: RESOURCES,
-        source: Arc::new(Pods(usage)),
+        source: Arc::new(PodUsageSource(usage)),
     };
     server.aggregate(&api).await.unwrap_or_else(|error| panic!("{error}"));
 }
 
-struct Pods(Usage);
+struct PodUsageSource(Usage);
 
-impl Source for Pods {
+impl Source for PodUsageSource {
     fn list(&self, _: &str, namespace: &str) -> Vec<Value> {
         self.0.pod_metrics(namespace)
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     Options, Part,
-    wire::{Call, Wire},
+    wire::{Wire, WorldCall},
 };
 use evenkeel_cloud::{
     CloudContext, CloudProvider, Options as CloudOptions,
@@ -30,19 +30,19 @@ use std::{fmt, sync::Arc, time::Duration};
 #[derive(Clone)]
 pub struct Cloud {
     /// Creates the provider at each start of the cloud part.
-    make: Arc<dyn Fn() -> Arc<dyn CloudProvider> + Send + Sync>,
+    new_provider: Arc<dyn Fn() -> Arc<dyn CloudProvider> + Send + Sync>,
     /// Options of the cloud's controllers.
     pub options: CloudOptions,
 }
 
 impl Cloud {
-    /// Returns a cloud with a provider from `make`. State that must survive a crash is kept in the closure.
-    pub fn new(make: impl Fn() -> Arc<dyn CloudProvider> + Send + Sync + 'static) -> Self {
-        Self { make: Arc::new(make), options: CloudOptions::default() }
+    /// Returns a cloud with a provider from `new_provider`. State that must survive a crash is kept in the closure.
+    pub fn new(new_provider: impl Fn() -> Arc<dyn CloudProvider> + Send + Sync + 'static) -> Self {
+        Self { new_provider: Arc::new(new_provider), options: CloudOptions::default() }
     }
 
     fn provider(&self) -> Arc<dyn CloudProvider> {
-        (self.make)()
+        (self.new_provider)()
     }
 }
 
@@ -63,13 +63,13 @@ impl fmt::Debug for Cloud {
 }
 
 /// State of a part between its start and its crash.
-pub(crate) struct Life {
+pub(crate) struct RunningPart {
     pub(crate) wire: Wire,
     pub(crate) tasks: Tasks,
     pub(crate) caches: Caches,
 }
 
-impl Life {
+impl RunningPart {
     /// Starts a part without state: it has to read everything from the server.
     pub(crate) fn start(part: Part, wire: Wire, clock: &Clock, options: &Options) -> Self {
         let registry = Registry::new();
@@ -83,31 +83,39 @@ impl Life {
         };
         let client = Client::builder(wire.kube(), clock.clone()).user_agent(agent).build();
         let caches = Caches::new(client.clone(), clock.clone(), &registry);
-        let life = Self { wire, tasks: Tasks::new(), caches };
+        let running_part = Self { wire, tasks: Tasks::new(), caches };
         match part {
-            Part::Controllers => life.controllers(client, clock, registry, options.node_ranges),
-            Part::Cloud => life.cloud(client, clock, registry, options),
-            Part::Scheduler => life.scheduler(client, clock, registry, options.seed),
-            Part::Nodes => life.nodes(client, clock, options),
+            Part::Controllers => {
+                running_part.start_controllers(client, clock, registry, options.allocate_node_cidrs)
+            }
+            Part::Cloud => running_part.start_cloud(client, clock, registry, options),
+            Part::Scheduler => running_part.start_scheduler(client, clock, registry, options.seed),
+            Part::Nodes => running_part.start_nodes(client, clock, options),
             Part::Replica(_) => {
-                life.replica(part, &client, clock, registry);
+                running_part.start_replica(part, &client, clock, registry);
                 // The manager starts the caches.
-                return life;
+                return running_part;
             }
             Part::User | Part::Observer => {}
         }
-        life.caches.start(&life.tasks);
-        life
+        running_part.caches.start(&running_part.tasks);
+        running_part
     }
 
-    fn controllers(&self, client: Client, clock: &Clock, registry: Registry, ranges: bool) {
+    fn start_controllers(
+        &self,
+        client: Client,
+        clock: &Clock,
+        registry: Registry,
+        allocate_node_cidrs: bool,
+    ) {
         let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
-        controllers(env, client, self.tasks.clone(), registry, ranges);
+        start_all_controllers(env, client, self.tasks.clone(), registry, allocate_node_cidrs);
     }
 
     /// Starts a controller manager with leader election. If the manager ends with an error, the world restarts the
     /// part as after a crash.
-    fn replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
+    fn start_replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
         let manager = Manager::builder(self.wire.kube())
             .component("kube-controller-manager")
             .client(client.clone())
@@ -120,22 +128,22 @@ impl Life {
         let (env, writer) = (manager.env().clone(), client.fenced(&manager.fence()));
         manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
             let tasks = Tasks::under(running.token());
-            controllers(env, writer, tasks.clone(), registry, false);
+            start_all_controllers(env, writer, tasks.clone(), registry, false);
             running.stopped().await;
             tasks.join().await;
             Ok(())
         });
         let (stop, wire) = (self.tasks.token(), self.wire.clone());
-        let life = async move {
+        let run = async move {
             let ended = manager.run(stop.clone().cancelled_owned()).await;
             if ended.is_err() && !stop.is_cancelled() {
-                wire.call(Call::Revive(part));
+                wire.call(WorldCall::Restart(part));
             }
         };
-        self.tasks.spawn_finite("manager", self.wire.halt.over(life));
+        self.tasks.spawn_finite("manager", self.wire.halt.over(run));
     }
 
-    fn cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {
+    fn start_cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {
         let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
         let context = CloudContext {
             env,
@@ -150,14 +158,14 @@ impl Life {
         }
     }
 
-    fn scheduler(&self, client: Client, clock: &Clock, registry: Registry, seed: u64) {
+    fn start_scheduler(&self, client: Client, clock: &Clock, registry: Registry, seed: u64) {
         let options = SchedulerOptions { seed, ..SchedulerOptions::default() };
         let (caches, clock, stop) = (self.caches.clone(), clock.clone(), self.tasks.token());
         let run = evenkeel_scheduler::run(client, caches, clock, registry, options, stop);
         self.tasks.spawn("scheduler", run);
     }
 
-    fn nodes(&self, client: Client, clock: &Clock, options: &Options) {
+    fn start_nodes(&self, client: Client, clock: &Clock, options: &Options) {
         let (caches, clock, stop) = (self.caches.clone(), clock.clone(), self.tasks.token());
         let run = evenkeel_nodes::run(client, caches, clock, options.nodes.clone(), stop);
         self.tasks.spawn("nodes", run);
@@ -165,7 +173,13 @@ impl Life {
 }
 
 /// Starts all controllers.
-fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, ranges: bool) {
+fn start_all_controllers(
+    env: Env,
+    client: Client,
+    tasks: Tasks,
+    registry: Registry,
+    allocate_node_cidrs: bool,
+) {
     // A test certificate, valid until 2126.
     let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
     let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
@@ -176,7 +190,7 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, range
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
     options.serviceaccounttoken.key = Some(SigningKey::File(key.to_owned()));
-    options.nodeipam.enabled = ranges;
+    options.nodeipam.enabled = allocate_node_cidrs;
     options.nodeipam.cluster = "10.244.0.0/16".into();
     // Unused tokens are cleaned up after an hour.
     options.legacytokencleaner.clean_up_period = Duration::from_secs(3600);

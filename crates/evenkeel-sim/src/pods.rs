@@ -22,12 +22,21 @@ pub struct PodWatch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a pod is active, and whether it is active and ready, by UID.
-    pods: BTreeMap<Text, (bool, bool)>,
+    /// Present state of the selected pods, by UID.
+    pods: BTreeMap<Text, PodState>,
+    /// Counts since the last reset, one for each change of a selected pod.
     counts: Vec<Count>,
 }
 
+#[derive(Debug)]
+struct PodState {
+    active: bool,
+    /// Whether the pod is active and ready.
+    ready: bool,
+}
+
 impl PodWatch {
+    /// Starts to count the pods with the label `label`, a pair of name and value.
     pub(crate) async fn start(caches: &Caches, namespace: &str, label: (&str, &str)) -> Self {
         let watch = Self(Arc::default());
         let (this, namespace) = (watch.clone(), namespace.to_owned());
@@ -36,7 +45,10 @@ impl PodWatch {
         cache.subscribe(move |event| {
             let pod = event.object();
             if *pod.meta.namespace == *namespace && pod.meta.labels.get(&name) == Some(&*value) {
-                this.lock().seen(pod, matches!(event, CacheEvent::Deleted(_)));
+                match event {
+                    CacheEvent::Deleted(_) => this.lock().remove(pod),
+                    _ => this.lock().update(pod),
+                }
             }
         });
         cache.synced().await;
@@ -64,12 +76,12 @@ impl PodWatch {
     }
 
     /// Returns the maximum number of active pods since the last reset.
-    pub fn most_active(&self) -> usize {
+    pub fn max_active(&self) -> usize {
         self.lock().counts.iter().map(|count| count.active).max().unwrap_or_default()
     }
 
     /// Returns the minimum number of ready pods since the last reset.
-    pub fn fewest_ready(&self) -> usize {
+    pub fn min_ready(&self) -> usize {
         self.lock().counts.iter().map(|count| count.ready).min().unwrap_or_default()
     }
 
@@ -79,27 +91,32 @@ impl PodWatch {
 }
 
 impl State {
-    fn seen(&mut self, pod: &Pod, gone: bool) {
-        if gone {
-            self.pods.remove(&pod.meta.uid);
-        } else {
-            let finished = matches!(&*pod.status.phase, "Succeeded" | "Failed");
-            let active = !finished && pod.meta.deletion.is_none();
-            let ready = pod
-                .status
-                .conditions
-                .iter()
-                .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True");
-            self.pods.insert(pod.meta.uid.clone(), (active, active && ready));
-        }
+    fn update(&mut self, pod: &Pod) {
+        let finished = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        let active = !finished && pod.meta.deletion.is_none();
+        let ready = pod
+            .status
+            .conditions
+            .iter()
+            .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True");
+        self.pods.insert(pod.meta.uid.clone(), PodState { active, ready: active && ready });
+        self.record_count();
+    }
+
+    fn remove(&mut self, pod: &Pod) {
+        self.pods.remove(&pod.meta.uid);
+        self.record_count();
+    }
+
+    fn record_count(&mut self) {
         let count = self.count();
         self.counts.push(count);
     }
 
     fn count(&self) -> Count {
         Count {
-            active: self.pods.values().filter(|(active, _)| *active).count(),
-            ready: self.pods.values().filter(|(_, ready)| *ready).count(),
+            active: self.pods.values().filter(|pod| pod.active).count(),
+            ready: self.pods.values().filter(|pod| pod.ready).count(),
         }
     }
 }

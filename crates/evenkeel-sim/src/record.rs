@@ -63,9 +63,9 @@ impl Write {
     /// Upstream: `finishSeries`.
     pub fn finishes_series_of_before(&self, time: Timestamp) -> bool {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let observed = body.pointer("/series/lastObservedTime").and_then(Value::as_str);
-        let observed = observed.and_then(|text| text.parse::<Timestamp>().ok());
-        self.is_event() && observed.is_some_and(|observed| observed < time)
+        let last_observed = body.pointer("/series/lastObservedTime").and_then(Value::as_str);
+        let last_observed = last_observed.and_then(|text| text.parse::<Timestamp>().ok());
+        self.is_event() && last_observed.is_some_and(|observed| observed < time)
     }
 }
 
@@ -109,14 +109,15 @@ impl Log {
     }
 
     /// Appends a write and returns its index.
-    pub(crate) fn sent(
+    pub(crate) fn record(
         &self,
         at: Timestamp,
         part: Part,
         actor: &str,
-        request: (Method, &str, Bytes),
+        method: Method,
+        target: &str,
+        body: Bytes,
     ) -> usize {
-        let (method, target, body) = request;
         let mut state = self.lock();
         if !is_lease(target) {
             state.last = at;
@@ -127,7 +128,8 @@ impl Log {
         state.writes.len() - 1
     }
 
-    pub(crate) fn ended(&self, index: usize, outcome: Outcome) {
+    /// Sets the outcome of the write with this index.
+    pub(crate) fn set_outcome(&self, index: usize, outcome: Outcome) {
         self.lock().writes[index].outcome = outcome;
     }
 

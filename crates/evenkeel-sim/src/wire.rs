@@ -1,8 +1,8 @@
 //! The wire between a part and the server: it records writes, and injects latency and failures.
 
 use crate::{
-    Log, Outcome, Part, What,
-    faults::Armed,
+    FaultKind, Log, Outcome, Part,
+    faults::ArmedFaults,
     record::{is_event, is_lease},
 };
 use bytes::Bytes;
@@ -33,37 +33,37 @@ type BoxError = Box<dyn Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Shared state of all wires.
-pub(crate) struct Exchange {
+pub(crate) struct Network {
     pub(crate) server: Server,
     pub(crate) clock: Clock,
     pub(crate) log: Log,
-    pub(crate) armed: Armed,
+    pub(crate) armed: ArmedFaults,
     /// Maximum latency of a request, and of its response.
     pub(crate) latency: Duration,
     /// Sender of requests to the world, such as to restart a part.
-    pub(crate) calls: mpsc::UnboundedSender<Call>,
+    pub(crate) calls: mpsc::UnboundedSender<WorldCall>,
     /// Number of latencies drawn so far.
     pub(crate) requests: AtomicU64,
 }
 
 /// Request of a wire to the world.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Call {
+pub(crate) enum WorldCall {
     /// The part crashed and must be restarted.
-    Revive(Part),
+    Restart(Part),
     /// The part is paused and must be resumed.
     Resume(Part),
     /// The part is disconnected and must be reconnected.
-    Heal(Part),
+    Reconnect(Part),
 }
 
 /// Wire of a part between its start and its crash. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Wire {
-    shared: Arc<Exchange>,
+    shared: Arc<Network>,
     part: Part,
     /// Cancelled when the part crashes.
-    dead: CancellationToken,
+    crashed: CancellationToken,
     /// Pauses the part's tasks.
     pub(crate) halt: Halt,
     /// Whether requests and responses get through.
@@ -73,11 +73,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(shared: Arc<Exchange>, part: Part) -> Self {
-        let dead = CancellationToken::new();
-        let watches = Arc::new(Mutex::new(dead.child_token()));
+    pub(crate) fn new(shared: Arc<Network>, part: Part) -> Self {
+        let crashed = CancellationToken::new();
+        let watches = Arc::new(Mutex::new(crashed.child_token()));
         let (halt, connected) = (Halt::default(), Arc::new(watch::Sender::new(true)));
-        Self { shared, part, dead, halt, connected, watches }
+        Self { shared, part, crashed, halt, connected, watches }
     }
 
     /// Connects or disconnects the part. Disconnecting breaks its watches.
@@ -90,21 +90,21 @@ impl Wire {
 
     /// Returns at once if the wire is connected. Otherwise waits until it is connected again, and fails: only then
     /// does the client notice that its request is lost.
-    async fn connected(&self) -> Result<(), BoxError> {
+    async fn wait_connected(&self) -> Result<(), BoxError> {
         if *self.connected.borrow() {
             return Ok(());
         }
-        let healed = async {
+        let reconnected = async {
             // The sender cannot be dropped: this wire owns it.
             let _ = self.connected.subscribe().wait_for(|connected| *connected).await;
         };
-        self.dead.run_until_cancelled(healed).await;
-        Err(broken())
+        self.crashed.run_until_cancelled(reconnected).await;
+        Err(wire_cut_error())
     }
 
     /// Drops all requests and responses from now on, as when the part has crashed.
     pub(crate) fn cut(&self) {
-        self.dead.cancel();
+        self.crashed.cancel();
     }
 
     /// Returns a client on this wire.
@@ -112,16 +112,17 @@ impl Wire {
         kube::Client::new(self.clone(), "default")
     }
 
-    async fn exchange(
+    /// Sends a request to the server and returns its response, with latency and faults.
+    async fn handle(
         self,
         request: Request<kube::client::Body>,
     ) -> Result<Response<Body>, BoxError> {
-        self.alive()?;
+        self.check_alive()?;
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.travel("out").await;
-        self.connected().await?;
-        self.alive()?;
+        self.sleep_latency("out").await;
+        self.wait_connected().await?;
+        self.check_alive()?;
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         if is_write(&parts.method, &target) {
             self.write(Request::from_parts(parts, body), &target).await
@@ -136,11 +137,11 @@ impl Wire {
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
         let response = self.serve(request).await;
-        self.travel("back").await;
-        self.connected().await?;
-        self.alive()?;
-        let watch = target.contains("watch=1") || target.contains("watch=true");
-        Ok(if watch { self.watch(response, target) } else { response.map(boxed) })
+        self.sleep_latency("back").await;
+        self.wait_connected().await?;
+        self.check_alive()?;
+        let is_watch = target.contains("watch=1") || target.contains("watch=true");
+        Ok(if is_watch { self.watch(response, target) } else { response.map(boxed) })
     }
 
     async fn write(
@@ -148,73 +149,74 @@ impl Wire {
         request: Request<Bytes>,
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
-        let uncounted = is_lease(target) || is_event(target);
-        let what = if uncounted { None } else { self.shared.armed.write(self.part) };
+        let is_counted = !is_lease(target) && !is_event(target);
+        let fault = if is_counted { self.shared.armed.count_write(self.part) } else { None };
         let index = self.record(&request, target);
-        let end = |outcome| self.shared.log.ended(index, outcome);
-        match what {
-            Some(What::CrashBefore) => {
+        let set_outcome = |outcome| self.shared.log.set_outcome(index, outcome);
+        match fault {
+            Some(FaultKind::CrashBefore) => {
                 self.crash();
-                end(Outcome::Lost);
-                return Err(broken());
+                set_outcome(Outcome::Lost);
+                return Err(wire_cut_error());
             }
-            Some(What::LoseRequest) => {
-                end(Outcome::Lost);
-                return Err(broken());
+            Some(FaultKind::LoseRequest) => {
+                set_outcome(Outcome::Lost);
+                return Err(wire_cut_error());
             }
-            Some(What::Panic) => {
-                end(Outcome::Lost);
+            Some(FaultKind::Panic) => {
+                set_outcome(Outcome::Lost);
                 panic!("planted at a write of {:?}", self.part);
             }
-            Some(What::Refuse(code)) => {
-                end(Outcome::Refused(code));
-                return Ok(refusal(code));
+            Some(FaultKind::Refuse(code)) => {
+                set_outcome(Outcome::Refused(code));
+                return Ok(rejection(code));
             }
-            Some(What::Cut) => {
-                end(Outcome::Lost);
+            Some(FaultKind::Cut) => {
+                set_outcome(Outcome::Lost);
                 self.connect(false);
-                self.call(Call::Heal(self.part));
-                self.connected().await?;
+                self.call(WorldCall::Reconnect(self.part));
+                self.wait_connected().await?;
             }
-            Some(What::Pause) => {
-                end(Outcome::Lost);
+            Some(FaultKind::Pause) => {
+                set_outcome(Outcome::Lost);
                 self.halt.halt();
-                self.call(Call::Resume(self.part));
+                self.call(WorldCall::Resume(self.part));
                 tokio::task::yield_now().await;
-                end(Outcome::Open);
+                set_outcome(Outcome::Open);
             }
             _ => {}
         }
         let response = self.serve(request).await;
         let code = response.status().as_u16();
-        end(Outcome::Answered(code));
-        match what {
-            Some(What::CrashAfter) => {
-                end(Outcome::Unheard(code));
+        set_outcome(Outcome::Answered(code));
+        match fault {
+            Some(FaultKind::CrashAfter) => {
+                set_outcome(Outcome::Unheard(code));
                 self.crash();
-                return Err(broken());
+                return Err(wire_cut_error());
             }
-            Some(What::LoseAnswer) => {
-                end(Outcome::Unheard(code));
-                return Err(broken());
+            Some(FaultKind::LoseAnswer) => {
+                set_outcome(Outcome::Unheard(code));
+                return Err(wire_cut_error());
             }
-            Some(What::BreakWatches) => self.break_watches(),
+            Some(FaultKind::BreakWatches) => self.break_watches(),
             _ => {}
         }
-        self.travel("back").await;
-        if self.alive().is_err() || !*self.connected.borrow() {
-            end(Outcome::Unheard(code));
+        self.sleep_latency("back").await;
+        if self.check_alive().is_err() || !*self.connected.borrow() {
+            set_outcome(Outcome::Unheard(code));
         }
-        self.connected().await?;
-        self.alive()?;
+        self.wait_connected().await?;
+        self.check_alive()?;
         Ok(response.map(boxed))
     }
 
+    /// Appends a write to the log, and returns its index.
     fn record(&self, request: &Request<Bytes>, target: &str) -> usize {
         let agent = request.headers().get(header::USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-        let request = (request.method().clone(), target, request.body().clone());
-        self.shared.log.sent(self.shared.clock.now(), self.part, agent, request)
+        let (method, body) = (request.method().clone(), request.body().clone());
+        self.shared.log.record(self.shared.clock.now(), self.part, agent, method, target, body)
     }
 
     async fn serve(&self, request: Request<Bytes>) -> Response<Answer> {
@@ -223,25 +225,26 @@ impl Wire {
         answer.unwrap_or_else(|never| match never {})
     }
 
-    /// Sleeps for a latency that the seed determines.
-    async fn travel(&self, way: &str) {
+    /// Sleeps for the latency of one direction, `out` or `back`, which the seed determines.
+    async fn sleep_latency(&self, direction: &str) {
         let n = self.shared.requests.fetch_add(1, Ordering::Relaxed);
         if !self.shared.latency.is_zero() {
-            let part = self.shared.clock.draw(&(way, self.part, n));
-            self.shared.clock.sleep(self.shared.latency.mul_f64(part)).await;
+            let fraction = self.shared.clock.draw(&(direction, self.part, n));
+            self.shared.clock.sleep(self.shared.latency.mul_f64(fraction)).await;
         }
     }
 
-    fn alive(&self) -> Result<(), BoxError> {
-        if self.dead.is_cancelled() { Err(broken()) } else { Ok(()) }
+    fn check_alive(&self) -> Result<(), BoxError> {
+        if self.crashed.is_cancelled() { Err(wire_cut_error()) } else { Ok(()) }
     }
 
     fn crash(&self) {
         self.cut();
-        self.call(Call::Revive(self.part));
+        self.call(WorldCall::Restart(self.part));
     }
 
-    pub(crate) fn call(&self, call: Call) {
+    /// Sends a request to the world.
+    pub(crate) fn call(&self, call: WorldCall) {
         // The world drops the receiver when the run ends.
         let _ = self.shared.calls.send(call);
     }
@@ -249,7 +252,7 @@ impl Wire {
     fn break_watches(&self) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.cancel();
-        *watches = self.dead.child_token();
+        *watches = self.crashed.child_token();
     }
 
     /// Wraps the response of a watch: faults can break it, and its events may be delayed.
@@ -257,16 +260,16 @@ impl Wire {
         if matches!(self.part, Part::User | Part::Observer) {
             return response.map(boxed);
         }
-        let stale = if matches!(self.part, Part::Controllers | Part::Scheduler) {
+        let delay = if matches!(self.part, Part::Controllers | Part::Scheduler) {
             let path = target.split('?').next().unwrap_or_default();
-            self.shared.armed.stale().mul_f64(self.shared.clock.draw(&path))
+            self.shared.armed.max_watch_delay().mul_f64(self.shared.clock.draw(&path))
         } else {
             Duration::ZERO
         };
         let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         response.map(|body| {
             let (clock, queue) = (self.shared.clock.clone(), VecDeque::new());
-            late(Late { body, late: stale, clock, queue, broken, ended: false })
+            delayed_body(DelayedWatch { body, delay, clock, queue, broken, ended: false })
         })
     }
 }
@@ -281,21 +284,20 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        Box::pin(self.clone().exchange(request))
+        Box::pin(self.clone().handle(request))
     }
 }
 
 /// Returns whether a request changes objects. Reviews of authentication and authorization are POST requests but
 /// change nothing.
 fn is_write(method: &Method, target: &str) -> bool {
-    let question = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"]
-        .iter()
-        .any(|group| target.starts_with(group));
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !question
+    let review_groups = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
+    let is_review = review_groups.iter().any(|group| target.starts_with(group));
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !is_review
 }
 
 /// Returns the error of an unreachable server. It is not a reset connection, which clients may retry by themselves.
-fn broken() -> BoxError {
+fn wire_cut_error() -> BoxError {
     io::Error::new(io::ErrorKind::NotConnected, "the wire was cut").into()
 }
 
@@ -303,7 +305,8 @@ fn boxed(body: Answer) -> Body {
     body.map_err(Into::into).boxed_unsync()
 }
 
-fn refusal(code: u16) -> Response<Body> {
+/// Returns the response of a server that rejects a request.
+fn rejection(code: u16) -> Response<Body> {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let reason = match code {
         409 => "Conflict",
@@ -325,16 +328,19 @@ fn refusal(code: u16) -> Response<Body> {
 }
 
 /// Body of a watch response whose frames are delayed.
-struct Late {
+struct DelayedWatch {
     body: Answer,
-    late: Duration,
+    delay: Duration,
     clock: Clock,
+    /// Delayed frames, each with the time when it is due.
     queue: VecDeque<(Instant, Frame<Bytes>)>,
+    /// Cancelled when a fault breaks the watch.
     broken: CancellationToken,
+    /// Whether the body has no more frames.
     ended: bool,
 }
 
-fn late(watch: Late) -> Body {
+fn delayed_body(watch: DelayedWatch) -> Body {
     let frames = stream::unfold(watch, |mut watch| async move {
         let next = watch.next().await?;
         Some((next, watch))
@@ -342,7 +348,7 @@ fn late(watch: Late) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-impl Late {
+impl DelayedWatch {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
         loop {
             if self.ended && self.queue.is_empty() {
@@ -354,14 +360,14 @@ impl Late {
                 () = self.broken.cancelled() => {
                     self.queue.clear();
                     self.ended = true;
-                    return Some(Err(broken()));
+                    return Some(Err(wire_cut_error()));
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(|| self.clock.instant())), if due.is_some() => {
                     return self.queue.pop_front().map(|(_, frame)| Ok(frame));
                 }
                 frame = self.body.frame(), if !self.ended => match frame {
-                    Some(Ok(frame)) if self.late.is_zero() => return Some(Ok(frame)),
-                    Some(Ok(frame)) => self.queue.push_back((self.clock.instant() + self.late, frame)),
+                    Some(Ok(frame)) if self.delay.is_zero() => return Some(Ok(frame)),
+                    Some(Ok(frame)) => self.queue.push_back((self.clock.instant() + self.delay, frame)),
                     Some(Err(timeout)) => {
                         self.ended = true;
                         return Some(Err(timeout.into()));

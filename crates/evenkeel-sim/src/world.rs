@@ -2,11 +2,11 @@
 
 use crate::{
     Cloud, Faults, Log, Part, PodWatch,
-    faults::Armed,
+    faults::ArmedFaults,
     metrics,
-    parts::Life,
+    parts::RunningPart,
     requests::Requests,
-    wire::{Call, Exchange, Wire},
+    wire::{Network, Wire, WorldCall},
 };
 use evenkeel_api::{
     time::{SignedDuration, Timestamp},
@@ -41,13 +41,13 @@ pub struct Options {
     /// Maximum latency of a request, and of its response.
     pub latency: Duration,
     /// Time between a crash of a part and its restart.
-    pub down: Duration,
+    pub restart_delay: Duration,
     /// Options of the simulated nodes.
     pub nodes: NodesOptions,
     /// The cloud, if `parts` has `Part::Cloud`.
     pub cloud: Cloud,
     /// Whether nodes get pod CIDRs (`--allocate-node-cidrs`).
-    pub node_ranges: bool,
+    pub allocate_node_cidrs: bool,
     /// Parts to start.
     pub parts: Vec<Part>,
 }
@@ -59,7 +59,7 @@ impl Default for Options {
         Self {
             seed: 0,
             latency: Duration::from_millis(2),
-            down: second,
+            restart_delay: second,
             nodes: NodesOptions {
                 delays,
                 // Below the 50 s after which a node counts as unreachable, but cheap in a long run.
@@ -69,7 +69,7 @@ impl Default for Options {
                 ..NodesOptions::default()
             },
             cloud: Cloud::default(),
-            node_ranges: false,
+            allocate_node_cidrs: false,
             parts: vec![Part::Nodes, Part::Scheduler, Part::Controllers],
         }
     }
@@ -94,12 +94,13 @@ pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) ->
 /// Simulated control plane of a test.
 pub struct World {
     options: Options,
-    exchange: Arc<Exchange>,
-    lives: BTreeMap<Part, Life>,
-    calls: mpsc::UnboundedReceiver<Call>,
+    network: Arc<Network>,
+    running: BTreeMap<Part, RunningPart>,
+    /// Requests of the wires, such as to restart a part.
+    calls: mpsc::UnboundedReceiver<WorldCall>,
     crashed: u64,
     requests: Requests,
-    observer: Life,
+    observer: RunningPart,
     server: Server,
 }
 
@@ -115,23 +116,23 @@ impl World {
         let server = server.unwrap_or_else(|error| panic!("the server cannot start: {error}"));
         let server = server.server().clone();
         let (sender, calls) = mpsc::unbounded_channel();
-        let exchange = Arc::new(Exchange {
+        let network = Arc::new(Network {
             server: server.service(),
             clock: clock.clone(),
             log: Log::new(START),
-            armed: Armed::default(),
+            armed: ArmedFaults::default(),
             latency: options.latency,
             calls: sender,
             requests: AtomicU64::new(0),
         });
-        let wire = |part| Wire::new(Arc::clone(&exchange), part);
+        let wire = |part| Wire::new(Arc::clone(&network), part);
         let user = Client::builder(wire(Part::User).kube(), clock.clone()).user_agent("user");
-        let observer = Life::start(Part::Observer, wire(Part::Observer), &clock, &options);
+        let observer = RunningPart::start(Part::Observer, wire(Part::Observer), &clock, &options);
         let mut world = Self {
             requests: Requests(user.build()),
             observer,
-            lives: BTreeMap::new(),
-            exchange,
+            running: BTreeMap::new(),
+            network,
             calls,
             crashed: 0,
             options,
@@ -145,12 +146,12 @@ impl World {
 
     /// Returns the log of all writes so far.
     pub fn log(&self) -> &Log {
-        &self.exchange.log
+        &self.network.log
     }
 
     /// Returns the virtual clock of the simulation.
     pub fn clock(&self) -> &Clock {
-        &self.exchange.clock
+        &self.network.clock
     }
 
     /// Returns the number of crashes so far.
@@ -160,17 +161,20 @@ impl World {
 
     /// Returns the tasks of running parts that failed and cannot be restarted, or whose restarts keep failing.
     pub fn failures(&self) -> Vec<TaskFailure> {
-        self.lives.values().flat_map(|life| life.tasks.supervisor().failures()).collect()
+        self.running
+            .values()
+            .flat_map(|running_part| running_part.tasks.supervisor().failures())
+            .collect()
     }
 
     /// Injects these faults from now on, and resets the counts of writes.
     pub fn arm(&self, faults: Faults) {
-        self.exchange.armed.arm(faults);
+        self.network.armed.arm(faults);
     }
 
     /// Returns the number of writes of this part since faults were last armed, without leases and events.
     pub fn writes(&self, part: Part) -> u64 {
-        self.exchange.armed.writes(part)
+        self.network.armed.writes(part)
     }
 
     /// Starts to count the pods with this label in a namespace, at every change of a pod.
@@ -178,10 +182,10 @@ impl World {
         PodWatch::start(&self.observer.caches, namespace, label).await
     }
 
-    /// Calls `seen` with every change of a pod, in order and without delay, beginning with the existing pods.
-    pub async fn on_pods(&self, seen: impl Fn(&CacheEvent<Pod>) + Send + Sync + 'static) {
+    /// Calls `handler` with every change of a pod, in order and without delay, beginning with the existing pods.
+    pub async fn on_pods(&self, handler: impl Fn(&CacheEvent<Pod>) + Send + Sync + 'static) {
         let pods = self.observer.caches.of::<Pod>();
-        pods.subscribe(seen);
+        pods.subscribe(handler);
         pods.synced().await;
     }
 
@@ -192,9 +196,9 @@ impl World {
 
     /// Starts a part that is not running.
     pub fn start(&mut self, part: Part) {
-        let wire = Wire::new(Arc::clone(&self.exchange), part);
-        let life = Life::start(part, wire, &self.exchange.clock, &self.options);
-        self.lives.insert(part, life);
+        let wire = Wire::new(Arc::clone(&self.network), part);
+        let running_part = RunningPart::start(part, wire, &self.network.clock, &self.options);
+        self.running.insert(part, running_part);
     }
 
     /// Ends a part as a crash does: none of its further requests reaches the server.
@@ -202,21 +206,21 @@ impl World {
     /// # Panics
     /// If a task of the part still runs after a timeout.
     pub async fn kill(&mut self, part: Part) {
-        let Some(life) = self.lives.remove(&part) else { return };
-        life.wire.cut();
-        life.wire.halt.resume();
-        let late = life.tasks.shut_down(SHUTDOWN_TIMEOUT).await;
+        let Some(running_part) = self.running.remove(&part) else { return };
+        running_part.wire.cut();
+        running_part.wire.halt.resume();
+        let late = running_part.tasks.shut_down(SHUTDOWN_TIMEOUT).await;
         assert!(late.is_empty(), "{part:?} did not end: {late:?}");
     }
 
     /// Lets time pass. Meanwhile, it restarts parts that crash and ends pauses and disconnections.
     pub async fn pass(&mut self, time: Duration) {
-        let until = self.clock().now() + time;
+        let end = self.clock().now() + time;
         loop {
-            let left = until.duration_since(self.clock().now());
-            let Ok(left) = Duration::try_from(left) else { return };
-            match timeout(left, self.calls.recv()).await {
-                Ok(Some(call)) => self.answer(call).await,
+            let remaining = end.duration_since(self.clock().now());
+            let Ok(remaining) = Duration::try_from(remaining) else { return };
+            match timeout(remaining, self.calls.recv()).await {
+                Ok(Some(call)) => self.execute(call).await,
                 Ok(None) | Err(_) => return,
             }
         }
@@ -231,8 +235,8 @@ impl World {
         let from = self.clock().now();
         loop {
             let now = self.clock().now();
-            let quiet_at = self.log().last().max(from) + quiet;
-            let Ok(left) = Duration::try_from(quiet_at.duration_since(now)) else { return };
+            let settled_at = self.log().last().max(from) + quiet;
+            let Ok(left) = Duration::try_from(settled_at.duration_since(now)) else { return };
             if left.is_zero() {
                 return;
             }
@@ -254,10 +258,14 @@ impl World {
     ) {
         let begin = self.clock().now();
         while !holds(&self.requests).await {
-            let taken: Duration =
-                self.clock().now().duration_since(begin).try_into().unwrap_or_default();
-            assert!(taken < limit, "not within {limit:?}: {what}; last:\n{}", self.log().tail(20));
-            self.pass((taken / 100).max(Duration::from_millis(100))).await;
+            let elapsed = self.clock().now().duration_since(begin);
+            let elapsed = Duration::try_from(elapsed).unwrap_or_default();
+            assert!(
+                elapsed < limit,
+                "not within {limit:?}: {what}; last:\n{}",
+                self.log().tail(20)
+            );
+            self.pass((elapsed / 100).max(Duration::from_millis(100))).await;
         }
     }
 
@@ -274,21 +282,22 @@ impl World {
         assert!(written.is_empty(), "written at rest:\n{}", written.join("\n"));
     }
 
-    async fn answer(&mut self, call: Call) {
+    /// Executes a request of a wire.
+    async fn execute(&mut self, call: WorldCall) {
         let part = match call {
-            Call::Revive(part) => return self.revive(part).await,
-            Call::Resume(part) | Call::Heal(part) => part,
+            WorldCall::Restart(part) => return self.restart(part).await,
+            WorldCall::Resume(part) | WorldCall::Reconnect(part) => part,
         };
         self.clock().sleep(OUTAGE).await;
-        let Some(life) = self.lives.get(&part) else { return };
-        life.wire.halt.resume();
-        life.wire.connect(true);
+        let Some(running_part) = self.running.get(&part) else { return };
+        running_part.wire.halt.resume();
+        running_part.wire.connect(true);
     }
 
-    async fn revive(&mut self, part: Part) {
+    async fn restart(&mut self, part: Part) {
         self.crashed += 1;
         self.kill(part).await;
-        self.clock().sleep(self.options.down).await;
+        self.clock().sleep(self.options.restart_delay).await;
         self.start(part);
     }
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 tokio::task_local! {
-    /// Switch that the current task obeys.
-    static OBEYED: Halt;
+    /// Switch that halts the current task.
+    static CURRENT: Halt;
 }
 
 /// Switch that halts and resumes a future and all tasks that it spawns with [`super::Tasks`]. While halted,
@@ -35,6 +35,7 @@ pub struct Halt(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     halted: bool,
+    /// Wakers of the tasks that were to be polled while halted.
     waiting: Vec<Waker>,
 }
 
@@ -57,7 +58,7 @@ impl Halt {
     /// Wraps `work` so that it is only polled while the switch is not halted.
     pub fn over<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let this = self.clone();
-        OBEYED.scope(self.clone(), async move {
+        CURRENT.scope(self.clone(), async move {
             let mut work = pin!(work);
             poll_fn(|context| {
                 {
@@ -78,9 +79,9 @@ impl Halt {
     }
 }
 
-/// Wraps a task in the switch of the task that spawns it.
-pub(super) fn inherited<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
-    match OBEYED.try_with(Clone::clone) {
+/// Wraps a new task in the switch of the current task, which spawns it.
+pub(super) fn with_current_halt<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
+    match CURRENT.try_with(Clone::clone) {
         Ok(halt) => Either::Left(halt.over(task)),
         Err(_) => Either::Right(task),
     }

@@ -56,29 +56,30 @@ struct Group {
     token: CancellationToken,
     supervisor: Supervisor,
     running: Mutex<Running>,
+    /// Number of running tasks, for [`Tasks::join`].
     count: watch::Sender<usize>,
 }
 
-/// All groups of the process, which [`everywhere`] counts.
+/// All groups of the process, which [`running_by_name`] counts.
 static GROUPS: Mutex<Vec<Weak<Group>>> = Mutex::new(Vec::new());
 
 /// Returns the number of running tasks of the process, by name.
-pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
+pub fn running_by_name() -> BTreeMap<Cow<'static, str>, usize> {
     let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut names = BTreeMap::new();
     for group in groups.iter().filter_map(Weak::upgrade) {
-        for (name, _) in group.lock().tasks.values() {
-            *names.entry(name.clone()).or_default() += 1;
+        for task in group.lock().tasks.values() {
+            *names.entry(task.name.clone()).or_default() += 1;
         }
     }
     names
 }
 
 /// Id of the next task, unique in the process.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 fn next_id() -> u64 {
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Makes the future of a restarted task, once for each start.
@@ -86,7 +87,15 @@ type Factory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 #[derive(Debug, Default)]
 struct Running {
-    tasks: BTreeMap<u64, (Cow<'static, str>, Option<AbortHandle>)>,
+    /// Tasks that have not ended, by id.
+    tasks: BTreeMap<u64, RunningTask>,
+}
+
+#[derive(Debug)]
+struct RunningTask {
+    name: Cow<'static, str>,
+    /// `None` until the task is spawned.
+    abort_handle: Option<AbortHandle>,
 }
 
 impl Default for Tasks {
@@ -104,15 +113,15 @@ impl Tasks {
 
     /// Creates a group that stops when `token` is cancelled, with a supervisor as in [`Tasks::new`].
     pub fn under(token: CancellationToken) -> Self {
-        Self::group(token, Supervisor::current())
+        Self::new_group(token, Supervisor::current())
     }
 
     /// Creates a group with its own token, under this supervisor.
     pub fn of(supervisor: &Supervisor) -> Self {
-        Self::group(CancellationToken::new(), supervisor.clone())
+        Self::new_group(CancellationToken::new(), supervisor.clone())
     }
 
-    fn group(token: CancellationToken, supervisor: Supervisor) -> Self {
+    fn new_group(token: CancellationToken, supervisor: Supervisor) -> Self {
         let (count, _) = watch::channel(0);
         let group = Arc::new(Group { token, supervisor, running: Mutex::default(), count });
         let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +133,7 @@ impl Tasks {
     /// Creates a group under the same supervisor that also stops when this group stops. The caller joins it.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self::group(self.group.token.child_token(), self.group.supervisor.clone())
+        Self::new_group(self.group.token.child_token(), self.group.supervisor.clone())
     }
 
     /// Returns the supervisor of the group's tasks. Groups that these tasks create use it too.
@@ -148,7 +157,7 @@ impl Tasks {
         let watched = {
             let name = name.clone();
             async move {
-                let Some(failure) = group.failure(name.clone(), task).await else { return };
+                let Some(failure) = group.run_to_failure(name.clone(), task).await else { return };
                 tracing::error!(task = %name, reason = failure.reason, "task failed and cannot be restarted");
                 group.supervisor.record(failure);
             }
@@ -192,7 +201,7 @@ impl Tasks {
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.restart(name.into(), self.token(), Box::new(move || Box::pin(factory())));
+        self.start_restarting(name.into(), self.token(), Box::new(move || Box::pin(factory())));
     }
 
     /// Like [`Tasks::spawn_restarting`], but drops the future at its next await when the group stops.
@@ -219,32 +228,39 @@ impl Tasks {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (token, stop) = (self.token(), stop.clone());
-        let ends = stop.clone();
+        let stop_restarts = stop.clone();
         let factory: Factory = Box::new(move || {
             let (token, stop, task) = (token.clone(), stop.clone(), Box::pin(factory()));
             Box::pin(async move {
                 stop.run_until_cancelled(token.run_until_cancelled(task)).await;
             })
         });
-        self.restart(name.into(), ends, factory);
+        self.start_restarting(name.into(), stop_restarts, factory);
     }
 
-    fn restart(&self, name: Cow<'static, str>, stop: CancellationToken, mut factory: Factory) {
+    /// Starts a task that is restarted after failures, until `stop` is cancelled or the group stops.
+    fn start_restarting(
+        &self,
+        name: Cow<'static, str>,
+        stop: CancellationToken,
+        mut factory: Factory,
+    ) {
         let (id, group) = (next_id(), Arc::clone(&self.group));
         let restarted = {
             let name = name.clone();
             async move {
                 // Call the factory inside the guarded future, because it may panic too.
                 while let Some(failure) =
-                    group.failure(name.clone(), async { factory().await }).await
+                    group.run_to_failure(name.clone(), async { factory().await }).await
                     && !stop.is_cancelled()
                 {
                     let reason = failure.reason.clone();
-                    let backoff = group.supervisor.restart(id, failure);
+                    let backoff = group.supervisor.record_restart(id, failure);
                     tracing::error!(task = %name, reason, ?backoff, "task failed and will be restarted");
-                    let wait = tokio::time::sleep(backoff);
-                    let wait = group.token.run_until_cancelled(wait);
-                    if stop.run_until_cancelled(wait).await.flatten().is_none() {
+                    let wait = group.token.run_until_cancelled(tokio::time::sleep(backoff));
+                    let waited = stop.run_until_cancelled(wait).await.flatten();
+                    // `None` means that one of the tokens was cancelled.
+                    if waited.is_none() {
                         return;
                     }
                 }
@@ -259,20 +275,20 @@ impl Tasks {
     fn start(&self, id: u64, name: Cow<'static, str>, task: BoxFuture<'static, ()>) {
         let span = tracing::debug_span!("task", name = %name);
         self.group.add(id, name);
-        let entry = Entry { group: Arc::clone(&self.group), id };
+        let guard = RunningGuard { group: Arc::clone(&self.group), id };
         let wrapped = async move {
-            // The entry is dropped however the task ends, also by an abort.
-            let _entry = entry;
+            // The guard is dropped however the task ends, also by an abort.
+            let _guard = guard;
             task.await;
         };
-        let supervised = self.group.supervisor.over(wrapped.instrument(span));
-        let handle = tokio::spawn(halt::inherited(supervised));
-        self.group.started(id, handle.abort_handle());
+        let supervised = self.group.supervisor.scope(wrapped.instrument(span));
+        let handle = tokio::spawn(halt::with_current_halt(supervised));
+        self.group.set_abort_handle(id, handle.abort_handle());
     }
 
     /// Returns the names of the tasks that have not ended, oldest first.
     pub fn running(&self) -> Vec<Cow<'static, str>> {
-        self.group.lock().tasks.values().map(|(name, _)| name.clone()).collect()
+        self.group.lock().tasks.values().map(|task| task.name.clone()).collect()
     }
 
     /// Waits until every task has ended.
@@ -298,8 +314,8 @@ impl Tasks {
     /// Stops the tasks and aborts each at its next await, without waiting for them.
     pub fn abort(&self) {
         self.group.token.cancel();
-        for (_, handle) in self.group.lock().tasks.values() {
-            if let Some(handle) = handle {
+        for task in self.group.lock().tasks.values() {
+            if let Some(handle) = &task.abort_handle {
                 handle.abort();
             }
         }
@@ -312,7 +328,7 @@ impl Group {
     }
 
     /// Runs a task that should run until the group stops. Returns a failure if it panics or returns earlier.
-    async fn failure(
+    async fn run_to_failure(
         &self,
         name: Cow<'static, str>,
         task: impl Future<Output = ()>,
@@ -327,24 +343,25 @@ impl Group {
 
     fn add(&self, id: u64, name: Cow<'static, str>) {
         let mut running = self.lock();
-        running.tasks.insert(id, (name, None));
+        running.tasks.insert(id, RunningTask { name, abort_handle: None });
         self.count.send_replace(running.tasks.len());
     }
 
-    fn started(&self, id: u64, handle: AbortHandle) {
+    fn set_abort_handle(&self, id: u64, handle: AbortHandle) {
         // A task that has ended already is no longer in the map.
-        if let Some((_, slot)) = self.lock().tasks.get_mut(&id) {
-            *slot = Some(handle);
+        if let Some(task) = self.lock().tasks.get_mut(&id) {
+            task.abort_handle = Some(handle);
         }
     }
 }
 
-struct Entry {
+/// Guard that removes a task from its group when the task ends.
+struct RunningGuard {
     group: Arc<Group>,
     id: u64,
 }
 
-impl Drop for Entry {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.group.supervisor.forget(self.id);
         let mut running = self.group.lock();
@@ -392,7 +409,7 @@ mod tests {
             tasks.spawn_until_cancelled(name, std::future::pending());
         }
         assert_eq!(tasks.running(), ["a", "b"]);
-        assert!(["a", "b"].iter().all(|name| everywhere().contains_key(*name)));
+        assert!(["a", "b"].iter().all(|name| running_by_name().contains_key(*name)));
         assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty());
         assert!(tasks.running().is_empty());
     }

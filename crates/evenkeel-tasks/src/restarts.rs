@@ -24,7 +24,7 @@ pub(crate) struct Restarts {
 
 impl Restarts {
     /// Counts a failure and returns the backoff before the restart.
-    pub(crate) fn failed(&mut self, now: Instant) -> Duration {
+    pub(crate) fn record_failure(&mut self, now: Instant) -> Duration {
         if self.has_recovered(now) {
             self.failures = 0;
         }
@@ -46,6 +46,7 @@ impl Restarts {
 
     fn backoff(&self) -> Duration {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
+        // Six doublings already exceed the maximum. The bound only keeps the shift from overflowing.
         INITIAL_BACKOFF.saturating_mul(1 << doublings.min(6)).min(MAX_BACKOFF)
     }
 }
@@ -69,13 +70,13 @@ mod tests {
             (60, true),
             (60, true),
         ] {
-            let backoff = restarts.failed(now);
+            let backoff = restarts.record_failure(now);
             assert_eq!((backoff.as_secs(), restarts.is_failing(now)), (seconds, failing));
             now += backoff;
         }
         assert!(restarts.is_failing(now), "the task has not run for long enough");
         now += RESET_DURATION;
         assert!(!restarts.is_failing(now));
-        assert_eq!(restarts.failed(now), INITIAL_BACKOFF);
+        assert_eq!(restarts.record_failure(now), INITIAL_BACKOFF);
     }
 }

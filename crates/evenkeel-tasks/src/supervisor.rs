@@ -51,7 +51,7 @@ pub struct Supervisor {
 #[derive(Debug)]
 struct Inner {
     /// The first failure of a task that cannot be restarted.
-    failed: watch::Sender<Option<TaskFailure>>,
+    first_failure: watch::Sender<Option<TaskFailure>>,
     /// The tasks that were restarted and have not ended, by task id.
     restarted: Mutex<BTreeMap<u64, Restarted>>,
 }
@@ -65,8 +65,8 @@ struct Restarted {
 
 impl Default for Supervisor {
     fn default() -> Self {
-        let (failed, _) = watch::channel(None);
-        Self { inner: Arc::new(Inner { failed, restarted: Mutex::default() }) }
+        let (first_failure, _) = watch::channel(None);
+        Self { inner: Arc::new(Inner { first_failure, restarted: Mutex::default() }) }
     }
 }
 
@@ -77,13 +77,13 @@ impl Supervisor {
     }
 
     /// Makes this the current supervisor of a future.
-    pub(crate) fn over<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
+    pub(crate) fn scope<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
         CURRENT.scope(self.clone(), task)
     }
 
     /// Waits until a task that cannot be restarted fails.
     pub async fn failed(&self) -> TaskFailure {
-        let mut failed = self.inner.failed.subscribe();
+        let mut failed = self.inner.first_failure.subscribe();
         match failed.wait_for(Option::is_some).await.map(|failure| failure.clone()) {
             Ok(Some(failure)) => failure,
             // The sender lives as long as this supervisor.
@@ -95,7 +95,8 @@ impl Supervisor {
     /// whose restarts keep failing.
     pub fn failures(&self) -> Vec<TaskFailure> {
         let now = now();
-        let mut failures: Vec<TaskFailure> = self.inner.failed.borrow().iter().cloned().collect();
+        let mut failures: Vec<TaskFailure> =
+            self.inner.first_failure.borrow().iter().cloned().collect();
         let restarted = self.restarted();
         let failing = restarted.values().filter(|task| task.restarts.is_failing(now));
         failures.extend(failing.map(|task| task.failure.clone()));
@@ -113,7 +114,7 @@ impl Supervisor {
 
     /// Records the failure of a task or thread that cannot be restarted. Only the first such failure is kept.
     pub fn record(&self, failure: TaskFailure) {
-        self.inner.failed.send_if_modified(|first| {
+        self.inner.first_failure.send_if_modified(|first| {
             let is_first = first.is_none();
             first.get_or_insert(failure);
             is_first
@@ -121,14 +122,14 @@ impl Supervisor {
     }
 
     /// Records the failure of a restarted task and returns the backoff before the restart.
-    pub(crate) fn restart(&self, id: u64, failure: TaskFailure) -> Duration {
+    pub(crate) fn record_restart(&self, id: u64, failure: TaskFailure) -> Duration {
         let mut restarted = self.restarted();
         let task = restarted.entry(id).or_insert_with(|| Restarted {
             restarts: Restarts::default(),
             failure: failure.clone(),
         });
         task.failure = failure;
-        task.restarts.failed(now())
+        task.restarts.record_failure(now())
     }
 
     /// Removes a task that has ended.

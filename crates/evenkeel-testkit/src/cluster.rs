@@ -134,11 +134,11 @@ impl TestClusterBuilder {
     /// # Errors
     /// The server cannot start, or a controller is unknown or cannot start.
     pub async fn start(self) -> Result<TestCluster, ClusterError> {
-        let chosen = chosen(self.controllers.as_deref())?;
+        let descriptors = find_descriptors(self.controllers.as_deref())?;
         let server = self.server.start().await?;
         let api = server.server();
         let mut options = PlaneOptions::all(self.nodes).of_server(api);
-        options.controllers = chosen;
+        options.controllers = descriptors;
         if !self.scheduler {
             options.scheduler = None;
         }
@@ -150,7 +150,7 @@ impl TestClusterBuilder {
 }
 
 /// Returns the controllers of these names, or all controllers.
-fn chosen(names: Option<&[String]>) -> Result<Vec<Descriptor>, ClusterError> {
+fn find_descriptors(names: Option<&[String]>) -> Result<Vec<Descriptor>, ClusterError> {
     let all = descriptors();
     let Some(names) = names else { return Ok(all) };
     let find = |name: &String| {

@@ -67,13 +67,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>, CrdError> {
         files.retain(|file| is_manifest(file));
         files.sort();
     }
-    let mut found = Vec::new();
+    let mut all_definitions = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file)
             .map_err(|source| CrdError::Read { path: file.clone(), source })?;
-        found.extend(definitions(&text).map_err(|reason| CrdError::Text { path: file, reason })?);
+        let parsed = parse_definitions(&text);
+        all_definitions.extend(parsed.map_err(|reason| CrdError::Text { path: file, reason })?);
     }
-    if found.is_empty() { Err(CrdError::Empty(path.to_owned())) } else { Ok(found) }
+    if all_definitions.is_empty() {
+        return Err(CrdError::Empty(path.to_owned()));
+    }
+    Ok(all_definitions)
 }
 
 fn is_manifest(file: &Path) -> bool {
@@ -82,7 +86,7 @@ fn is_manifest(file: &Path) -> bool {
 }
 
 /// Returns the definitions among the documents of a text, and among the items of its lists.
-fn definitions(text: &str) -> Result<Vec<Value>, String> {
+fn parse_definitions(text: &str) -> Result<Vec<Value>, String> {
     let documents: Vec<Value> = match serde_json::from_str(text) {
         Ok(document) => vec![document],
         Err(_) => serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?,
@@ -125,7 +129,9 @@ pub(crate) async fn install(client: &Client, definitions: Vec<Value>) -> Result<
 fn is_established(definition: &DynamicObject) -> bool {
     let conditions = definition.data.pointer("/status/conditions").and_then(Value::as_array);
     conditions.is_some_and(|conditions| {
-        conditions.iter().any(|at| at["type"] == "Established" && at["status"] == "True")
+        let is_established =
+            |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        conditions.iter().any(is_established)
     })
 }
 
@@ -148,9 +154,9 @@ mod tests {
             (r#"{"kind": "List", "items": [{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c"}}]}"#.to_owned(), &["c"]),
             ("# nothing\n".to_owned(), &[]),
         ] {
-            assert_eq!(names(&definitions(&text).expect("valid")), expected, "{text}");
+            assert_eq!(names(&parse_definitions(&text).expect("valid")), expected, "{text}");
         }
-        assert!(definitions("a: [").is_err());
+        assert!(parse_definitions("a: [").is_err());
     }
 
     #[test]

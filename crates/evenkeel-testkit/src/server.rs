@@ -3,7 +3,7 @@
 use crate::{
     Clock, crds,
     crds::CrdError,
-    kubeconfig::{self, KubeconfigError, Listening},
+    kubeconfig::{self, KubeconfigError, OpenPort},
 };
 use evenkeel_apiserver::{BuildError, Builder, Server, User};
 use kube::Client;
@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// Admission plug-in that refuses a pod as long as nobody has created its service account.
+/// Admission plug-in that rejects a pod whose service account does not exist.
 const SERVICE_ACCOUNT: &str = "ServiceAccount";
 
 /// Error of starting a [`TestServer`].
@@ -57,7 +57,7 @@ pub struct TestServer {
     server: Server,
     clock: Clock,
     client: Client,
-    listening: OnceCell<Listening>,
+    open_port: OnceCell<OpenPort>,
 }
 
 impl TestServer {
@@ -118,8 +118,8 @@ impl TestServer {
     /// # Errors
     /// No port can be opened.
     pub async fn listen(&self) -> Result<&str, KubeconfigError> {
-        let start = || Listening::start(self.server.clone());
-        Ok(&self.listening.get_or_try_init(start).await?.url)
+        let start = || OpenPort::start(self.server.clone());
+        Ok(&self.open_port.get_or_try_init(start).await?.url)
     }
 
     /// Opens a port as [`TestServer::listen`], and writes the administrator's kubeconfig. Only its owner can read it.
@@ -133,8 +133,8 @@ impl TestServer {
 
     /// Closes the port that [`TestServer::listen`] opened. Open requests have five seconds to complete.
     pub async fn stop(self) {
-        if let Some(listening) = self.listening.into_inner() {
-            listening.stop().await;
+        if let Some(open_port) = self.open_port.into_inner() {
+            open_port.stop().await;
         }
     }
 }
@@ -241,19 +241,19 @@ impl TestServerBuilder {
     /// An option is invalid, or a CustomResourceDefinition cannot be read or is refused.
     pub async fn start(self) -> Result<TestServer, StartError> {
         let clock = self.clock.unwrap_or_else(|| Clock::starting_at(Clock::system().now()));
-        let time = clock.clone();
-        let builder = self.server.clock(evenkeel_apiserver::Clock::new(move || time.now()));
+        let server_clock = clock.clone();
+        let builder = self.server.clock(evenkeel_apiserver::Clock::new(move || server_clock.now()));
         let builder = self.enabled.iter().fold(builder, Builder::enable_admission_plugin);
         let builder = self.disabled.iter().fold(builder, Builder::disable_admission_plugin);
         let server = builder.build().await?;
         let client = Client::new(server.service(), "default");
-        let given = self.crds.into_iter().collect::<Result<Vec<_>, _>>();
-        let mut definitions = given.map_err(CrdError::Invalid)?;
+        let definitions: Result<Vec<Value>, _> = self.crds.into_iter().collect();
+        let mut definitions = definitions.map_err(CrdError::Invalid)?;
         for path in &self.crd_paths {
             definitions.extend(crds::read(path)?);
         }
         crds::install(&client, definitions).await?;
-        Ok(TestServer { server, clock, client, listening: OnceCell::new() })
+        Ok(TestServer { server, clock, client, open_port: OnceCell::new() })
     }
 }
 

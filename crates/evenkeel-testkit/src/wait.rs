@@ -103,12 +103,12 @@ pub fn eventually<'a, K: Watched>(
 ) -> Wait<'a, K> {
     let decide =
         move |objects: &Objects<K>| objects.values().find(|object| condition(object)).cloned();
-    wait(api, named(name), decide)
+    wait(api, by_name(name), decide)
 }
 
 /// Waits until no object of this name exists.
 pub fn eventually_gone<'a, K: Watched>(api: &Api<K>, name: &str) -> Wait<'a, ()> {
-    wait(api, named(name), |objects: &Objects<K>| objects.is_empty().then_some(()))
+    wait(api, by_name(name), |objects: &Objects<K>| objects.is_empty().then_some(()))
 }
 
 /// Waits until all objects that `params` select satisfy `condition` together, and returns them, sorted by namespace
@@ -128,10 +128,11 @@ pub fn eventually_all<'a, K: Watched>(
 /// Observed objects by namespace and name.
 type Objects<K> = BTreeMap<(Option<String>, String), K>;
 
-fn named(name: &str) -> ListParams {
+fn by_name(name: &str) -> ListParams {
     ListParams::default().fields(&format!("metadata.name={name}"))
 }
 
+/// Returns a wait that lists and watches the objects that `params` select, until `decide` returns a value.
 fn wait<'a, K: Watched, T>(
     api: &Api<K>,
     params: ListParams,
@@ -141,12 +142,12 @@ fn wait<'a, K: Watched, T>(
     let run = move |timeout| -> BoxFuture<'a, Result<T, WaitError>> {
         Box::pin(async move {
             let mut objects = Objects::new();
-            let observing = observe(&api, &params, &mut objects, decide);
-            match tokio::time::timeout(timeout, observing).await {
+            let observation = observe(&api, &params, &mut objects, decide);
+            match tokio::time::timeout(timeout, observation).await {
                 Ok(observed) => {
                     observed.map_err(|source| WaitError::Watch { url, source: Box::new(source) })
                 }
-                Err(_) => Err(WaitError::Timeout { url, timeout, seen: json(&objects) }),
+                Err(_) => Err(WaitError::Timeout { url, timeout, seen: to_json(&objects) }),
             }
         })
     };
@@ -186,7 +187,7 @@ async fn observe<K: Watched, T>(
                 Some(WatchEvent::Error(status)) if status.code != GONE => {
                     return Err(kube::Error::Api(status));
                 }
-                // The server ends a watch after some minutes.
+                // The server ends a watch after some minutes. List and watch again.
                 Some(WatchEvent::Error(_)) | None => break,
             }
         }
@@ -197,7 +198,7 @@ fn key<K: Resource>(object: &K) -> (Option<String>, String) {
     (object.namespace(), object.name_any())
 }
 
-fn json<K: Watched>(objects: &Objects<K>) -> String {
+fn to_json<K: Watched>(objects: &Objects<K>) -> String {
     let objects: Vec<&K> = objects.values().collect();
     serde_json::to_string_pretty(&objects).unwrap_or_else(|error| error.to_string())
 }

@@ -58,7 +58,9 @@ pub enum PrivateKey {
 /// Parameters of an elliptic curve.
 pub struct Curve {
     algorithm: Algorithm,
+    /// Signing algorithm for [`Form::Fixed`].
     fixed: &'static EcdsaSigningAlgorithm,
+    /// Signing algorithm for [`Form::Der`].
     der: &'static EcdsaSigningAlgorithm,
     /// Object identifier of the curve, DER.
     oid: &'static [u8],
@@ -80,14 +82,16 @@ static CURVES: [Curve; 2] = [
 ];
 
 /// Object identifiers of key types, DER.
-const CURVE_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-const RSA_KEY: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-const EDWARDS_KEY: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
+const CURVE_KEY_OID: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const RSA_KEY_OID: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EDWARDS_KEY_OID: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 
+/// The DER value NULL.
 const NULL: &[u8] = &[0x05, 0x00];
+// Tags of DER values.
 const SEQUENCE: u8 = 0x30;
-const OCTETS: u8 = 0x04;
-const BITS: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const BIT_STRING: u8 = 0x03;
 
 impl PrivateKey {
     /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
@@ -107,7 +111,7 @@ impl PrivateKey {
                 rsa::KeyPair::from_der(der.secret_pkcs1_der()).ok().map(Self::Rsa)
             }
             PrivateKeyDer::Sec1(der) => {
-                Self::curve(form, |curve| wrapped(curve, der.secret_sec1_der()))
+                Self::curve_from_pkcs8(form, |curve| sec1_to_pkcs8(curve, der.secret_sec1_der()))
             }
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
@@ -115,7 +119,7 @@ impl PrivateKey {
                 // Keys from openssl lack the public key.
                 let edwards = || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok();
                 rsa()
-                    .or_else(|| Self::curve(form, |_| der.to_vec()))
+                    .or_else(|| Self::curve_from_pkcs8(form, |_| der.to_vec()))
                     .or_else(|| edwards().map(Self::Edwards))
             }
             _ => None,
@@ -123,7 +127,8 @@ impl PrivateKey {
         key.ok_or(KeyError::Unsupported)
     }
 
-    fn curve(form: Form, pkcs8: impl Fn(&Curve) -> Vec<u8>) -> Option<Self> {
+    /// Tries each supported curve. `pkcs8` returns the key in PKCS#8 for the tried curve.
+    fn curve_from_pkcs8(form: Form, pkcs8: impl Fn(&Curve) -> Vec<u8>) -> Option<Self> {
         let rng = SystemRandom::new();
         CURVES.iter().find_map(|curve| {
             let algorithm = if form == Form::Fixed { curve.fixed } else { curve.der };
@@ -161,36 +166,41 @@ impl PrivateKey {
     /// Returns the public key as a DER-encoded SubjectPublicKeyInfo.
     pub fn public(&self) -> Vec<u8> {
         let (algorithm, key) = match self {
-            Self::Rsa(pair) => (der(SEQUENCE, &[RSA_KEY, NULL]), pair.public().as_ref()),
+            Self::Rsa(pair) => (der_value(SEQUENCE, &[RSA_KEY_OID, NULL]), pair.public().as_ref()),
             Self::Curve(pair, curve) => {
-                (der(SEQUENCE, &[CURVE_KEY, curve.oid]), pair.public_key().as_ref())
+                (der_value(SEQUENCE, &[CURVE_KEY_OID, curve.oid]), pair.public_key().as_ref())
             }
-            Self::Edwards(pair) => (der(SEQUENCE, &[EDWARDS_KEY]), pair.public_key().as_ref()),
+            Self::Edwards(pair) => {
+                (der_value(SEQUENCE, &[EDWARDS_KEY_OID]), pair.public_key().as_ref())
+            }
         };
         // The leading zero says that the last byte has no unused bits.
-        der(SEQUENCE, &[&algorithm, &der(BITS, &[&[0], key])])
+        der_value(SEQUENCE, &[&algorithm, &der_value(BIT_STRING, &[&[0], key])])
     }
 }
 
 /// Wraps a SEC 1 key in PKCS#8.
-fn wrapped(curve: &Curve, sec1: &[u8]) -> Vec<u8> {
+fn sec1_to_pkcs8(curve: &Curve, sec1: &[u8]) -> Vec<u8> {
     let version = &[0x02, 0x01, 0x00];
-    let algorithm = der(SEQUENCE, &[CURVE_KEY, curve.oid]);
-    der(SEQUENCE, &[version, &algorithm, &der(OCTETS, &[sec1])])
+    let algorithm = der_value(SEQUENCE, &[CURVE_KEY_OID, curve.oid]);
+    der_value(SEQUENCE, &[version, &algorithm, &der_value(OCTET_STRING, &[sec1])])
 }
 
-fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+/// Encodes a DER value: tag, length, and the concatenated parts. A length above 127 is encoded as the number of its
+/// bytes, marked with the highest bit, and these bytes.
+fn der_value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
-    let bytes = content.len().to_be_bytes();
-    let length = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
-    let mut all = vec![tag];
+    let mut value = vec![tag];
     match content.len() {
-        short @ 0..=0x7f => all.push(short as u8),
-        _ => {
-            all.push(0x80 | length.len() as u8);
-            all.extend(length);
+        short @ 0..=0x7f => value.push(short as u8),
+        long => {
+            let bytes = long.to_be_bytes();
+            let leading_zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+            let length = &bytes[leading_zeros..];
+            value.push(0x80 | length.len() as u8);
+            value.extend(length);
         }
     }
-    all.extend(content);
-    all
+    value.extend(content);
+    value
 }

@@ -17,7 +17,7 @@ pub(crate) enum Usage {
 }
 
 impl Usage {
-    fn named_by(self, usages: &ExtendedKeyUsage<'_>) -> bool {
+    fn is_in(self, usages: &ExtendedKeyUsage<'_>) -> bool {
         match self {
             Self::ServerAuth => usages.server_auth,
             Self::ClientAuth => usages.client_auth,
@@ -43,26 +43,26 @@ pub(crate) fn verify_root<'a>(
 ) -> Result<ParsedCertificate<'a>, Error> {
     // Parsing refuses unknown critical extensions, and version 1 certificates, which webpki does not support.
     let parsed = ParsedCertificate::try_from(certificate)?;
-    let read = read(certificate).ok_or(CertificateError::BadEncoding)?;
-    verify_validity(&read, now)?;
-    verify_usage(&read, usage)?;
+    let details = parse(certificate).ok_or(CertificateError::BadEncoding)?;
+    verify_validity(&details, now)?;
+    verify_usage(&details, usage)?;
     Ok(parsed)
 }
 
 /// Parses the certificate. Returns `None` if it is malformed or has trailing bytes.
-pub(crate) fn read<'a>(certificate: &'a CertificateDer<'a>) -> Option<X509Certificate<'a>> {
-    let (rest, read) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    rest.is_empty().then_some(read)
+pub(crate) fn parse<'a>(certificate: &'a CertificateDer<'a>) -> Option<X509Certificate<'a>> {
+    let (rest, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    rest.is_empty().then_some(parsed)
 }
 
 fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error> {
     let validity = certificate.validity();
-    // A time before 1970 is in the past in any case.
-    let seconds = |at: i64| {
-        UnixTime::since_unix_epoch(std::time::Duration::from_secs(at.max(0).unsigned_abs()))
+    // UnixTime cannot be before 1970. The clock is later in any case, so 1970 replaces an earlier time.
+    let unix_time = |seconds: i64| {
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds.max(0).unsigned_abs()))
     };
-    let not_before = seconds(validity.not_before.timestamp());
-    let not_after = seconds(validity.not_after.timestamp());
+    let not_before = unix_time(validity.not_before.timestamp());
+    let not_after = unix_time(validity.not_after.timestamp());
     if now.as_secs() < not_before.as_secs() {
         return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
     }
@@ -76,7 +76,7 @@ fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(
 /// used for any purpose.
 fn verify_usage(certificate: &X509Certificate<'_>, usage: Usage) -> Result<(), Error> {
     let usages = certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
-    let allowed = usages.is_none_or(|usages| usages.value.any || usage.named_by(usages.value));
+    let allowed = usages.is_none_or(|usages| usages.value.any || usage.is_in(usages.value));
     if allowed {
         return Ok(());
     }

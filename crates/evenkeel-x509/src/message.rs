@@ -22,11 +22,11 @@ impl std::fmt::Debug for LegacyCommonName {
 ///
 /// Upstream: the `Error` methods in `verify.go` of Go's `crypto/x509`, and `CertificateVerificationError` of `crypto/tls`.
 pub fn message(error: &Error) -> Option<String> {
-    let Error::InvalidCertificate(refused) = error else { return None };
-    Some(format!("tls: failed to verify certificate: {}", refusal(refused)?))
+    let Error::InvalidCertificate(cause) = error else { return None };
+    Some(format!("tls: failed to verify certificate: {}", certificate_message(cause)?))
 }
 
-fn refusal(error: &CertificateError) -> Option<String> {
+fn certificate_message(error: &CertificateError) -> Option<String> {
     Some(match error {
         // webpki refuses a CA certificate before it looks for the issuer. Mostly the issuer is that CA itself,
         // so Go would report an unknown authority.
@@ -36,37 +36,41 @@ fn refusal(error: &CertificateError) -> Option<String> {
             "x509: certificate signed by unknown authority".into()
         }
         CertificateError::UnknownIssuer => "x509: certificate signed by unknown authority".into(),
-        CertificateError::ExpiredContext { time, not_after } => expired(*time, "after", *not_after),
+        CertificateError::ExpiredContext { time, not_after } => {
+            out_of_validity(*time, "after", *not_after)
+        }
         CertificateError::NotValidYetContext { time, not_before } => {
-            expired(*time, "before", *not_before)
+            out_of_validity(*time, "before", *not_before)
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "x509: certificate specifies an incompatible key usage".into()
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
-            hostname(expected, presented)
+            wrong_name_message(expected, presented)
         }
         CertificateError::Other(other) if other.0.is::<LegacyCommonName>() => other.to_string(),
         _ => return None,
     })
 }
 
-fn expired(now: UnixTime, side: &str, bound: UnixTime) -> String {
-    let shown = |time: UnixTime| {
+/// Returns the message for a certificate outside of its validity: `now` is `before` or `after` the `bound`.
+fn out_of_validity(now: UnixTime, side: &str, bound: UnixTime) -> String {
+    let format_time = |time: UnixTime| {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |at| at.to_string())
     };
-    let (now, bound) = (shown(now), shown(bound));
+    let (now, bound) = (format_time(now), format_time(bound));
     format!(
         "x509: certificate has expired or is not yet valid: current time {now} is {side} {bound}"
     )
 }
 
-fn hostname(expected: &ServerName<'_>, presented: &[String]) -> String {
+/// Returns the message for a certificate that has other names than the expected one.
+fn wrong_name_message(expected: &ServerName<'_>, presented: &[String]) -> String {
     let host = expected.to_str();
     let is_address = matches!(expected, ServerName::IpAddress(_));
     let names: Vec<&str> =
-        presented.iter().filter_map(|name| unwrapped(name, is_address)).collect();
+        presented.iter().filter_map(|name| name_of_kind(name, is_address)).collect();
     match (names.as_slice(), is_address) {
         ([], true) => format!(
             "x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
@@ -78,9 +82,10 @@ fn hostname(expected: &ServerName<'_>, presented: &[String]) -> String {
     }
 }
 
-/// Returns the name in webpki's `DnsName("a")` or `IpAddress(10.0.0.1)`, or `None` if it is of the other kind.
-fn unwrapped(presented: &str, address: bool) -> Option<&str> {
-    let kind = if address { "IpAddress(" } else { "DnsName(" };
+/// Returns the name in webpki's text `DnsName("a")` or `IpAddress(10.0.0.1)`. Returns `None` if the name is of the other
+/// kind.
+fn name_of_kind(presented: &str, is_address: bool) -> Option<&str> {
+    let kind = if is_address { "IpAddress(" } else { "DnsName(" };
     let name = presented.strip_prefix(kind)?.strip_suffix(')')?;
     Some(name.trim_matches('"'))
 }

@@ -30,6 +30,7 @@ pub enum PoolError {
 #[derive(Debug, Clone)]
 pub struct CertPool {
     roots: RootCertStore,
+    /// The certificates in DER, to compare all bytes.
     ders: HashSet<Vec<u8>>,
 }
 

@@ -81,17 +81,18 @@ impl ServerCertVerifier for ServerVerifier {
 ///
 /// Upstream: `HostnameError.Error` of Go's `crypto/x509`.
 fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
-    let Some(read) = leaf::read(certificate) else { return false };
-    if !matches!(read.subject_alternative_name(), Ok(None)) {
+    let Some(parsed) = leaf::parse(certificate) else { return false };
+    if !matches!(parsed.subject_alternative_name(), Ok(None)) {
         return false;
     }
     let name = name.to_str();
-    let mut common = read.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    common.any(|common| common.eq_ignore_ascii_case(&name) || wildcard(common, &name))
+    let mut common_names =
+        parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    common_names.any(|common| common.eq_ignore_ascii_case(&name) || matches_wildcard(common, &name))
 }
 
 /// Returns whether the pattern, such as `*.example.com`, matches the name, such as `a.example.com`.
-fn wildcard(pattern: &str, name: &str) -> bool {
+fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let Some(domain) = pattern.strip_prefix("*.") else { return false };
     name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))
 }

@@ -5,7 +5,11 @@ use crate::kubeconfig::Home;
 use anyhow::{Context, Result};
 use evenkeel::explain;
 use evenkeel_controller_manager::plan;
-use evenkeel_controllers::{needs::Gates, options::Options, wiring::descriptor::descriptors};
+use evenkeel_controllers::{
+    needs::Gates,
+    options::Options,
+    wiring::descriptor::{Descriptor, descriptors},
+};
 use evenkeel_runtime::{
     client::{self, ConnectOptions},
     clock::Clock,
@@ -65,11 +69,17 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
         let mut chosen = descriptors();
         if !args.controllers.is_empty() {
             for name in &args.controllers {
-                let known = chosen.iter().any(|d| d.name == name || d.aliases.contains(&&**name));
-                anyhow::ensure!(known, "there is no controller {name:?}");
+                let has_name = |descriptor: &Descriptor| {
+                    descriptor.name == name || descriptor.aliases.contains(&&**name)
+                };
+                anyhow::ensure!(chosen.iter().any(has_name), "there is no controller {name:?}");
             }
-            let requested = |name: &str| args.controllers.iter().any(|argument| argument == name);
-            chosen.retain(|d| requested(d.name) || d.aliases.iter().any(|alias| requested(alias)));
+            let is_requested =
+                |name: &str| args.controllers.iter().any(|requested| requested == name);
+            chosen.retain(|descriptor| {
+                is_requested(descriptor.name)
+                    || descriptor.aliases.iter().any(|alias| is_requested(alias))
+            });
         }
         let mut options = Options::default();
         options.rootcacertpublisher.ca = explain::ca_of(&config).map(Into::into);
@@ -96,14 +106,14 @@ fn sockets(args: &explain::Args) -> Vec<PathBuf> {
     let home = Home::from_env();
     let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();
     kubeconfigs.extend(home.kubeconfigs());
-    kubeconfigs.extend(home.of_clusters());
+    kubeconfigs.extend(home.cluster_kubeconfigs());
     kubeconfigs.iter().map(|path| explain::socket_beside(path)).collect()
 }
 
-fn block_on(question: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+fn block_on(command: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the runtime cannot start");
-    runtime.and_then(|runtime| runtime.block_on(question)).unwrap_or_else(|error| {
+    runtime.and_then(|runtime| runtime.block_on(command)).unwrap_or_else(|error| {
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })

@@ -32,6 +32,9 @@ use tokio::net::UnixListener;
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
 
+/// Delay after a connection that could not be accepted.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
 /// Listening socket. Its file is removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
 
@@ -74,10 +77,10 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         .rand_bytes(4)
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(folder.unwrap_or(Path::new(".")))?;
-    let bound = private.path().join("s");
-    let listener = UnixListener::bind(&bound)?;
-    std::fs::set_permissions(&bound, Permissions::from_mode(0o600))?;
-    std::fs::rename(&bound, path)?;
+    let private_path = private.path().join("s");
+    let listener = UnixListener::bind(&private_path)?;
+    std::fs::set_permissions(&private_path, Permissions::from_mode(0o600))?;
+    std::fs::rename(&private_path, path)?;
     Ok(listener)
 }
 
@@ -92,14 +95,15 @@ async fn accept(listener: Arc<UnixListener>, served: Arc<Served>, tasks: Tasks) 
                         async move { Ok::<_, Infallible>(handle(&request, &served).await) }
                     });
                     let server = auto::Builder::new(TokioExecutor::new());
-                    let served = server.serve_connection(TokioIo::new(stream), service);
+                    let connection = server.serve_connection(TokioIo::new(stream), service);
                     // An error usually means that the client disconnected.
-                    drop(stop.run_until_cancelled(served).await);
+                    drop(stop.run_until_cancelled(connection).await);
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "control connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                // Without free file descriptors, the next attempt would fail immediately.
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
             }
         }
     }
@@ -107,6 +111,7 @@ async fn accept(listener: Arc<UnixListener>, served: Arc<Served>, tasks: Tasks) 
 
 async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    // Name of the controller below `ROOT`. Empty for all controllers.
     let name = path.strip_prefix(ROOT).and_then(|rest| match rest {
         "" => Some(""),
         rest => rest.strip_prefix('/'),
@@ -134,18 +139,20 @@ pub(crate) fn snapshot_target(file: &Path) -> String {
 
 /// Saves a snapshot to the file in the query, which must be an absolute path.
 async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
-    let refused = |code, why: String| secure_serving::answer(code, "text/plain", why);
-    let file = query.strip_prefix("file=").map(|file| percent_decode_str(file).collect());
-    let file = file.map(OsString::from_vec).map(PathBuf::from);
+    let respond = |code, why: String| secure_serving::answer(code, "text/plain", why);
+    let file = query.strip_prefix("file=").map(|file| {
+        let bytes: Vec<u8> = percent_decode_str(file).collect();
+        PathBuf::from(OsString::from_vec(bytes))
+    });
     let Some(file) = file.filter(|file| file.is_absolute()) else {
-        return refused(StatusCode::BAD_REQUEST, "file is no whole path".to_owned());
+        return respond(StatusCode::BAD_REQUEST, "file is no whole path".to_owned());
     };
     #[expect(clippy::disallowed_methods, reason = "its panic is answered")]
-    let saved = tokio::task::spawn_blocking(move || server.snapshot(&file)).await;
-    match saved {
+    let result = tokio::task::spawn_blocking(move || server.snapshot(&file)).await;
+    match result {
         Ok(Ok(())) => secure_serving::plain(StatusCode::OK, "ok"),
-        Ok(Err(error)) => refused(StatusCode::CONFLICT, error.to_string()),
-        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Ok(Err(error)) => respond(StatusCode::CONFLICT, error.to_string()),
+        Err(error) => respond(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 

@@ -46,7 +46,7 @@ enum Print {
 /// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
     let Action::Use { dir, print } = &args.action;
-    match make(dir.as_deref(), *print) {
+    match create_folder(dir.as_deref(), *print) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "there is no log in this command")]
@@ -58,51 +58,53 @@ pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
     }
 }
 
-fn make(dir: Option<&Path>, print: Print) -> Result<()> {
+/// Creates the folder with its links, and prints it.
+fn create_folder(dir: Option<&Path>, print: Print) -> Result<()> {
     let home = Home::from_env();
     let folder = match dir {
         Some(dir) => std::path::absolute(dir).context("--dir")?,
         None => home
-            .data()
+            .data_folder()
             .context("neither $XDG_DATA_HOME nor $HOME is set: choose --dir")?
             .join("envtest"),
     };
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    lay_out(&folder, &program, home.program("kubectl").as_deref())?;
-    let text = text(print, &folder);
+    create_links(&folder, &program, home.find_program("kubectl").as_deref())?;
+    let text = describe_folder(print, &folder);
     io::stdout().write_all(text.as_bytes()).context("the answer cannot be written")
 }
 
 /// Creates links in `folder` with the names of kube-apiserver, etcd and kubectl.
-fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> {
+fn create_links(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     link(program, &folder.join(apiserver::NAME))?;
     link(program, &folder.join(apiserver::etcd::NAME))?;
-    let own = folder.join("kubectl");
+    let kubectl_link = folder.join("kubectl");
     match kubectl {
-        Some(kubectl) if kubectl != own => link(kubectl, &own),
+        // The folder itself may be on the PATH.
+        Some(kubectl) if kubectl != kubectl_link => link(kubectl, &kubectl_link),
         _ => Ok(()),
     }
 }
 
 /// Creates a link, or replaces an existing one. Refuses to replace a file.
-fn link(to: &Path, at: &Path) -> Result<()> {
-    let context = || format!("cannot make {}", at.display());
-    match fs::symlink_metadata(at) {
+fn link(target: &Path, link_path: &Path) -> Result<()> {
+    let context = || format!("cannot make {}", link_path.display());
+    match fs::symlink_metadata(link_path) {
         Ok(found) if !found.file_type().is_symlink() => {
-            bail!("{} is there already, and is no link: choose another --dir", at.display());
+            bail!("{} is there already, and is no link: choose another --dir", link_path.display());
         }
-        Ok(_) if fs::read_link(at).with_context(context)? == to => return Ok(()),
+        Ok(_) if fs::read_link(link_path).with_context(context)? == target => return Ok(()),
         _ => {}
     }
     // Replace the link atomically, because another process may be starting the program.
-    let new = at.with_extension(format!("new-{}", std::process::id()));
-    symlink(to, &new).with_context(context)?;
-    fs::rename(&new, at).with_context(context)
+    let new = link_path.with_extension(format!("new-{}", std::process::id()));
+    symlink(target, &new).with_context(context)?;
+    fs::rename(&new, link_path).with_context(context)
 }
 
-fn text(print: Print, folder: &Path) -> String {
+fn describe_folder(print: Print, folder: &Path) -> String {
     let version = evenkeel_component::version::short();
     let path = folder.display();
     match print {
@@ -126,7 +128,8 @@ mod tests {
         for (program, kubectl) in [("/old/evenkeel", None), ("/new/evenkeel", Some("/bin/kubectl"))]
         {
             for _again in 0..2 {
-                lay_out(&folder, Path::new(program), kubectl.map(Path::new)).expect("it is made");
+                create_links(&folder, Path::new(program), kubectl.map(Path::new))
+                    .expect("it is made");
                 assert_eq!(target_of("kube-apiserver"), Some(PathBuf::from(program)));
                 assert_eq!(target_of("etcd"), Some(PathBuf::from(program)));
                 assert_eq!(target_of("kubectl"), kubectl.map(PathBuf::from));
@@ -139,7 +142,7 @@ mod tests {
     fn a_file_is_not_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("etcd"), "theirs").expect("it is written");
-        let error = lay_out(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");
+        let error = create_links(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");
         assert!(error.to_string().contains("is no link: choose another --dir"), "{error}");
         assert_eq!(fs::read(folder.path().join("etcd")).expect("it is there"), b"theirs");
     }
@@ -147,8 +150,11 @@ mod tests {
     #[test]
     fn the_output_equals_that_of_setup_envtest() {
         let folder = Path::new("/it's/here");
-        assert_eq!(text(Print::Path, folder), "/it's/here");
-        assert_eq!(text(Print::Env, folder), "export KUBEBUILDER_ASSETS='/it'\\''s/here'\n");
-        assert!(text(Print::Overview, folder).ends_with("\nPath: /it's/here\n"));
+        assert_eq!(describe_folder(Print::Path, folder), "/it's/here");
+        assert_eq!(
+            describe_folder(Print::Env, folder),
+            "export KUBEBUILDER_ASSETS='/it'\\''s/here'\n"
+        );
+        assert!(describe_folder(Print::Overview, folder).ends_with("\nPath: /it's/here\n"));
     }
 }

@@ -9,6 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Default port of the API server, as upstream's.
+const DEFAULT_PORT: u16 = 6443;
+
 /// The user's folders and files from environment variables.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
@@ -43,13 +46,13 @@ impl Home {
 
     /// Returns the path of a cluster's own kubeconfig: in the cluster's data folder, or else in the user's state
     /// folder, with one file per port.
-    pub(crate) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
+    pub(crate) fn cluster_kubeconfig(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
         if let Some(folder) = data_dir {
             return folder.join("kubeconfig");
         }
         let state = self.state.clone().or_else(|| Some(self.home.as_ref()?.join(".local/state")));
         let folder = state.unwrap_or_else(std::env::temp_dir).join("evenkeel");
-        folder.join(if port == 6443 {
+        folder.join(if port == DEFAULT_PORT {
             "kubeconfig".to_owned()
         } else {
             format!("kubeconfig-{port}")
@@ -57,13 +60,13 @@ impl Home {
     }
 
     /// Returns the folder for files that this program creates for other programs.
-    pub(crate) fn data(&self) -> Option<PathBuf> {
+    pub(crate) fn data_folder(&self) -> Option<PathBuf> {
         let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")));
         data.map(|data| data.join("evenkeel"))
     }
 
     /// Returns the path at which the shell finds a program.
-    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
         let folders = std::env::split_paths(self.path.as_ref()?);
         folders.map(|folder| folder.join(name)).find(|program| program.is_file())
     }
@@ -77,26 +80,29 @@ impl Home {
     }
 
     /// Returns the kubeconfigs of running clusters without a data folder, by their sockets in the user's state folder.
-    pub(crate) fn of_clusters(&self) -> Vec<PathBuf> {
-        let Some(folder) = self.own(None, 6443).parent().map(Path::to_owned) else {
+    pub(crate) fn cluster_kubeconfigs(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.cluster_kubeconfig(None, DEFAULT_PORT).parent().map(Path::to_owned)
+        else {
             return Vec::new();
         };
-        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-        let sockets =
-            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let sockets =
-            sockets.filter(|name| name.starts_with("controllers") && name.ends_with(".sock"));
-        let names =
-            sockets.map(|name| name.replace("controllers", "kubeconfig").replace(".sock", ""));
-        names.map(|name| self.own(None, 6443).with_file_name(name)).collect()
+        let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
+        let mut kubeconfigs = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("controllers") && name.ends_with(".sock") {
+                let name = name.replace("controllers", "kubeconfig").replace(".sock", "");
+                kubeconfigs.push(folder.join(name));
+            }
+        }
+        kubeconfigs
     }
 
     /// Returns the kubeconfig that kubectl writes to.
-    pub(crate) fn users(&self) -> Result<PathBuf> {
-        let named = self.kubeconfig.as_ref().and_then(|paths| {
+    pub(crate) fn user_kubeconfig(&self) -> Result<PathBuf> {
+        let from_variable = self.kubeconfig.as_ref().and_then(|paths| {
             std::env::split_paths(paths).find(|path| !path.as_os_str().is_empty())
         });
-        if let Some(first) = named {
+        if let Some(first) = from_variable {
             return Ok(first);
         }
         let home = self.home.as_ref().context("neither KUBECONFIG nor HOME is set")?;
@@ -105,19 +111,24 @@ impl Home {
 }
 
 /// Writes the cluster's own kubeconfig, and adds the cluster to the user's.
-pub(crate) fn write(text: &str, own: &Path, users: Option<&Path>) -> Result<()> {
-    write_private(own, text).context("the kubeconfig cannot be written")?;
-    if let Some(users) = users {
-        merge_into(users, text).context("your kubeconfig was not changed")?;
+pub(crate) fn write(text: &str, cluster_path: &Path, user_path: Option<&Path>) -> Result<()> {
+    write_private(cluster_path, text).context("the kubeconfig cannot be written")?;
+    if let Some(user_path) = user_path {
+        merge_into(user_path, text).context("your kubeconfig was not changed")?;
     }
     Ok(())
 }
 
 /// Rewrites the kubeconfigs each time that the server has renewed its certificates.
-pub(crate) async fn keep(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
+pub(crate) async fn keep_renewed(
+    server: Server,
+    url: String,
+    cluster_path: PathBuf,
+    user_path: Option<PathBuf>,
+) {
     let mut renewals = server.renewals();
     while renewals.changed().await.is_ok() {
-        if let Err(error) = write(&server.kubeconfig(&url), &own, users.as_deref()) {
+        if let Err(error) = write(&server.kubeconfig(&url), &cluster_path, user_path.as_deref()) {
             tracing::error!("certificates were renewed: {error:#}");
         }
     }
@@ -146,12 +157,12 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Merges `ours` into the kubeconfig at `path`. Its entries replace those of the same names, and its context
-/// becomes the current one.
-fn merge_into(path: &Path, ours: &str) -> Result<()> {
-    let ours =
-        Kubeconfig::from_yaml(ours).context("the cluster's own kubeconfig cannot be read")?;
-    let mut theirs = if path.exists() {
+/// Merges the cluster's kubeconfig into the one at `path`. The cluster's entries replace those of the same names, and
+/// its context becomes the current one.
+fn merge_into(path: &Path, cluster_kubeconfig: &str) -> Result<()> {
+    let added = Kubeconfig::from_yaml(cluster_kubeconfig)
+        .context("the cluster's own kubeconfig cannot be read")?;
+    let mut merged = if path.exists() {
         Kubeconfig::read_from(path)
             .with_context(|| format!("{} cannot be read as a kubeconfig", path.display()))?
     } else {
@@ -161,14 +172,14 @@ fn merge_into(path: &Path, ours: &str) -> Result<()> {
             ..Kubeconfig::default()
         }
     };
-    theirs.clusters.retain(|entry| ours.clusters.iter().all(|new| new.name != entry.name));
-    theirs.auth_infos.retain(|entry| ours.auth_infos.iter().all(|new| new.name != entry.name));
-    theirs.contexts.retain(|entry| ours.contexts.iter().all(|new| new.name != entry.name));
-    theirs.clusters.extend(ours.clusters);
-    theirs.auth_infos.extend(ours.auth_infos);
-    theirs.contexts.extend(ours.contexts);
-    theirs.current_context = ours.current_context;
-    let text = serde_saphyr::to_string(&theirs)
+    merged.clusters.retain(|entry| added.clusters.iter().all(|new| new.name != entry.name));
+    merged.auth_infos.retain(|entry| added.auth_infos.iter().all(|new| new.name != entry.name));
+    merged.contexts.retain(|entry| added.contexts.iter().all(|new| new.name != entry.name));
+    merged.clusters.extend(added.clusters);
+    merged.auth_infos.extend(added.auth_infos);
+    merged.contexts.extend(added.contexts);
+    merged.current_context = added.current_context;
+    let text = serde_saphyr::to_string(&merged)
         .context("the merged kubeconfig cannot be written as YAML")?;
     write_private(path, &text)
 }
@@ -224,15 +235,24 @@ mod tests {
     fn paths_follow_kubectl_and_the_xdg_folders() {
         let home =
             Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
-        assert_eq!(home.data(), Some("/h/.local/share/evenkeel".into()));
-        assert_eq!(home.users().expect("found"), Path::new("/a"));
+        assert_eq!(home.data_folder(), Some("/h/.local/share/evenkeel".into()));
+        assert_eq!(home.user_kubeconfig().expect("found"), Path::new("/a"));
         let first_is_empty = Home { kubeconfig: Some(":/b".into()), ..Home::default() };
-        assert_eq!(first_is_empty.users().expect("found"), Path::new("/b"));
-        assert_eq!(home.own(None, 6443), Path::new("/h/.local/state/evenkeel/kubeconfig"));
-        assert_eq!(home.own(None, 7000), Path::new("/h/.local/state/evenkeel/kubeconfig-7000"));
-        assert_eq!(home.own(Some(Path::new("/d")), 7000), Path::new("/d/kubeconfig"));
+        assert_eq!(first_is_empty.user_kubeconfig().expect("found"), Path::new("/b"));
         assert_eq!(
-            Home::default().users().map_err(|e| e.to_string()),
+            home.cluster_kubeconfig(None, 6443),
+            Path::new("/h/.local/state/evenkeel/kubeconfig")
+        );
+        assert_eq!(
+            home.cluster_kubeconfig(None, 7000),
+            Path::new("/h/.local/state/evenkeel/kubeconfig-7000")
+        );
+        assert_eq!(
+            home.cluster_kubeconfig(Some(Path::new("/d")), 7000),
+            Path::new("/d/kubeconfig")
+        );
+        assert_eq!(
+            Home::default().user_kubeconfig().map_err(|e| e.to_string()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())
         );
     }

@@ -31,7 +31,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that reflectors have to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of printed nodes for each kind of result.
-const SHOWN: usize = 8;
+const MAX_SHOWN_NODES: usize = 8;
 
 /// Flags of `evenkeel schedule`.
 #[derive(Debug, Clone, clap::Args)]
@@ -101,14 +101,16 @@ async fn simulate_files(args: &Args) -> Result<String> {
     }
     let workloads = dump.complete();
     let (mut looker, tasks) = start_looker(dump.connection(), &options).await?;
-    let mut simulation = Simulation::of(&workloads, args.copies);
+    let mut simulation = Simulation::new(&workloads, args.copies);
     let mut pods = looker.pending();
     if let Some(wanted) = &args.pod {
         let (namespace, name) = wanted.split_once('/').unwrap_or(("default", wanted));
         pods.retain(|pod| {
-            let own = &*pod.meta.namespace == namespace && &*pod.meta.name == name;
-            let of = simulation.workload(pod);
-            own || of.is_some_and(|of| of.namespace == namespace && of.name == name)
+            let is_pod = &*pod.meta.namespace == namespace && &*pod.meta.name == name;
+            let is_of_workload = simulation
+                .workload(pod)
+                .is_some_and(|workload| workload.namespace == namespace && workload.name == name);
+            is_pod || is_of_workload
         });
         ensure!(!pods.is_empty(), "{wanted} does not wait for a node");
     }
@@ -132,15 +134,21 @@ struct Simulation<'a> {
     workloads: HashMap<&'a str, &'a Workload>,
     copies: usize,
     placed: Vec<Placed>,
-    /// Index in `placed` of each workload, by its first pod.
-    places: HashMap<&'a str, usize>,
+    /// Index in `placed` of each workload, by the uid of its first pod.
+    workload_indexes: HashMap<&'a str, usize>,
 }
 
 impl<'a> Simulation<'a> {
-    fn of(workloads: &'a [Workload], copies: usize) -> Self {
-        let pods = workloads.iter().flat_map(|of| of.pods.iter().map(move |uid| (&**uid, of)));
-        let (placed, places) = (Vec::new(), HashMap::new());
-        Self { workloads: pods.collect(), copies, placed, places }
+    fn new(workloads: &'a [Workload], copies: usize) -> Self {
+        let pods = workloads
+            .iter()
+            .flat_map(|workload| workload.pods.iter().map(move |uid| (&**uid, workload)));
+        Self {
+            workloads: pods.collect(),
+            copies,
+            placed: Vec::new(),
+            workload_indexes: HashMap::new(),
+        }
     }
 
     fn workload(&self, pod: &Pod) -> Option<&'a Workload> {
@@ -149,12 +157,12 @@ impl<'a> Simulation<'a> {
 
     /// Schedules the requested number of copies of a pod.
     fn place(&mut self, looker: &mut Looker, pod: &Arc<Pod>) -> Result<()> {
-        let of = self.workload(pod);
-        let first = of.and_then(|of| of.pods.first());
-        let known = first.and_then(|first| self.places.get(&**first).copied());
-        if let (Some(n), Some(of)) = (known, of) {
-            let before = &mut self.placed[n];
-            if of.alike && before.copies < before.wanted {
+        let workload = self.workload(pod);
+        let first = workload.and_then(|workload| workload.pods.first());
+        let known_index = first.and_then(|first| self.workload_indexes.get(&**first).copied());
+        if let (Some(index), Some(workload)) = (known_index, workload) {
+            let before = &mut self.placed[index];
+            if workload.alike && before.copies < before.wanted {
                 // All pods of the workload are alike, so no other pod can find a node.
                 before.wanted += self.copies;
                 return Ok(());
@@ -163,9 +171,9 @@ impl<'a> Simulation<'a> {
         let (nodes, explained) = self.copies_of(looker, pod)?;
         let Some(explained) = explained else { return Ok(()) };
         let found_all = nodes.len() == self.copies;
-        match known {
-            Some(n) => {
-                let before = &mut self.placed[n];
+        match known_index {
+            Some(index) => {
+                let before = &mut self.placed[index];
                 if before.copies == before.wanted && !found_all {
                     before.explained = explained;
                 }
@@ -175,10 +183,10 @@ impl<'a> Simulation<'a> {
             }
             None => {
                 if let Some(first) = first {
-                    self.places.insert(first, self.placed.len());
+                    self.workload_indexes.insert(first, self.placed.len());
                 }
-                let (kind, namespace, name) = match of {
-                    Some(of) => (of.kind, &*of.namespace, &*of.name),
+                let (kind, namespace, name) = match workload {
+                    Some(workload) => (workload.kind, &*workload.namespace, &*workload.name),
                     None => ("Pod", &*pod.meta.namespace, &*pod.meta.name),
                 };
                 let (pod, wanted, copies) =
@@ -233,16 +241,20 @@ impl Placed {
 
 /// Returns the number of pods of each node, the highest first, for at most eight nodes.
 fn pods_per_node(nodes: &[String]) -> String {
-    let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
-    nodes.iter().for_each(|node| *shares.entry(node).or_default() += 1);
-    let mut shares: Vec<_> = shares.into_iter().collect();
-    shares.sort_by_key(|(_, n)| Reverse(*n));
-    let more_count = shares.len().saturating_sub(SHOWN);
-    let shown: Vec<String> =
-        shares.iter().take(SHOWN).map(|(node, n)| format!("{n} to {node}")).collect();
-    let more =
-        if more_count > 0 { format!(", and some to {more_count} more") } else { String::new() };
-    shown.join(", ") + &more
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes {
+        *counts.entry(node).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let shown = counts.iter().take(MAX_SHOWN_NODES);
+    let shown: Vec<String> = shown.map(|(node, count)| format!("{count} to {node}")).collect();
+    let mut text = shown.join(", ");
+    let more_count = counts.len().saturating_sub(MAX_SHOWN_NODES);
+    if more_count > 0 {
+        text += &format!(", and some to {more_count} more");
+    }
+    text
 }
 
 fn read(path: &PathBuf) -> Result<String> {
@@ -287,7 +299,7 @@ pub fn table(explained: &Explained) -> String {
     }
     let (fit, refused): (Vec<_>, Vec<_>) =
         explained.nodes.iter().partition(|node| node.refused.is_none());
-    for node in fit.iter().take(SHOWN) {
+    for node in fit.iter().take(MAX_SHOWN_NODES) {
         let scores: Vec<String> = node
             .scores
             .iter()
@@ -296,18 +308,18 @@ pub fn table(explained: &Explained) -> String {
             .collect();
         text += &format!("  {:<24} {:>5}  {}\n", node.node, node.total, scores.join(", "));
     }
-    if fit.len() > SHOWN {
-        text += &format!("  and {} more that will do\n", fit.len() - SHOWN);
+    if fit.len() > MAX_SHOWN_NODES {
+        text += &format!("  and {} more that will do\n", fit.len() - MAX_SHOWN_NODES);
     }
-    for node in refused.iter().take(SHOWN) {
+    for node in refused.iter().take(MAX_SHOWN_NODES) {
         let Some(refusal) = &node.refused else { continue };
         let reasons = refusal.reasons.join(", ");
         text += &format!("  {:<24}    no  {}: {reasons}\n", node.node, refusal.plugin);
     }
-    if refused.len() > SHOWN {
-        text += &format!("  and {} more that refuse\n", refused.len() - SHOWN);
+    if refused.len() > MAX_SHOWN_NODES {
+        text += &format!("  and {} more that refuse\n", refused.len() - MAX_SHOWN_NODES);
     }
-    for eviction in explained.evictions.iter().take(SHOWN) {
+    for eviction in explained.evictions.iter().take(MAX_SHOWN_NODES) {
         let pods = eviction.pods.join(", ");
         let broken = match eviction.violations {
             0 => String::new(),

@@ -51,8 +51,8 @@ fn commands() -> [Command; 5] {
 /// Prints a completion script.
 pub(crate) fn completion(args: &CompletionArgs) -> ExitCode {
     let script = script(args.shell, &args.program);
-    let printed = script.and_then(|script| Ok(std::io::stdout().write_all(&script)?));
-    ended(printed)
+    let result = script.and_then(|script| Ok(std::io::stdout().write_all(&script)?));
+    exit_code(result)
 }
 
 fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
@@ -67,7 +67,7 @@ fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
 
 /// Writes man pages: one for each program and for each of its commands.
 pub(crate) fn man(args: &ManArgs) -> ExitCode {
-    ended(write_pages(&args.folder))
+    exit_code(write_pages(&args.folder))
 }
 
 fn write_pages(folder: &Path) -> Result<()> {
@@ -79,7 +79,7 @@ fn write_pages(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ended(result: Result<()>) -> ExitCode {
+fn exit_code(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -49,21 +49,21 @@ enum Action {
 
 /// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
-    let (what, done) = match &args.action {
+    let (outcome, result) = match &args.action {
         Action::Save { file, data_dir } => ("saved", save(data_dir, file)),
         Action::Restore { file, data_dir } => {
             ("restored", snapshot::restore(file, data_dir).map_err(Into::into))
         }
         Action::Verify { file } => ("whole", snapshot::verify(file).map_err(Into::into)),
     };
-    let printed = match &done {
-        Ok(summary) => writeln!(std::io::stdout(), "{what}: {}", words(summary)),
+    let printed = match &result {
+        Ok(summary) => writeln!(std::io::stdout(), "{outcome}: {}", describe(summary)),
         Err(error) => writeln!(std::io::stderr(), "Error: {error:#}"),
     };
-    if done.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if result.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn words(summary: &Summary) -> String {
+fn describe(summary: &Summary) -> String {
     let Summary { revision, compacted, n_objects, n_records } = summary;
     format!(
         "{n_objects} objects at revision {revision}, history since {compacted} ({n_records} records)"
@@ -73,32 +73,32 @@ fn words(summary: &Summary) -> String {
 /// `evenkeel apiserver snapshot`.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel apiserver snapshot")]
-struct OfApiserver {
+struct ApiserverSnapshot {
     #[command(flatten)]
     args: SnapshotArgs,
 }
 
 /// Runs `evenkeel apiserver snapshot`. The first argument is `snapshot`.
-pub(crate) fn of_apiserver(arguments: Vec<String>) -> ExitCode {
-    main(&OfApiserver::parse_from(arguments).args)
+pub(crate) fn main_of_apiserver(arguments: Vec<String>) -> ExitCode {
+    main(&ApiserverSnapshot::parse_from(arguments).args)
 }
 
 /// Saves a snapshot of the folder. If a server uses the folder, requests the snapshot from that server.
 fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
     match snapshot::save(data_dir, file) {
-        Err(SnapshotError::Open(OpenError::Locked(_))) => save_of_running(data_dir, file),
+        Err(SnapshotError::Open(OpenError::Locked(_))) => save_on_running_server(data_dir, file),
         saved => Ok(saved?),
     }
 }
 
 /// Requests a snapshot from the server that uses the folder, and verifies it.
-fn save_of_running(data_dir: &Path, file: &Path) -> Result<Summary> {
+fn save_on_running_server(data_dir: &Path, file: &Path) -> Result<Summary> {
     let socket = explain::socket_beside(&data_dir.join("kubeconfig"));
     let file = std::path::absolute(file).context("the file's path")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let target = control::snapshot_target(&file);
-    let asked = explain::ask_socket(&socket, Method::POST, &target);
-    runtime.context("the runtime cannot start")?.block_on(asked).with_context(|| {
+    let request = explain::ask_socket(&socket, Method::POST, &target);
+    runtime.context("the runtime cannot start")?.block_on(request).with_context(|| {
         format!("the server that uses {} saves no snapshot", data_dir.display())
     })?;
     Ok(snapshot::verify(&file)?)

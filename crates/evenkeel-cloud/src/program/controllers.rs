@@ -3,7 +3,7 @@
 use crate::{CloudContext, CloudProvider, Descriptor, Options, context::Started as CloudStarted};
 use anyhow::Result;
 use evenkeel_component::{
-    connection::{Connection, Shares},
+    connection::{ClientSettings, Connection},
     leading::{Controllers, Ready, Started},
 };
 use evenkeel_runtime::{client::LeaderFence, controller::Env, health::Health, tasks::Tasks};
@@ -29,7 +29,7 @@ impl Controllers for CloudControllers {
     async fn ready(&self, fence: &LeaderFence, tasks: &Tasks) -> ReadyControllers {
         let context = CloudContext {
             env: Env { client: self.env.client.fenced(fence), ..self.env.clone() },
-            clients: self.connection.clients(fence, tasks, Shares::default()),
+            clients: self.connection.clients(fence, tasks, ClientSettings::default()),
             tasks: tasks.clone(),
             registry: self.registry.clone(),
             provider: self.provider.clone(),

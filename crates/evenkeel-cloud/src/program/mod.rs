@@ -24,9 +24,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use controllers::CloudControllers;
 use evenkeel_component::{
     command_line::{self, CommandLine},
+    connection::RateFactors,
     features,
     flags::About,
-    leading::{Leader, Named, StartIntervals},
+    leading::{ControllerName, Leader, StartIntervals},
     logging::{self, Log},
     options::{MetricsOptions, TlsOptions},
     process::{Parts, Process},
@@ -80,14 +81,14 @@ fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
 /// Returns the program's command line.
 pub fn command_line() -> CommandLine {
     let names: Vec<&str> = crate::descriptors().iter().map(|d| d.name).collect();
-    let more = BTreeMap::from([
+    let notes = BTreeMap::from([
         ("controllers", format!("All controllers: {}", names.join(", "))),
         ("feature-gates", format!("Options are:\n{}", features::options())),
         ("tls-cipher-suites", TlsOptions::options()),
     ]);
-    let what = "Keeps load balancers, routes and nodes in step with a cloud: the controllers of Kubernetes v1.37's cloud\n\
+    let description = "Keeps load balancers, routes and nodes in step with a cloud: the controllers of Kubernetes v1.37's cloud\n\
         controller manager on a provider that is built in.";
-    CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+    CommandLine { flags: flags(), about: About { name: NAME, description, notes } }
 }
 
 fn provider(providers: &ProviderRegistry, options: &Options) -> Result<Arc<dyn CloudProvider>> {
@@ -120,19 +121,22 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         configz: options.configz(),
         profiling: options.profiling,
         grace: GRACE_PERIOD,
-        own: None,
+        own_pages: None,
     })
     .await?;
     let (manager, registry) = (&process.manager, process.registry.clone());
-    let named = |d: &Descriptor| Named { name: d.name, aliases: d.aliases };
+    let controller_name = |descriptor: &Descriptor| ControllerName {
+        name: descriptor.name,
+        aliases: descriptor.aliases,
+    };
     let leader = Leader {
-        client: process.connection.client((1.0, 1)),
+        client: process.connection.client(RateFactors::ONE),
         clock: process.clock.clone(),
         fence: manager.fence(),
-        chosen: options.chosen.iter().map(named).collect(),
+        enabled: options.chosen.iter().map(controller_name).collect(),
         first: None,
         intervals: StartIntervals { start_interval: options.start_interval, reminder: REMINDER },
-        shown: process.shown.clone(),
+        running_controllers: process.running_controllers.clone(),
         migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: CloudControllers {
             connection: process.connection.clone(),

@@ -18,7 +18,7 @@ pub(super) fn flags() -> Flags {
     let words = include_str!("../../data/words.tsv");
     Flags::from_table(include_str!("../../data/flags.tsv"), words)
         .with_own(include_str!("../../data/own.tsv"), words)
-        .with_retired(include_str!("../../data/retired.tsv"))
+        .with_deprecated(include_str!("../../data/retired.tsv"))
 }
 
 /// Validated options of the program.

@@ -30,7 +30,7 @@ fn flag_defaults_equal_upstreams() {
     );
     assert_eq!(options.warnings, Vec::<String>::new());
     for flag in flags().iter() {
-        assert!(!flag.words.is_empty(), "--{} has words", flag.name);
+        assert!(!flag.description.is_empty(), "--{} has a description", flag.name);
     }
 }
 

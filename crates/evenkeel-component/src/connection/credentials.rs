@@ -26,17 +26,19 @@ use tower::{BoxError, Service};
 /// Namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 /// Requested lifetime of a token. The server may grant another one.
-const LIFETIME: Duration = Duration::from_secs(3600);
+const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// Fraction of its lifetime after which a token is renewed.
-const RENEWAL: f64 = 0.8;
-/// Initial and maximum backoff between requests for a token.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RENEWAL_FRACTION: f64 = 0.8;
+/// Initial backoff between requests for a token. It doubles with each failure.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// Maximum backoff between requests for a token.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Creates clients with the credentials of service accounts.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     /// Client that requests tokens.
-    root: Client,
+    token_client: Client,
     /// Client without credentials.
     anonymous: kube::Client,
     clock: Clock,
@@ -44,29 +46,34 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Creates credentials. `root` requests the tokens, `anonymous` sends the requests with them, and `tasks`
+    /// Creates credentials. `token_client` requests the tokens, `anonymous` sends the requests with them, and `tasks`
     /// renew them.
-    pub(crate) fn new(root: Client, anonymous: kube::Client, clock: Clock, tasks: Tasks) -> Self {
-        Self { root, anonymous, clock, tasks }
+    pub(crate) fn new(
+        token_client: Client,
+        anonymous: kube::Client,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> Self {
+        Self { token_client, anonymous, clock, tasks }
     }
 
     /// Returns a client with the token of this service account. Its requests wait for the first token.
     pub(crate) fn connect(&self, account: &str) -> kube::Client {
         let (sender, token) = watch::channel(None);
-        let refused = Arc::new(Notify::new());
-        let (this, name, renew) = (self.clone(), account.to_owned(), refused.clone());
+        let rejected = Arc::new(Notify::new());
+        let (this, name, renew_now) = (self.clone(), account.to_owned(), rejected.clone());
         // Cancelled when no client uses the token any more.
         let (sender, unused) = (Arc::new(sender), CancellationToken::new());
         let task = format!("token of {account}");
         self.tasks.spawn_restarting_until(task, &unused.clone(), move || {
             let (this, name) = (this.clone(), name.clone());
-            let (sender, renew, unused) = (sender.clone(), renew.clone(), unused.clone());
+            let (sender, renew_now, unused) = (sender.clone(), renew_now.clone(), unused.clone());
             async move {
-                this.keep_renewed(&name, &sender, &renew).await;
+                this.keep_renewed(&name, &sender, &renew_now).await;
                 unused.cancel();
             }
         });
-        kube::Client::new(WithToken { inner: self.anonymous.clone(), token, refused }, "default")
+        kube::Client::new(WithToken { inner: self.anonymous.clone(), token, rejected }, "default")
     }
 
     /// Renews the account's token while a client uses it.
@@ -74,18 +81,18 @@ impl Credentials {
         &self,
         account: &str,
         sender: &watch::Sender<Option<HeaderValue>>,
-        refused: &Notify,
+        rejected: &Notify,
     ) {
-        let mut backoff = RETRY.0;
+        let mut backoff = INITIAL_BACKOFF;
         while !sender.is_closed() {
             match self.token(account).await {
                 Ok((token, lifetime)) => {
                     sender.send_replace(Some(token));
-                    backoff = RETRY.0;
+                    backoff = INITIAL_BACKOFF;
                     tokio::select! {
                         biased;
-                        () = refused.notified() => self.clock.sleep(RETRY.0).await,
-                        () = self.clock.sleep(lifetime.mul_f64(RENEWAL)) => {}
+                        () = rejected.notified() => self.clock.sleep(INITIAL_BACKOFF).await,
+                        () = self.clock.sleep(lifetime.mul_f64(RENEWAL_FRACTION)) => {}
                     }
                 }
                 Err(error) => {
@@ -95,7 +102,7 @@ impl Credentials {
                         "No token for a service account, will try again"
                     );
                     self.clock.sleep(backoff).await;
-                    backoff = (backoff * 2).min(RETRY.1);
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
             }
         }
@@ -117,14 +124,14 @@ impl Credentials {
             .context("it is no token")?;
         token.set_sensitive(true);
         let lifetime = token_request.status.expiration_timestamp.duration_since(self.clock.now());
-        Ok((token, Duration::try_from(lifetime).unwrap_or(RETRY.1).max(RETRY.0)))
+        Ok((token, Duration::try_from(lifetime).unwrap_or(MAX_BACKOFF).max(INITIAL_BACKOFF)))
     }
 
     async fn request(&self, account: &str) -> Result<Bytes, ApiError> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": LIFETIME.as_secs()},
+            "spec": {"expirationSeconds": TOKEN_LIFETIME.as_secs()},
         });
         self.post(path, body.to_string()).await
     }
@@ -149,7 +156,7 @@ impl Credentials {
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, json.clone());
         request.headers_mut().insert(header::ACCEPT, json);
-        Ok(self.root.raw(request).await?.into_body())
+        Ok(self.token_client.raw(request).await?.into_body())
     }
 }
 
@@ -171,7 +178,7 @@ struct WithToken {
     inner: kube::Client,
     token: watch::Receiver<Option<HeaderValue>>,
     /// Notified when the server rejects the token, for example because its account was recreated.
-    refused: Arc<Notify>,
+    rejected: Arc<Notify>,
 }
 
 impl Service<Request<Body>> for WithToken {
@@ -184,7 +191,7 @@ impl Service<Request<Body>> for WithToken {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let Self { inner, mut token, refused } = self.clone();
+        let Self { inner, mut token, rejected } = self.clone();
         Box::pin(async move {
             let current = token.wait_for(Option::is_some).await.map(|token| token.clone());
             // The renewal task has stopped, because the program ends.
@@ -192,7 +199,7 @@ impl Service<Request<Body>> for WithToken {
             request.headers_mut().insert(header::AUTHORIZATION, current);
             let response = inner.send(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
-                refused.notify_one();
+                rejected.notify_one();
             }
             Ok(response)
         })

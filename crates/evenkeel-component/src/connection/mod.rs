@@ -16,26 +16,40 @@ use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
 /// Time to wait for a healthy API server before the program exits.
-const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
+const SERVER_HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Function from a service account's name to the controller's client, with the controller's credentials. The
 /// controller appends its name to the user agent.
 #[doc(alias = "ControllerClientBuilder")]
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// Differences between the clients of individual controllers.
+/// Factors of `--kube-api-qps` and `--kube-api-burst` for a client.
 #[derive(Debug, Clone, Copy)]
-pub struct Shares {
-    /// Factors of `--kube-api-qps` and `--kube-api-burst` for a controller.
-    pub of: fn(&str) -> (f32, u32),
-    /// Whether a controller uses the program's credentials although others use their own.
-    pub with_programs: fn(&str) -> bool,
+pub struct RateFactors {
+    /// Factor of `--kube-api-qps`.
+    pub qps: f32,
+    /// Factor of `--kube-api-burst`.
+    pub burst: u32,
 }
 
-impl Default for Shares {
-    /// Returns the shares of a program whose clients do not differ.
+impl RateFactors {
+    /// Factors of a client that uses the flags' values.
+    pub const ONE: Self = Self { qps: 1.0, burst: 1 };
+}
+
+/// Differences between the clients of individual controllers. The functions take the controller's name.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientSettings {
+    /// Returns the rate factors of a controller.
+    pub rate_factors: fn(&str) -> RateFactors,
+    /// Returns whether a controller uses the program's credentials although others use their own.
+    pub uses_program_credentials: fn(&str) -> bool,
+}
+
+impl Default for ClientSettings {
+    /// Returns the settings of a program whose clients do not differ.
     fn default() -> Self {
-        Self { of: |_| (1.0, 1), with_programs: |_| false }
+        Self { rate_factors: |_| RateFactors::ONE, uses_program_credentials: |_| false }
     }
 }
 
@@ -47,7 +61,8 @@ pub struct Connection {
     /// Transport without credentials, if each controller has its own.
     anonymous: Option<Transport>,
     options: ClientOptions,
-    agent: Arc<str>,
+    /// User agent of all clients, to which each client appends its name.
+    user_agent: Arc<str>,
     host: Arc<str>,
     clock: Clock,
     metrics: RestMetrics,
@@ -70,11 +85,11 @@ impl Connection {
         };
         let config = client::config(&connect).await?;
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let mut reload = ConfigReloader::new(connect, clock.clone());
-        let transport = reload.transport(|_| {}).await?;
+        let mut reloader = ConfigReloader::new(connect, clock.clone());
+        let transport = reloader.transport(|_| {}).await?;
         let anonymous = if options.own_credentials {
             let anonymous = |config: &mut Config| config.auth_info = AuthInfo::default();
-            Some(reload.transport(anonymous).await?)
+            Some(reloader.transport(anonymous).await?)
         } else {
             None
         };
@@ -91,48 +106,52 @@ impl Connection {
             transport,
             anonymous,
             options: options.clone(),
-            agent: agent(program).into(),
+            user_agent: user_agent(program).into(),
             host: host.into(),
             clock: clock.clone(),
             metrics,
         };
-        Ok((connection, reload))
+        Ok((connection, reloader))
     }
 
     /// Returns a client with these factors of `--kube-api-qps` and `--kube-api-burst`. Each client has its own
     /// limit.
-    pub fn client(&self, share: (f32, u32)) -> Client {
-        self.client_over(self.transport.clone(), share)
+    pub fn client(&self, factors: RateFactors) -> Client {
+        self.client_over(self.transport.clone(), factors)
     }
 
     /// Returns a client without a rate limit, for reads that must not wait.
     pub fn unlimited(&self) -> Client {
         let options = ClientOptions { qps: -1.0, ..self.options.clone() };
-        Self { options, ..self.clone() }.client((1.0, 1))
+        Self { options, ..self.clone() }.client(RateFactors::ONE)
     }
 
     /// Returns the clients of the controllers, which write while `fence` is open. They use the program's
     /// credentials, or each controller's own, which `tasks` renew.
-    pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, shares: Shares) -> Clients {
-        let root = self.client((1.0, 1)).with_user_agent("token-requests").fenced(fence);
-        let own = self.anonymous.clone().map(|anonymous| {
-            Credentials::new(root, anonymous.into(), self.clock.clone(), tasks.clone())
+    pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, settings: ClientSettings) -> Clients {
+        let token_client =
+            self.client(RateFactors::ONE).with_user_agent("token-requests").fenced(fence);
+        let own_credentials = self.anonymous.clone().map(|anonymous| {
+            Credentials::new(token_client, anonymous.into(), self.clock.clone(), tasks.clone())
         });
         let (this, fence) = (self.clone(), fence.clone());
         Arc::new(move |name: &str| {
-            let own = own.as_ref().filter(|_| !(shares.with_programs)(name));
-            let transport =
-                own.map_or_else(|| this.transport.clone(), |own| own.connect(name).into());
-            this.client_over(transport, (shares.of)(name)).fenced(&fence)
+            let transport = match &own_credentials {
+                Some(credentials) if !(settings.uses_program_credentials)(name) => {
+                    credentials.connect(name).into()
+                }
+                _ => this.transport.clone(),
+            };
+            this.client_over(transport, (settings.rate_factors)(name)).fenced(&fence)
         })
     }
 
-    fn client_over(&self, transport: Transport, (qps, burst): (f32, u32)) -> Client {
+    fn client_over(&self, transport: Transport, factors: RateFactors) -> Client {
         self.metrics.connected(true);
         Client::builder(transport, self.clock.clone())
-            .qps(self.options.qps * qps)
-            .burst(self.options.burst.saturating_mul(burst))
-            .user_agent(&self.agent)
+            .qps(self.options.qps * factors.qps)
+            .burst(self.options.burst.saturating_mul(factors.burst))
+            .user_agent(&self.user_agent)
             .host(&self.host)
             .metrics(self.metrics.clone())
             .json(self.options.json)
@@ -151,7 +170,7 @@ pub fn wait_for_server<'a>(client: &'a Client, clock: &'a Clock) -> BoxFuture<'a
 }
 
 async fn poll_health(client: &Client, clock: &Clock) -> Result<()> {
-    let deadline = clock.now() + WAIT_FOR_SERVER;
+    let deadline = clock.now() + SERVER_HEALTH_TIMEOUT;
     loop {
         let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;
         match client.raw(request).await {
@@ -169,21 +188,21 @@ async fn poll_health(client: &Client, clock: &Clock) -> Result<()> {
 
 /// Returns a user agent in upstream's form, `<program>/<version> (<system>/<machine>) kubernetes/<build>`. Each
 /// client appends its name. The API server uses the part before the first slash as the field manager.
-fn agent(program: &str) -> String {
+fn user_agent(program: &str) -> String {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
     format!(
-        "{program}/{KUBERNETES} ({}/{machine}) kubernetes/evenkeel-{}",
+        "{program}/{KUBERNETES_VERSION} ({}/{machine}) kubernetes/evenkeel-{}",
         std::env::consts::OS,
         env!("CARGO_PKG_VERSION")
     )
 }
 
 /// The emulated version of Kubernetes.
-const KUBERNETES: &str = "v1.37.1";
+const KUBERNETES_VERSION: &str = "v1.37.1";
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +210,7 @@ mod tests {
 
     #[test]
     fn user_agents_have_upstreams_form() {
-        let agent = agent("kube-controller-manager");
+        let agent = user_agent("kube-controller-manager");
         let (first, rest) = agent.split_once(' ').expect("two parts");
         assert_eq!(first, "kube-controller-manager/v1.37.1");
         assert!(rest.starts_with("(linux/") && rest.contains(") kubernetes/"), "{agent}");

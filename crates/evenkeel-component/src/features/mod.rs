@@ -71,19 +71,22 @@ impl FeatureGates {
 /// Returns the help text of `--feature-gates`: the gates that can be set.
 pub fn options() -> String {
     let versions = Versions::default();
+    // Some gates change when no older component has to be supported.
     let newest = Versions { min_compatibility: versions.emulated, ..versions };
     let mut lines = Vec::new();
     for (name, gate) in GATES.iter() {
-        let (now, then) = (gate.at(versions), gate.at(newest));
-        let mut forms: Vec<String> = now.and_then(|spec| spec.option(name)).into_iter().collect();
-        if now != then {
-            forms.extend(then.and_then(|spec| {
-                let least = spec.min_compatibility?;
-                Some(format!("{} if --min-compatibility-version>={least}", spec.option(name)?))
-            }));
+        let (default_spec, newest_spec) = (gate.at(versions), gate.at(newest));
+        let mut alternatives = Vec::new();
+        alternatives.extend(default_spec.and_then(|spec| spec.option(name)));
+        if newest_spec != default_spec
+            && let Some(spec) = newest_spec
+            && let Some(min_version) = spec.min_compatibility
+            && let Some(option) = spec.option(name)
+        {
+            alternatives.push(format!("{option} if --min-compatibility-version>={min_version}"));
         }
-        if !forms.is_empty() {
-            lines.push(format!("kube:{}", forms.join(", or ")));
+        if !alternatives.is_empty() {
+            lines.push(format!("kube:{}", alternatives.join(", or ")));
         }
     }
     lines.join("\n")

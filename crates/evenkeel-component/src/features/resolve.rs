@@ -46,7 +46,7 @@ impl FeatureGates {
             }
         }
         resolved.errors = resolved.gates.versions.errors();
-        match pairs(gates) {
+        match parse_settings(gates) {
             Ok(requested) => resolved.set(&requested, |_| true),
             Err(error) => resolved.errors.push(error),
         }
@@ -57,7 +57,7 @@ impl FeatureGates {
     /// only affect the gates of such a program. Other gates can be set by name.
     pub fn resolve_generic(gates: &[(String, String)]) -> Resolved {
         let mut resolved = Resolved::default();
-        match pairs(gates) {
+        match parse_settings(gates) {
             Ok(requested) => resolved.set(&requested, is_generic),
             Err(error) => resolved.errors.push(error),
         }
@@ -66,9 +66,9 @@ impl FeatureGates {
 }
 
 /// Returns the requested values of this component's feature gates.
-fn pairs(settings: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
-    let prefixed = |prefix: &str| settings.iter().any(|(component, _)| component == prefix);
-    if prefixed("") && prefixed("kube") {
+fn parse_settings(settings: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
+    let has_prefix = |prefix: &str| settings.iter().any(|(component, _)| component == prefix);
+    if has_prefix("") && has_prefix("kube") {
         let rule = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
         return Err(rule.to_owned());
     }
@@ -98,26 +98,26 @@ fn pairs(settings: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> 
 }
 
 impl Resolved {
-    /// Sets the requested values. `AllAlpha` and `AllBeta` affect the gates that are `known`.
+    /// Sets the requested values. `AllAlpha` and `AllBeta` affect only the gates for which `in_group` is true.
     ///
     /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
-    fn set(&mut self, requested: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
-        let before = self.errors.len();
+    fn set(&mut self, requested: &BTreeMap<&str, bool>, in_group: fn(&str) -> bool) {
+        let errors_before = self.errors.len();
         for (requested_name, on) in requested {
             let Some((name, gate)) = GATES.get_key_value(*requested_name) else {
                 self.errors.push(format!("unrecognized feature gate: {requested_name}"));
                 return;
             };
             match *name {
-                "AllAlpha" => self.set_all(Stage::Alpha, *on, requested, known),
-                "AllBeta" => self.set_all(Stage::Beta, *on, requested, known),
+                "AllAlpha" => self.set_all(Stage::Alpha, *on, requested, in_group),
+                "AllBeta" => self.set_all(Stage::Beta, *on, requested, in_group),
                 _ => self.set_one(name, gate, *on),
             }
             if matches!(*name, "AllAlpha" | "AllBeta") {
                 self.gates.set.insert(name, *on);
             }
         }
-        if self.errors.len() == before {
+        if self.errors.len() == errors_before {
             self.check_dependencies();
         }
     }
@@ -157,17 +157,17 @@ impl Resolved {
         }
     }
 
-    /// Sets all gates of a stage that are not set by name.
+    /// Sets all gates of a stage, except for those that `requested` sets by name.
     fn set_all(
         &mut self,
         stage: Stage,
         on: bool,
         requested: &BTreeMap<&str, bool>,
-        known: fn(&str) -> bool,
+        in_group: fn(&str) -> bool,
     ) {
-        for (name, gate) in GATES.iter().filter(|(name, _)| known(name)) {
-            let of_stage = gate.at(self.gates.versions).is_some_and(|spec| spec.stage == stage);
-            if of_stage && !requested.contains_key(name) {
+        for (name, gate) in GATES.iter().filter(|(name, _)| in_group(name)) {
+            let is_of_stage = gate.at(self.gates.versions).is_some_and(|spec| spec.stage == stage);
+            if is_of_stage && !requested.contains_key(name) {
                 self.gates.set.insert(name, on);
             }
         }
@@ -175,16 +175,16 @@ impl Resolved {
 
     fn check_dependencies(&mut self) {
         for (name, gate) in GATES.iter().filter(|(name, _)| self.gates.enabled(name)) {
-            let off: Vec<&str> = gate
+            let disabled: Vec<&str> = gate
                 .dependencies
                 .iter()
                 .copied()
-                .filter(|need| !self.gates.enabled(need))
+                .filter(|dependency| !self.gates.enabled(dependency))
                 .collect();
-            if !off.is_empty() {
+            if !disabled.is_empty() {
                 self.errors.push(format!(
                     "{name} is enabled, but depends on features that are disabled: [{}]",
-                    off.join(" ")
+                    disabled.join(" ")
                 ));
             }
         }

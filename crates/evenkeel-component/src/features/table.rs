@@ -56,7 +56,7 @@ pub(super) struct FeatureSpec {
 }
 
 impl FeatureSpec {
-    /// Returns the spec's entry in the help text, or `None` if setting it has no use.
+    /// Returns the gate's entry in the help text, or `None` if it is not alpha or beta.
     pub(super) fn option(&self, name: &str) -> Option<String> {
         let settable = matches!(self.stage, Stage::Alpha | Stage::Beta);
         settable.then(|| {
@@ -79,7 +79,9 @@ impl FeatureGate {
     pub(super) fn at(&self, versions: Versions) -> Option<&FeatureSpec> {
         self.specs.iter().rev().find(|spec| {
             spec.from <= versions.emulated
-                && spec.min_compatibility.is_none_or(|least| versions.min_compatibility >= least)
+                && spec
+                    .min_compatibility
+                    .is_none_or(|min_version| versions.min_compatibility >= min_version)
         })
     }
 }
@@ -91,16 +93,16 @@ pub(super) static GATES: LazyLock<BTreeMap<&'static str, FeatureGate>> = LazyLoc
         let mut cells = line.split('\t');
         let mut next = || cells.next().unwrap_or_default();
         let (name, from, stage, default, locked) = (next(), next(), next(), next(), next());
-        let (least, needs) = (next(), next());
+        let (min_compatibility, dependencies) = (next(), next());
         let gate = gates.entry(name).or_default();
         gate.specs.extend(Version::parse(from).map(|from| FeatureSpec {
             from,
             stage: Stage::read(stage),
             default: default == "true",
             locked: locked == "true",
-            min_compatibility: Version::parse(least),
+            min_compatibility: Version::parse(min_compatibility),
         }));
-        gate.dependencies = needs.split(',').filter(|need| !need.is_empty()).collect();
+        gate.dependencies = dependencies.split(',').filter(|name| !name.is_empty()).collect();
     }
     gates
 });

@@ -107,21 +107,21 @@ fn kube_version(settings: &[String]) -> Result<Option<Version>, String> {
         let (component, text) = text
             .split_once('=')
             .map_or(("kube", text.as_str()), |(name, text)| (name.trim(), text.trim()));
-        let bare = text.strip_prefix('v').unwrap_or(text);
-        let (short, patch) = match bare.match_indices('.').nth(1) {
-            Some((at, _)) => (&bare[..at], Some(&bare[at + 1..])),
-            None => (bare, None),
+        let version_text = text.strip_prefix('v').unwrap_or(text);
+        let (major_minor, patch) = match version_text.match_indices('.').nth(1) {
+            Some((dot, _)) => (&version_text[..dot], Some(&version_text[dot + 1..])),
+            None => (version_text, None),
         };
         let invalid = || format!("could not parse {text:?} as version");
-        let version = Version::parse(short).ok_or_else(invalid)?;
+        let version = Version::parse(major_minor).ok_or_else(invalid)?;
         if patch.is_some_and(|patch| patch != "0") {
-            return Err(format!("patch version not allowed, got: {component}={bare}"));
+            return Err(format!("patch version not allowed, got: {component}={version_text}"));
         }
         if component != "kube" {
             return Err(format!("component not registered: {component}"));
         }
-        if let Some(before) = found {
-            return Err(format!("duplicate version flag, kube={before} and kube={version}"));
+        if let Some(first) = found {
+            return Err(format!("duplicate version flag, kube={first} and kube={version}"));
         }
         found = Some(version);
     }

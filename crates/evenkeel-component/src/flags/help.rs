@@ -3,21 +3,24 @@
 use super::{Flag, Flags, Type};
 use std::collections::BTreeMap;
 
+/// Minimum width of the column of descriptions, however narrow the terminal is.
+const MIN_USAGE_WIDTH: usize = 24;
+
 /// Parts of the help text besides the flags.
 #[derive(Debug, Clone, Default)]
 pub struct About {
     /// Name of the program.
     pub name: &'static str,
     /// Description of the program.
-    pub what: &'static str,
+    pub description: &'static str,
     /// Additional lines about single flags, by the flag's name.
-    pub more: BTreeMap<&'static str, String>,
+    pub notes: BTreeMap<&'static str, String>,
 }
 
 impl Flags {
     /// Returns the help text. Lines are wrapped at `columns`, if given.
     pub fn help(&self, about: &About, columns: Option<usize>) -> String {
-        let mut text = format!("{}\n\nUsage:\n  {} [flags]\n", about.what, about.name);
+        let mut text = format!("{}\n\nUsage:\n  {} [flags]\n", about.description, about.name);
         let mut sections: Vec<&str> = Vec::new();
         for flag in self.shown() {
             if !sections.contains(&flag.section) {
@@ -32,11 +35,12 @@ impl Flags {
             for (flag, name) in flags.iter().zip(&names) {
                 text.push_str(&format!("{name:width$}"));
                 let mut usage = usage(flag);
-                if let Some(more) = about.more.get(flag.name) {
+                if let Some(note) = about.notes.get(flag.name) {
                     usage.push('\n');
-                    usage.push_str(more);
+                    usage.push_str(note);
                 }
-                let width_left = columns.map(|columns| columns.saturating_sub(width).max(24));
+                let width_left =
+                    columns.map(|columns| columns.saturating_sub(width).max(MIN_USAGE_WIDTH));
                 let lines = usage.lines().flat_map(|line| wrap(line, width_left));
                 let lines: Vec<String> = lines.collect();
                 text.push_str(lines.join(&format!("\n{:width$}", "")).trim_end());
@@ -48,7 +52,7 @@ impl Flags {
 
     /// Returns the flags that the help text shows: all but the deprecated ones.
     fn shown(&self) -> impl Iterator<Item = &Flag> {
-        self.iter().filter(|flag| flag.retired.is_none())
+        self.iter().filter(|flag| flag.deprecated.is_none())
     }
 }
 
@@ -64,7 +68,7 @@ fn name_column(flag: &Flag) -> String {
 
 /// Returns the flag's description and its default.
 pub(super) fn usage(flag: &Flag) -> String {
-    let mut usage = flag.words.to_owned();
+    let mut usage = flag.description.to_owned();
     if !flag.default.is_empty() {
         usage.push_str(&format!(" (default {})", flag.default));
     }
@@ -76,8 +80,8 @@ fn wrap(line: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else { return vec![line.to_owned()] };
     let mut pieces = vec![String::new()];
     for word in line.split(' ') {
-        let last = pieces.last().map_or(0, String::len);
-        if last > 0 && last + 1 + word.len() > width {
+        let length = pieces.last().map_or(0, String::len);
+        if length > 0 && length + 1 + word.len() > width {
             pieces.push(String::new());
         }
         if let Some(piece) = pieces.last_mut() {
@@ -100,9 +104,9 @@ mod tests {
             Logs\tv\tLevel\t\n";
         let words =
             "leader-elect\tWhether to lead\nkube-api-qps\tRequests a second\nv\tHow much to tell";
-        let flags = Flags::from_table(table, words).with_retired("\nold\tbool\t\tIt is old");
-        let more = BTreeMap::from([("kube-api-qps", "A second line of some length".to_owned())]);
-        let about = About { name: "program", what: "Does things.", more };
+        let flags = Flags::from_table(table, words).with_deprecated("\nold\tbool\t\tIt is old");
+        let notes = BTreeMap::from([("kube-api-qps", "A second line of some length".to_owned())]);
+        let about = About { name: "program", description: "Does things.", notes };
         let text = "Does things.\n\nUsage:\n  program [flags]\n\nGeneric flags:\n\n      \
             --leader-elect           Whether to lead (default true)\n      \
             --kube-api-qps float32   Requests a second (default 20)\n                               \

@@ -18,8 +18,8 @@ pub use reader::{InvalidFlags, Reader};
 pub use shell::command;
 pub use value::{Type, Value};
 
-/// Our descriptions of the flags that several programs share: a name and a description per line.
-const WORDS: &str = include_str!("../../data/words.tsv");
+/// Descriptions of the flags that several programs share: a name and a description per line.
+const SHARED_DESCRIPTIONS: &str = include_str!("../../data/words.tsv");
 
 /// Flag in the recorded table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct Flag {
     /// Default as upstream prints it. Empty if upstream prints none.
     pub default: &'static str,
     /// Reason why the flag is deprecated. The help text leaves out such a flag.
-    pub retired: Option<&'static str>,
+    pub deprecated: Option<&'static str>,
     /// Description of the flag, on one line.
-    pub words: &'static str,
+    pub description: &'static str,
 }
 
 impl Flag {
@@ -65,16 +65,20 @@ impl Flags {
     pub fn with_own(mut self, table: &'static str, words: &'static str) -> Self {
         for line in rows(table) {
             let [section, name, kind, default] = cells(line);
-            let of = |words: &'static str| {
-                words.lines().find_map(|line| line.split_once('\t').filter(|(of, _)| *of == name))
+            let description_in = |words: &'static str| {
+                let mut rows = words.lines().filter_map(|line| line.split_once('\t'));
+                let (_, description) = rows.find(|(flag, _)| *flag == name)?;
+                Some(description)
             };
             self.0.push(Flag {
                 section,
                 name,
-                kind: Type::named(kind),
+                kind: Type::from_name(kind),
                 default,
-                retired: None,
-                words: of(words).or_else(|| of(WORDS)).map_or("", |(_, words)| words),
+                deprecated: None,
+                description: description_in(words)
+                    .or_else(|| description_in(SHARED_DESCRIPTIONS))
+                    .unwrap_or_default(),
             });
         }
         self
@@ -83,11 +87,18 @@ impl Flags {
     /// Adds deprecated flags from a table with the columns name, type, default and reason. They are accepted
     /// with a warning, and the help text leaves them out.
     #[must_use]
-    pub fn with_retired(mut self, table: &'static str) -> Self {
+    pub fn with_deprecated(mut self, table: &'static str) -> Self {
         for line in rows(table) {
             let [name, kind, default, why] = cells(line);
-            let (section, kind) = ("Retired", Type::named(kind));
-            self.0.push(Flag { section, name, kind, default, retired: Some(why), words: why });
+            let (section, kind) = ("Retired", Type::from_name(kind));
+            self.0.push(Flag {
+                section,
+                name,
+                kind,
+                default,
+                deprecated: Some(why),
+                description: why,
+            });
         }
         self
     }

@@ -26,6 +26,7 @@ pub enum Invocation {
 #[derive(Debug, Clone)]
 pub struct ParsedFlags {
     flags: Flags,
+    /// Values from the command line.
     set_values: BTreeMap<&'static str, Value>,
 }
 
@@ -79,6 +80,7 @@ impl Flags {
 struct Parser<'a> {
     flags: &'a Flags,
     set_values: BTreeMap<&'static str, Value>,
+    /// Arguments that are no flags.
     others: Vec<String>,
 }
 
@@ -100,7 +102,8 @@ impl Parser<'_> {
         let Some(flag) = self.flags.get(&name) else {
             return Err(UsageError(format!("unknown flag: --{name}")));
         };
-        let value = value.or_else(|| flag.kind.alone().map(str::to_owned)).or_else(|| rest.next());
+        let value =
+            value.or_else(|| flag.kind.no_opt_default().map(str::to_owned)).or_else(|| rest.next());
         match value {
             Some(value) => self.set(flag, &value),
             None => Err(UsageError(format!("flag needs an argument: --{name}"))),
@@ -125,8 +128,8 @@ impl Parser<'_> {
             if let Some(value) = after.strip_prefix('=') {
                 return self.set(flag, value);
             }
-            if let Some(alone) = flag.kind.alone() {
-                self.set(flag, alone)?;
+            if let Some(value) = flag.kind.no_opt_default() {
+                self.set(flag, value)?;
                 letters = after;
                 continue;
             }
@@ -144,7 +147,7 @@ impl Parser<'_> {
     }
 
     fn set(&mut self, flag: &Flag, text: &str) -> Result<(), UsageError> {
-        let value = flag.kind.read(self.set_values.remove(flag.name), text).map_err(|error| {
+        let value = flag.kind.parse(self.set_values.remove(flag.name), text).map_err(|error| {
             let shown = match flag.short() {
                 Some(letter) => format!("-{letter}, --{}", flag.name),
                 None => format!("--{}", flag.name),
@@ -162,7 +165,7 @@ impl ParsedFlags {
         self.set_values.keys().copied()
     }
 
-    /// Returns the value of a flag: the set_values one or the default. Returns `None` if the flag does not exist.
+    /// Returns the value of a flag: its value on the command line, or else its default. Returns `None` if the flag does not exist.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(value) = self.set_values.get(name) {
             return Some(value.clone());
@@ -183,9 +186,9 @@ impl ParsedFlags {
     }
 
     /// Returns the deprecated flags on the command line, each with the reason.
-    pub fn retired(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        let set_values = self.flags.iter().filter(|flag| self.set_values.contains_key(flag.name));
-        set_values.filter_map(|flag| Some((flag.name, flag.retired?)))
+    pub fn deprecated(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        let set_flags = self.flags.iter().filter(|flag| self.set_values.contains_key(flag.name));
+        set_flags.filter_map(|flag| Some((flag.name, flag.deprecated?)))
     }
 }
 

@@ -6,18 +6,18 @@ use clap::{Arg, ArgAction, Command};
 /// Returns a command with these flags.
 pub fn command(flags: &Flags, about: &About) -> Command {
     let mut command = Command::new(about.name)
-        .about(about.what)
+        .about(about.description)
         .disable_help_flag(true)
         .disable_version_flag(true)
         .override_usage(format!("{} [flags]", about.name));
-    for flag in flags.iter().filter(|flag| flag.retired.is_none()) {
+    for flag in flags.iter().filter(|flag| flag.deprecated.is_none()) {
         let mut arg = Arg::new(flag.name)
             .long(flag.name)
             .help_heading(flag.section)
             .help(help::usage(flag))
             .value_name(flag.kind.name());
-        if let Some(more) = about.more.get(flag.name) {
-            arg = arg.long_help(format!("{}\n{more}", help::usage(flag)));
+        if let Some(note) = about.notes.get(flag.name) {
+            arg = arg.long_help(format!("{}\n{note}", help::usage(flag)));
         }
         if let Some(letter) = flag.short() {
             arg = arg.short(letter);

@@ -68,7 +68,8 @@ pub enum Value {
 }
 
 impl Type {
-    pub(super) fn named(name: &str) -> Self {
+    /// Returns the type with this name in upstream's help text.
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "bool" => Self::Bool,
             "int32" => Self::Int32,
@@ -115,25 +116,26 @@ impl Type {
         }
     }
 
-    /// Returns the value of a flag that is given without a value, such as `true`.
-    pub(super) fn alone(self) -> Option<&'static str> {
+    /// Returns the value of a flag that is set without a value: `true` for a `bool` (pflag's `NoOptDefVal`).
+    pub(super) fn no_opt_default(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 
-    /// Parses one more text. `before` is the value of the earlier occurrences. The errors are Go's.
-    pub(super) fn read(self, before: Option<Value>, text: &str) -> Result<Value, String> {
+    /// Parses the text of one occurrence of the flag. `before` is the value of the earlier occurrences. The errors are
+    /// Go's.
+    pub(super) fn parse(self, before: Option<Value>, text: &str) -> Result<Value, String> {
         Ok(match self {
-            Self::Bool => Value::Bool(boolean(text)?),
+            Self::Bool => Value::Bool(parse_bool(text)?),
             Self::Int32 => Value::Int(
-                i32::try_from(integer("ParseInt", text)?)
+                i32::try_from(parse_int("ParseInt", text)?)
                     .map_err(|_| out_of_range("ParseInt", text))?
                     .into(),
             ),
-            Self::Int => Value::Int(integer("ParseInt", text)?),
-            Self::Level => Value::Int(level(text)?),
-            Self::Float => Value::Float(number(text)?),
+            Self::Int => Value::Int(parse_int("ParseInt", text)?),
+            Self::Level => Value::Int(parse_level(text)?),
+            Self::Float => Value::Float(parse_float(text)?),
             Self::Float32 => {
-                let value = number(text)?;
+                let value = parse_float(text)?;
                 if value.is_finite() && (value as f32).is_infinite() {
                     return Err(out_of_range("ParseFloat", text));
                 }
@@ -143,31 +145,31 @@ impl Type {
             Self::Ip => {
                 Value::Ip(text.trim().parse().map_err(|_| format!("failed to parse IP: {text:?}"))?)
             }
-            Self::List => append_items(before, separated(text)?),
+            Self::List => append_items(before, parse_csv(text)?),
             Self::Items => append_items(before, vec![text.to_owned()]),
-            Self::Ints => append_items(before, ints(text)?),
-            Self::CertKeys => append_items(before, vec![cert_key(text)?]),
-            Self::Map => replace_pairs(before, pairs(text)?),
-            Self::Multimap => append_pairs(before, components(text)),
+            Self::Ints => append_items(before, parse_ints(text)?),
+            Self::CertKeys => append_items(before, vec![parse_cert_key(text)?]),
+            Self::Map => replace_pairs(before, parse_pairs(text)?),
+            Self::Multimap => append_pairs(before, parse_components(text)),
             Self::Quantity => {
-                Quantity::parse(text).map_err(|_| QUANTITY.to_owned())?;
+                Quantity::parse(text).map_err(|_| INVALID_QUANTITY.to_owned())?;
                 Value::Text(text.to_owned())
             }
-            Self::Levels => Value::Text(levels(text)?),
+            Self::Levels => Value::Text(parse_levels(text)?),
             Self::Version => Value::Text(match text {
                 "raw" => text.to_owned(),
                 _ if text.starts_with('v') => {
                     version::check(text)?;
                     text.to_owned()
                 }
-                _ => boolean(text)?.to_string(),
+                _ => parse_bool(text)?.to_string(),
             }),
             Self::Text => Value::Text(text.to_owned()),
         })
     }
 
-    /// Returns the value of a flag that is not given. An invalid default is a mistake in the table, which a
-    /// test detects.
+    /// Returns the value of a flag that is not set. `default` is the text in the recorded help. An invalid default is
+    /// a mistake in the table, which a test detects.
     pub(super) fn default(self, default: &str) -> Value {
         let inner = default.trim_matches('"').trim_start_matches('[').trim_end_matches(']');
         let empty = match self {
@@ -181,16 +183,16 @@ impl Type {
             Self::Quantity => Value::Text("0".to_owned()),
             Self::Ip | Self::Levels | Self::Text => Value::Text(String::new()),
         };
-        if inner.is_empty() { empty } else { self.read(None, inner).unwrap_or(empty) }
+        if inner.is_empty() { empty } else { self.parse(None, inner).unwrap_or(empty) }
     }
 
     /// Formats the value as pflag prints it.
     pub(super) fn print(self, value: &Value) -> String {
-        print::value(self, value)
+        print::format_value(self, value)
     }
 }
 
-const QUANTITY: &str =
+const INVALID_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// Appends items to the value of earlier occurrences.
@@ -228,7 +230,7 @@ fn replace_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
     Value::Map(map)
 }
 
-fn syntax(function: &str, text: &str) -> String {
+fn invalid_syntax(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: invalid syntax")
 }
 
@@ -236,16 +238,16 @@ fn out_of_range(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: value out of range")
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
+fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(syntax("ParseBool", text)),
+        _ => Err(invalid_syntax("ParseBool", text)),
     }
 }
 
 /// Parses an integer with Go's prefixes: `0x` for base 16, `0b` for base 2, `0o` and `0` for base 8.
-fn integer(function: &str, text: &str) -> Result<i64, String> {
+fn parse_int(function: &str, text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let lower = digits.to_ascii_lowercase();
     let (base, digits) = match lower.as_bytes() {
@@ -256,30 +258,30 @@ fn integer(function: &str, text: &str) -> Result<i64, String> {
         _ => (10, lower.as_str()),
     };
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
-        return Err(syntax(function, text));
+        return Err(invalid_syntax(function, text));
     }
     let sign = if text.starts_with('-') { "-" } else { "" };
     i64::from_str_radix(&format!("{sign}{digits}"), base).map_err(|_| out_of_range(function, text))
 }
 
-fn level(text: &str) -> Result<i64, String> {
+fn parse_level(text: &str) -> Result<i64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(syntax("ParseUint", text));
+        return Err(invalid_syntax("ParseUint", text));
     }
     text.parse::<i32>().map(i64::from).map_err(|_| out_of_range("ParseUint", text))
 }
 
-fn number(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| syntax("ParseFloat", text))?;
-    let spelled = text.to_ascii_lowercase().contains("inf");
-    if value.is_infinite() && !spelled {
+fn parse_float(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| invalid_syntax("ParseFloat", text))?;
+    let names_infinity = text.to_ascii_lowercase().contains("inf");
+    if value.is_infinite() && !names_infinity {
         return Err(out_of_range("ParseFloat", text));
     }
     Ok(value)
 }
 
-/// Parses one line of comma-separated values, which may be quoted.
-fn separated(text: &str) -> Result<Vec<String>, String> {
+/// Parses one line of comma-separated values, which may be quoted, like Go's `encoding/csv`.
+fn parse_csv(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -288,8 +290,8 @@ fn separated(text: &str) -> Result<Vec<String>, String> {
         let (item, after) = match rest.strip_prefix('"') {
             None => {
                 let end = rest.find(',').unwrap_or(rest.len());
-                if let Some(at) = rest[..end].find('"') {
-                    let column = text.len() - rest.len() + at + 1;
+                if let Some(quote) = rest[..end].find('"') {
+                    let column = text.len() - rest.len() + quote + 1;
                     return Err(format!(
                         "parse error on line 1, column {column}: bare \" in non-quoted-field"
                     ));
@@ -328,20 +330,20 @@ fn unquote(quoted: &str) -> (String, Option<&str>) {
     (item, None)
 }
 
-fn ints(text: &str) -> Result<Vec<String>, String> {
+fn parse_ints(text: &str) -> Result<Vec<String>, String> {
     let int = |text: &str| {
         let value = text.trim();
         if value.is_empty()
             || !value.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit())
         {
-            return Err(syntax("ParseInt", value));
+            return Err(invalid_syntax("ParseInt", value));
         }
         value.parse::<i32>().map(|int| int.to_string()).map_err(|_| out_of_range("ParseInt", value))
     };
     text.split(',').map(int).collect()
 }
 
-fn cert_key(text: &str) -> Result<String, String> {
+fn parse_cert_key(text: &str) -> Result<String, String> {
     let (files, names) =
         text.split_once(':').map_or((text, None), |(files, names)| (files, Some(names)));
     let files: Vec<&str> = files.trim().split(',').map(str::trim).collect();
@@ -358,11 +360,11 @@ fn cert_key(text: &str) -> Result<String, String> {
     }
 }
 
-fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let items = match text.matches('=').count() {
         0 => return Err(format!("{text} must be formatted as key=value")),
         1 => vec![text.trim_matches('"').to_owned()],
-        _ => separated(text)?,
+        _ => parse_csv(text)?,
     };
     let pair = |item: String| match item.split_once('=') {
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
@@ -371,7 +373,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     items.into_iter().map(pair).collect()
 }
 
-fn components(text: &str) -> Vec<(String, String)> {
+fn parse_components(text: &str) -> Vec<(String, String)> {
     let pair = |item: &str| {
         let (component, value) = item.split_once(':').unwrap_or(("", item));
         (component.trim().to_owned(), value.trim().to_owned())
@@ -379,14 +381,14 @@ fn components(text: &str) -> Vec<(String, String)> {
     text.split(',').filter(|item| !item.is_empty()).map(pair).collect()
 }
 
-fn levels(text: &str) -> Result<String, String> {
+fn parse_levels(text: &str) -> Result<String, String> {
     let mut levels = Vec::new();
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let Some((pattern, verbosity)) = item.split_once('=') else {
             return Err(format!("{item:?} does not have the pattern=N format"));
         };
-        let verbosity =
-            level(verbosity).map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
+        let verbosity = parse_level(verbosity)
+            .map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
         levels.push(format!("{pattern}={verbosity}"));
     }
     Ok(levels.join(","))

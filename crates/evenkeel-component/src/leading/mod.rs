@@ -56,7 +56,7 @@ pub enum Started {
 
 /// Controller that `--controllers` enables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named {
+pub struct ControllerName {
     /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
     /// Former names of the controller, which flags still accept.
@@ -68,7 +68,7 @@ pub struct Leader<C> {
     /// All controllers of the program.
     pub controllers: C,
     /// The enabled controllers.
-    pub chosen: Vec<Named>,
+    pub enabled: Vec<ControllerName>,
     /// The controller that starts before all others, if it is enabled: the others need the tokens that it
     /// creates. It never migrates.
     pub first: Option<&'static str>,
@@ -81,7 +81,7 @@ pub struct Leader<C> {
     /// Intervals of starts and of log lines.
     pub intervals: StartIntervals,
     /// Metric of running controllers.
-    pub shown: RunningControllers,
+    pub running_controllers: RunningControllers,
     /// The migrated controllers, and the lease under which they run.
     pub migration_lease: Option<MigrationLease>,
 }
@@ -111,49 +111,59 @@ impl<C: Controllers> Leader<C> {
     /// Fails if the server does not become healthy, a controller cannot start, or the migration lease is lost.
     pub async fn run(self, running: &RunContext) -> Result<()> {
         let stop = running.token();
-        let server = wait_for_server(&self.client, &self.clock);
-        let Some(healthy) = stop.run_until_cancelled(server).await else { return Ok(()) };
-        healthy?;
+        let wait = wait_for_server(&self.client, &self.clock);
+        let Some(server_is_healthy) = stop.run_until_cancelled(wait).await else { return Ok(()) };
+        server_is_healthy?;
         let (main, migrated) = self.split_by_lease();
         let tasks = Tasks::under(stop.clone());
         let ready = self.controllers.ready(&self.fence, &tasks);
         let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
-        let main = self.lead(ready, main, &tasks, running);
+        let main = self.run_controllers(ready, main, &tasks, running);
         let Some(lease) = &self.migration_lease else { return main.await };
-        let moved = self.run_migrated(lease, migrated, running);
-        tokio::try_join!(main, moved).map(|_| ())
+        let migrated = self.run_migrated(lease, migrated, running);
+        tokio::try_join!(main, migrated).map(|_| ())
     }
 
     /// Splits the controllers into those of the main lease and those of the migration lease.
     fn split_by_lease(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let filter_result = |one: &Named| match &self.migration_lease {
-            Some(lease) if self.first != Some(one.name) => lease.migration.filter(one),
-            _ => FilterResult::ControllerNonMigrated,
-        };
-        let all = |wanted| {
-            let selected = self.chosen.iter().filter(move |one| filter_result(one) == wanted);
-            selected.map(|one| one.name).collect()
-        };
-        (all(FilterResult::ControllerNonMigrated), all(FilterResult::ControllerMigrated))
+        let (mut main, mut migrated) = (Vec::new(), Vec::new());
+        for controller in &self.enabled {
+            let name = controller.name;
+            let filter_result = match &self.migration_lease {
+                Some(lease) if self.first != Some(name) => lease.migration.filter(controller),
+                _ => FilterResult::ControllerNonMigrated,
+            };
+            match filter_result {
+                FilterResult::ControllerNonMigrated => main.push(name),
+                FilterResult::ControllerMigrated => migrated.push(name),
+                // Another program runs this controller.
+                FilterResult::ControllerUnowned => {}
+            }
+        }
+        (main, migrated)
     }
 
     /// Starts the controllers of a lease, and waits for their end.
-    async fn lead(
+    async fn run_controllers(
         &self,
         ready: C::Ready,
         names: Vec<&'static str>,
         tasks: &Tasks,
         running: &RunContext,
     ) -> Result<()> {
-        let (clock, shown) = (self.clock.clone(), self.shown.clone());
-        let starting = Starting { ready, clock, shown, interval: self.intervals.start_interval };
+        let starting = Starting {
+            ready,
+            clock: self.clock.clone(),
+            running_controllers: self.running_controllers.clone(),
+            interval: self.intervals.start_interval,
+        };
         starting.run(self.first, names.clone(), tasks, &running.token()).await?;
         running.stopped().await;
         while timeout(self.intervals.reminder, tasks.join()).await.is_err() {
             let running = tasks.running().join(", ");
             tracing::info!(%running, "Still waiting for some controllers to terminate");
         }
-        self.shown.stopped(names);
+        self.running_controllers.stopped(names);
         tracing::info!("All controllers terminated");
         Ok(())
     }
@@ -174,15 +184,15 @@ impl<C: Controllers> Leader<C> {
         let tasks = Tasks::under(stop.clone());
         let work = async {
             let ready = self.controllers.ready(&self.fence.and(&election.fence()), &tasks).await;
-            self.lead(ready, names, &tasks, running).await
+            self.run_controllers(ready, names, &tasks, running).await
         };
         let ended = tokio::select! {
             biased;
             ended = work => ended,
             () = election.renew() => Err(ManagerError::LeaderElectionLost.into()),
         };
-        // Usually all tasks have ended. Any other task cannot write, because releasing the lease closes the
-        // fence first.
+        // Usually all tasks have ended. A task that still runs cannot write, because the fence closes before the
+        // lease is released.
         tasks.shut_down(Duration::ZERO).await;
         election.step_down().await;
         ended

@@ -15,8 +15,8 @@ pub(super) struct Starting<R> {
     pub(super) ready: R,
     pub(super) clock: Clock,
     /// Metric of running controllers.
-    pub(super) shown: RunningControllers,
-    /// Each controller starts between one and two intervals after the beginning.
+    pub(super) running_controllers: RunningControllers,
+    /// Each controller starts after a random delay of one to two intervals.
     pub(super) interval: Duration,
 }
 
@@ -39,6 +39,7 @@ impl<R: Ready> Starting<R> {
             _ => self.interval.mul_f64(1.0 + self.clock.draw(&("start", name))),
         };
         let mut order: Vec<_> = names.into_iter().map(|name| (delay(name), name)).collect();
+        // Without an interval all delays are zero; even then, `first` starts before the others.
         order.sort_by_key(|(delay, name)| (*delay, first != Some(*name)));
         let (mut elapsed, mut skipped) = (Duration::ZERO, Vec::new());
         for (delay, name) in order {
@@ -72,7 +73,7 @@ impl<R: Ready> Starting<R> {
     fn start(&self, name: &'static str) -> Result<Started> {
         let started = self.ready.start(name)?;
         if started == Started::Yes {
-            self.shown.started(name);
+            self.running_controllers.started(name);
             tracing::info!(controller = name, "Started controller");
         }
         Ok(started)

@@ -68,8 +68,8 @@ impl Entry {
 /// Entries of metrics by name.
 pub(super) type Catalog = BTreeMap<&'static str, Entry>;
 
-/// Reads a table. An invalid version counts as none.
-pub(super) fn read(table: &'static str) -> Catalog {
+/// Parses a table of metrics. A metric with an invalid version counts as not deprecated.
+pub(super) fn parse(table: &'static str) -> Catalog {
     let row = |line: &'static str| {
         let mut cells = line.split('\t');
         let name = cells.next()?;
@@ -81,8 +81,9 @@ pub(super) fn read(table: &'static str) -> Catalog {
             "STABLE" => Some(Stability::Stable),
             _ => None,
         };
-        let short = deprecated.rsplit_once('.').map(|(short, _)| short);
-        let deprecated = short.and_then(Version::parse).map(|version| (version, deprecated));
+        let without_patch = deprecated.rsplit_once('.').map(|(version, _)| version);
+        let version = without_patch.and_then(Version::parse);
+        let deprecated = version.map(|version| (version, deprecated));
         Some((name, Entry { stability, deprecated }))
     };
     table.lines().skip(1).filter_map(row).collect()
@@ -106,7 +107,7 @@ mod tests {
             ("STABLE", "", false),
         ] {
             let line = format!("h\nm\tcounter\t{stability}\t{since}\t\t\n");
-            let entry = read(Box::leak(line.into_boxed_str()))["m"];
+            let entry = parse(Box::leak(line.into_boxed_str()))["m"];
             assert_eq!(entry.hidden_in(NOW), hidden, "{stability} {since}");
         }
     }
@@ -115,9 +116,9 @@ mod tests {
     fn rows_without_stability_are_read_and_broken_ones_skipped() {
         let table =
             "h\nprocess_open_fds\tgauge\t\t\t\t\nx_total\tcounter\tBETA\t1.36.0\tname\t\nbroken\n";
-        let read = read(table);
-        assert_eq!(read["process_open_fds"], Entry { stability: None, deprecated: None });
-        assert_eq!(read["x_total"].deprecated_in(NOW), Some("1.36.0"));
-        assert_eq!(read.len(), 2);
+        let catalog = parse(table);
+        assert_eq!(catalog["process_open_fds"], Entry { stability: None, deprecated: None });
+        assert_eq!(catalog["x_total"].deprecated_in(NOW), Some("1.36.0"));
+        assert_eq!(catalog.len(), 2);
     }
 }

@@ -38,23 +38,23 @@ impl Exposition {
     pub fn new(registry: &Registry, table: &'static str, options: &MetricsOptions) -> Self {
         Self {
             registry: registry.clone(),
-            policy: Arc::new(Policy::new(catalog::read(table), options)),
+            policy: Arc::new(Policy::new(catalog::parse(table), options)),
             slis: Slis::new(),
         }
     }
 
     /// Observes health checks, for `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
-    pub fn follow(&self, health: &Health) {
+    pub fn observe_health(&self, health: &Health) {
         let slis = self.slis.clone();
-        health.observe(move |name, path, passed| slis.checked(name, path, passed));
+        health.observe(move |name, path, passed| slis.record(name, path, passed));
     }
 
     /// Adds the routes `/metrics` and `/metrics/slis`.
     #[must_use]
     pub fn routes(&self, routes: Routes) -> Routes {
-        let (all, slis) = (self.clone(), self.clone());
+        let (metrics, slis) = (self.clone(), self.clone());
         routes
-            .get("/metrics", move |request| all.answer(request.headers()))
+            .get("/metrics", move |request| metrics.answer(request.headers()))
             .get("/metrics/slis", move |request| slis.answer_slis(request.headers()))
     }
 

@@ -46,7 +46,7 @@ impl Policy {
             self.constrain(&mut family);
             shown.push(family);
         }
-        let about = self.about(&shown, hidden);
+        let about = self.about_metrics(&shown, hidden);
         shown.extend(about);
         shown.sort_by(|a, b| a.name().cmp(b.name()));
         self.described(shown)
@@ -58,7 +58,8 @@ impl Policy {
             let entry = self.entry(family);
             let Some(stability) = entry.stability else { continue };
             let since = entry.deprecated_in(self.current);
-            let since = since.map(|v| format!("(Deprecated since {v}) ")).unwrap_or_default();
+            let since =
+                since.map(|version| format!("(Deprecated since {version}) ")).unwrap_or_default();
             family.set_help(format!("[{}] {since}{}", stability.label(), family.help()));
         }
         families
@@ -69,15 +70,15 @@ impl Policy {
     }
 
     /// Returns the metrics about exposed, hidden and disabled metrics.
-    fn about(&self, shown: &[MetricFamily], hidden: u32) -> Vec<MetricFamily> {
+    fn about_metrics(&self, shown: &[MetricFamily], hidden: u32) -> Vec<MetricFamily> {
         let mut registered: BTreeMap<(Stability, &'static str), u32> = BTreeMap::new();
-        let count = |registered: &mut BTreeMap<_, u32>, entry: Entry| {
+        let count_entry = |registered: &mut BTreeMap<_, u32>, entry: Entry| {
             if let Some(stability) = entry.stability {
                 let since = entry.deprecated.map_or("", |(_, text)| text);
                 *registered.entry((stability, since)).or_default() += 1;
             }
         };
-        shown.iter().for_each(|family| count(&mut registered, self.entry(family)));
+        shown.iter().for_each(|family| count_entry(&mut registered, self.entry(family)));
         let unexpected = self.unexpected.lock().unwrap_or_else(PoisonError::into_inner).len();
         let mut about = vec![
             counter(
@@ -95,14 +96,15 @@ impl Policy {
                 "Metrics that are not shown because they were deprecated long ago.",
                 [(Vec::new(), f64::from(hidden))],
             ),
+            // `registered_metrics_total` counts itself too. The one with values replaces this one below.
             counter("registered_metrics_total", "", []),
         ];
-        about.iter().for_each(|family| count(&mut registered, self.entry(family)));
+        about.iter().for_each(|family| count_entry(&mut registered, self.entry(family)));
         about.pop();
-        let registered = registered.into_iter().map(|((stability, since), n)| {
+        let registered = registered.into_iter().map(|((stability, since), count)| {
             let labels =
                 vec![("deprecated_version", since), ("stability_level", stability.label())];
-            (labels, f64::from(n))
+            (labels, f64::from(count))
         });
         about.push(counter(
             "registered_metrics_total",
@@ -113,7 +115,7 @@ impl Policy {
         about
     }
 
-    /// Combines all series with values that are not allowed into one.
+    /// Replaces label values that are not allowed by `unexpected`, and adds up the series that become equal.
     fn constrain(&self, family: &mut MetricFamily) {
         let rules: Vec<_> = self
             .options
@@ -141,8 +143,10 @@ impl Policy {
             let key = labels.iter().map(|l| (l.name().to_owned(), l.value().to_owned())).collect();
             metric.set_label(labels);
             match merged.get_mut(&key) {
-                Some(present) => add(present, &metric, family.get_field_type()),
-                None => drop(merged.insert(key, metric)),
+                Some(sum) => add_series(sum, &metric, family.get_field_type()),
+                None => {
+                    merged.insert(key, metric);
+                }
             }
         }
         family.set_metric(merged.into_values().collect());
@@ -181,31 +185,31 @@ fn counter<'a>(
 }
 
 /// Adds one series to another. Adds gauges too, because the program's gauges are counts.
-fn add(to: &mut Metric, more: &Metric, kind: MetricType) {
+fn add_series(sum: &mut Metric, added: &Metric, kind: MetricType) {
     match kind {
         MetricType::COUNTER => {
-            let mut sum = Counter::default();
-            sum.set_value(to.get_counter().get_value() + more.get_counter().get_value());
-            to.set_counter(sum);
+            let mut counter = Counter::default();
+            counter.set_value(sum.get_counter().get_value() + added.get_counter().get_value());
+            sum.set_counter(counter);
         }
         MetricType::GAUGE => {
-            let mut sum = Gauge::default();
-            sum.set_value(to.get_gauge().get_value() + more.get_gauge().get_value());
-            to.set_gauge(sum);
+            let mut gauge = Gauge::default();
+            gauge.set_value(sum.get_gauge().get_value() + added.get_gauge().get_value());
+            sum.set_gauge(gauge);
         }
         MetricType::HISTOGRAM => {
-            let (one, other) = (to.get_histogram(), more.get_histogram());
-            let mut sum = Histogram::default();
-            sum.set_sample_count(one.get_sample_count() + other.get_sample_count());
-            sum.set_sample_sum(one.get_sample_sum() + other.get_sample_sum());
-            let buckets = one.get_bucket().iter().zip(other.get_bucket()).map(|(one, other)| {
+            let (left, right) = (sum.get_histogram(), added.get_histogram());
+            let mut histogram = Histogram::default();
+            histogram.set_sample_count(left.get_sample_count() + right.get_sample_count());
+            histogram.set_sample_sum(left.get_sample_sum() + right.get_sample_sum());
+            let buckets = left.get_bucket().iter().zip(right.get_bucket()).map(|(left, right)| {
                 let mut bucket = Bucket::default();
-                bucket.set_upper_bound(one.upper_bound());
-                bucket.set_cumulative_count(one.cumulative_count() + other.cumulative_count());
+                bucket.set_upper_bound(left.upper_bound());
+                bucket.set_cumulative_count(left.cumulative_count() + right.cumulative_count());
                 bucket
             });
-            sum.set_bucket(buckets.collect());
-            to.set_histogram(sum);
+            histogram.set_bucket(buckets.collect());
+            sum.set_histogram(histogram);
         }
         // This program has no summaries, and untyped metrics have no value.
         MetricType::SUMMARY | MetricType::UNTYPED => {}
@@ -234,7 +238,7 @@ mod tests {
             counters(&registry, name, "Old.", &[]).with_label_values(&[] as &[&str]).inc();
         }
         gauge(&registry, "process_open_fds", "Files.").set(3.0);
-        let policy = Policy::new(super::super::catalog::read(TABLE), options);
+        let policy = Policy::new(super::super::catalog::parse(TABLE), options);
         let text = answer(&http::HeaderMap::new(), &policy.apply(registry.gather()));
         String::from_utf8(text.body().to_vec()).unwrap()
     }

@@ -16,14 +16,14 @@ pub fn register(registry: &Registry) -> prometheus::Result<()> {
 
 /// Returns the start time of the process in seconds since the epoch, or 0 if it is unknown.
 pub(super) fn start_time() -> f64 {
-    let boot = text("/proc/stat")
+    let boot = read_or_empty("/proc/stat")
         .lines()
         .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-    boot.map_or(0.0, |boot| boot + Stat::read().field(22) / TICKS)
+    boot.map_or(0.0, |boot| boot + Stat::read().field(Stat::START_TIME) / TICKS_PER_SECOND)
 }
 
 /// Clock ticks per second, on every Linux that Rust supports.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Collector that reads `/proc/self` at each scrape. Outside of Linux, all values are 0.
 struct Process {
@@ -75,18 +75,19 @@ impl Process {
 
     fn refresh(&self) {
         let stat = Stat::read();
-        // Counters only grow. The value read also grows, except for rounding.
-        let spent = (stat.field(14) + stat.field(15)) / TICKS;
+        // A counter must not decrease, but rounding can make the new value slightly smaller.
+        let spent =
+            (stat.field(Stat::USER_TIME) + stat.field(Stat::SYSTEM_TIME)) / TICKS_PER_SECOND;
         self.cpu.inc_by((spent - self.cpu.get()).max(0.0));
-        let status = text("/proc/self/status");
-        self.resident.set(kibibytes(&status, "VmRSS:"));
-        self.size.set(kibibytes(&status, "VmSize:"));
-        let limits = text("/proc/self/limits");
+        let status = read_or_empty("/proc/self/status");
+        self.resident.set(bytes_of_line(&status, "VmRSS:"));
+        self.size.set(bytes_of_line(&status, "VmSize:"));
+        let limits = read_or_empty("/proc/self/limits");
         self.max_files.set(limit(&limits, "Max open files"));
         self.max_size.set(limit(&limits, "Max address space"));
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         self.files.set(open as f64);
-        let network = text("/proc/self/net/netstat");
+        let network = read_or_empty("/proc/self/net/netstat");
         for (counter, column) in [(&self.received, "InOctets"), (&self.transmitted, "OutOctets")] {
             counter.inc_by((ip_octets(&network, column) - counter.get()).max(0.0));
         }
@@ -94,7 +95,7 @@ impl Process {
         self.tasks.set(tasks.map_or(0, |handle| handle.metrics().num_alive_tasks()) as f64);
     }
 
-    fn all(&self) -> [&dyn Collector; 10] {
+    fn collectors(&self) -> [&dyn Collector; 10] {
         [
             &self.cpu,
             &self.received,
@@ -112,21 +113,26 @@ impl Process {
 
 impl Collector for Process {
     fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
+        self.collectors().into_iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         self.refresh();
-        self.all().into_iter().flat_map(Collector::collect).collect()
+        self.collectors().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
-/// Fields of `/proc/self/stat`.
+/// Fields of `/proc/self/stat`, from the third one on.
 struct Stat(Vec<f64>);
 
 impl Stat {
+    // Numbers of fields in proc(5). The times are in clock ticks.
+    const USER_TIME: usize = 14;
+    const SYSTEM_TIME: usize = 15;
+    const START_TIME: usize = 22;
+
     fn read() -> Self {
-        Self::parse(&text("/proc/self/stat"))
+        Self::parse(&read_or_empty("/proc/self/stat"))
     }
 
     /// Parses the fields after the command's name in parentheses, which may contain any character. The first of
@@ -136,17 +142,19 @@ impl Stat {
         Self(rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect())
     }
 
-    fn field(&self, n: usize) -> f64 {
-        self.0.get(n - 3).copied().unwrap_or(0.0)
+    /// Returns a field by its number in proc(5), or 0 if it is missing or no number.
+    fn field(&self, number: usize) -> f64 {
+        self.0.get(number - 3).copied().unwrap_or(0.0)
     }
 }
 
-fn text(path: &str) -> String {
+/// Reads a file, or returns an empty text if it cannot be read.
+fn read_or_empty(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Returns the value of a line of `/proc/self/status`, in bytes.
-fn kibibytes(status: &str, name: &str) -> f64 {
+/// Returns the size in a line of `/proc/self/status`, in bytes. The line has it in KiB.
+fn bytes_of_line(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
         .map_or(0.0, |kibibytes| kibibytes * 1024.0)
@@ -181,7 +189,7 @@ mod tests {
         let stat = Stat::parse("1 (a) b) S 0 1 1 0 -1 4 0 0 0 0 250 50 0 0 20 0 1 0 700 9 9");
         assert_eq!((stat.field(14), stat.field(15), stat.field(22)), (250.0, 50.0, 700.0));
         assert_eq!(Stat::parse("").field(14), 0.0);
-        assert_eq!(kibibytes("VmSize:\t  2 kB\nVmRSS:\t    3 kB\n", "VmRSS:"), 3072.0);
+        assert_eq!(bytes_of_line("VmSize:\t  2 kB\nVmRSS:\t    3 kB\n", "VmRSS:"), 3072.0);
         let limits = "Limit   Soft Limit\nMax open files   20000   20000   files\nMax address space   unlimited   x\n";
         assert_eq!(limit(limits, "Max open files"), 20_000.0);
         assert_eq!(limit(limits, "Max address space"), 1.844_674_407_370_955_2e19);

@@ -8,20 +8,20 @@ use prometheus::{IntCounterVec, IntGaugeVec, Registry, proto::MetricFamily};
 #[derive(Clone)]
 pub(super) struct Slis {
     registry: Registry,
-    last: IntGaugeVec,
-    all: IntCounterVec,
+    last_result: IntGaugeVec,
+    total: IntCounterVec,
 }
 
 impl Slis {
     pub(super) fn new() -> Self {
         let registry = Registry::new();
-        let last = int_gauges(
+        let last_result = int_gauges(
             &registry,
             "kubernetes_healthcheck",
             "1 if a health check passed the last time, 0 if it did not.",
             &["name", "type"],
         );
-        let all = counters(
+        let total = counters(
             &registry,
             "kubernetes_healthchecks_total",
             "Runs of health checks, by result: success or error.",
@@ -29,14 +29,14 @@ impl Slis {
         );
         let start = "Start of the process, in seconds since the epoch.";
         gauge(&registry, "process_start_time_seconds", start).set(process::start_time());
-        Self { registry, last, all }
+        Self { registry, last_result, total }
     }
 
     /// Records the result of a check for a request to `/{path}`.
-    pub(super) fn checked(&self, name: &str, path: &str, passed: bool) {
-        self.last.with_label_values(&[name, path]).set(i64::from(passed));
+    pub(super) fn record(&self, name: &str, path: &str, passed: bool) {
+        self.last_result.with_label_values(&[name, path]).set(i64::from(passed));
         let status = if passed { "success" } else { "error" };
-        self.all.with_label_values(&[name, path, status]).inc();
+        self.total.with_label_values(&[name, path, status]).inc();
     }
 
     pub(super) fn gather(&self) -> Vec<MetricFamily> {

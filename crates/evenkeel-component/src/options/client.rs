@@ -2,8 +2,8 @@
 
 use crate::flags::Reader;
 
-/// Accepted content types of requests and responses.
-const CONTENT_TYPE: &str = "kube-api-content-type";
+/// Flag of the content type in which requests are sent and responses are accepted.
+const CONTENT_TYPE_FLAG: &str = "kube-api-content-type";
 const JSON: &str = "application/json";
 
 /// Options of the connection to the API server (upstream's `ClientConnectionConfiguration`).
@@ -37,9 +37,9 @@ impl ClientOptions {
     /// Reads and validates the flags.
     pub fn from_flags(read: &Reader) -> Self {
         let burst = read.int("kube-api-burst");
-        let content = read.text(CONTENT_TYPE);
+        let content = read.text(CONTENT_TYPE_FLAG);
         if !matches!(&*content, JSON | "application/vnd.kubernetes.protobuf") {
-            read.mark_unimplemented(&[CONTENT_TYPE]);
+            read.mark_unimplemented(&[CONTENT_TYPE_FLAG]);
         }
         Self {
             kubeconfig: read.non_empty_text("kubeconfig"),

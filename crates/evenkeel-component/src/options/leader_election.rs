@@ -5,6 +5,9 @@ use anyhow::{Context, Result};
 use evenkeel_runtime::leaderelection;
 use std::time::Duration;
 
+/// Factor of the longest delay between attempts (client-go's `JitterFactor`).
+const JITTER_FACTOR: f64 = 1.2;
+
 /// Options of leader election.
 ///
 /// Upstream: `LeaderElectionConfiguration`.
@@ -18,9 +21,9 @@ pub struct LeaderElectionOptions {
     pub renew_deadline: Duration,
     /// Delay between attempts.
     pub retry_period: Duration,
-    /// Name of the Lease.
+    /// Name of the Lease object.
     pub name: String,
-    /// Namespace of the Lease.
+    /// Namespace of the Lease object.
     pub namespace: String,
 }
 
@@ -92,7 +95,7 @@ impl LeaderElectionOptions {
             let rule = "leaseDuration must be greater than renewDeadline";
             read.record_invalid("leader-elect-lease-duration", rule);
         }
-        if self.renew_deadline <= self.retry_period.mul_f64(1.2) {
+        if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) {
             let rule = "renewDeadline must be greater than retryPeriod*JitterFactor";
             read.record_invalid("leader-elect-renew-deadline", rule);
         }

@@ -53,41 +53,56 @@ impl LoggingOptions {
                 Format::Text
             }
         };
-        let by_file = by_file(&read.text("vmodule"));
+        let by_file = parse_vmodule(&read.text("vmodule"));
         if !by_file.is_empty() && format == Format::Json {
             read.record_invalid(
                 "vmodule",
                 "vmodule: Forbidden: Only supported for text log format",
             );
         }
-        let [text, json] = ["text", "json"].map(|kind| streams(read, gates, kind));
-        let (split, buffer) = if format == Format::Text { text } else { json };
+        // Read and validate the flags of both formats, but use only those of the selected format.
+        let text = StreamOptions::from_flags(read, gates, "text");
+        let json = StreamOptions::from_flags(read, gates, "json");
+        let StreamOptions { split, buffer } = if format == Format::Text { text } else { json };
         let verbosity = u32::try_from(read.int("v")).unwrap_or_default();
         Self { format, verbosity, by_file, flush, split, buffer }
     }
 }
 
-/// Reads the two alpha flags of a format: split stream and buffer size.
-fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
-    let (split, buffer) =
-        (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));
-    let size = Quantity::parse(&read.text(&buffer)).map_or(0, Quantity::value);
-    let value = (read.bool(&split), usize::try_from(size).unwrap_or_default());
-    if !gates.enabled("LoggingAlphaOptions") {
-        for (flag, field, on) in
-            [(&split, "splitStream", value.0), (&buffer, "infoBufferSize", value.1 != 0)]
-        {
-            if on {
+/// Output streams of one format.
+struct StreamOptions {
+    /// Whether errors have a stream of their own.
+    split: bool,
+    /// Size of the standard output buffer in bytes.
+    buffer: usize,
+}
+
+impl StreamOptions {
+    /// Reads the two alpha flags of a format: split stream and buffer size.
+    fn from_flags(read: &Reader, gates: &FeatureGates, format: &str) -> Self {
+        let split_flag = format!("log-{format}-split-stream");
+        let buffer_flag = format!("log-{format}-info-buffer-size");
+        let split = read.bool(&split_flag);
+        let size = Quantity::parse(&read.text(&buffer_flag)).map_or(0, Quantity::value);
+        let buffer = usize::try_from(size).unwrap_or_default();
+        if !gates.enabled("LoggingAlphaOptions") {
+            let forbid = |flag: &str, field: &str| {
                 let rule = "Forbidden: Feature LoggingAlphaOptions is disabled";
                 read.record_invalid(flag, format!("options.{format}.{field}: {rule}"));
+            };
+            if split {
+                forbid(&split_flag, "splitStream");
+            }
+            if buffer != 0 {
+                forbid(&buffer_flag, "infoBufferSize");
             }
         }
+        Self { split, buffer }
     }
-    value
 }
 
 /// Parses `pattern=N,…`. The flag's type has already validated the syntax.
-fn by_file(text: &str) -> Vec<(String, u32)> {
-    let pairs = text.split(',').filter_map(|item| item.split_once('='));
+fn parse_vmodule(text: &str) -> Vec<(String, u32)> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.filter_map(|(pattern, level)| Some((pattern.to_owned(), level.parse().ok()?))).collect()
 }

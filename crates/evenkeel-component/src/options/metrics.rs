@@ -32,13 +32,13 @@ enum Manifest {
 impl MetricsOptions {
     /// Reads and validates the flags.
     pub fn from_flags(read: &Reader) -> Self {
-        let before = Version::before_binary();
+        let previous = Version::before_binary();
         let version = read.text("show-hidden-metrics-for-version");
-        if !version.is_empty() && version != before.to_string() {
+        if !version.is_empty() && version != previous.to_string() {
             let flag = "show-hidden-metrics-for-version";
             read.record_invalid(flag, format!(
                 "metrics.showHiddenMetricsForVersion: Invalid value: {version:?}: must be omitted or have the value \
-                 '{before}'; only the previous minor version is allowed"
+                 '{previous}'; only the previous minor version is allowed"
             ));
         }
         let lists = read.map("allow-metric-labels");
@@ -48,16 +48,16 @@ impl MetricsOptions {
                 "metrics: Invalid value: cannot specify both allowListMapping and allowListMappingManifest",
             );
         }
-        let mut allowed = manifest(read);
-        allowed.extend(allow_list("allow-metric-labels", "allowListMapping", read, lists));
-        Self { show_hidden: !version.is_empty(), disabled: disabled(read), allowed }
+        let mut allowed = read_manifest(read);
+        allowed.extend(parse_allow_list("allow-metric-labels", "allowListMapping", read, lists));
+        Self { show_hidden: !version.is_empty(), disabled: read_disabled(read), allowed }
     }
 }
 
-fn disabled(read: &Reader) -> BTreeSet<String> {
+fn read_disabled(read: &Reader) -> BTreeSet<String> {
     let flag = "disabled-metrics";
     let names = read.list(flag);
-    for name in names.iter().filter(|name| !is_name(name, true)) {
+    for name in names.iter().filter(|name| !is_metric_name(name)) {
         read.record_invalid(flag, format!(
             "metrics.disabledMetrics: Invalid value: {name:?}: must be fully qualified metric names matching \
              \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got {name:?}"
@@ -66,9 +66,11 @@ fn disabled(read: &Reader) -> BTreeSet<String> {
     names.into_iter().collect()
 }
 
+/// Allowed label values by metric and label.
 type Allowed = BTreeMap<(String, String), BTreeSet<String>>;
 
-fn manifest(read: &Reader) -> Allowed {
+/// Reads the file of `--allow-metric-labels-manifest`.
+fn read_manifest(read: &Reader) -> Allowed {
     let flag = "allow-metric-labels-manifest";
     let Some(path) = read.non_empty_text(flag) else { return Allowed::new() };
     let invalid = |error: String| {
@@ -84,7 +86,7 @@ fn manifest(read: &Reader) -> Allowed {
     };
     match serde_saphyr::from_str::<Manifest>(&text) {
         Ok(Manifest::Documented { mapping } | Manifest::Plain(mapping)) => {
-            allow_list(flag, "allowListMappingManifest", read, mapping.into_iter().collect())
+            parse_allow_list(flag, "allowListMappingManifest", read, mapping.into_iter().collect())
         }
         Err(error) => {
             invalid(format!("failed to parse allow list manifest: {error}"));
@@ -94,11 +96,16 @@ fn manifest(read: &Reader) -> Allowed {
 }
 
 /// Parses pairs of `metric,label` and `value,value`.
-fn allow_list(flag: &str, field: &str, read: &Reader, pairs: Vec<(String, String)>) -> Allowed {
+fn parse_allow_list(
+    flag: &str,
+    field: &str,
+    read: &Reader,
+    pairs: Vec<(String, String)>,
+) -> Allowed {
     let mut allowed = Allowed::new();
     for (key, values) in pairs {
         match key.split_once(',') {
-            Some((metric, label)) if is_name(metric, true) && is_name(label, false) => {
+            Some((metric, label)) if is_metric_name(metric) && is_label_name(label) => {
                 let values = values.split(',').map(str::to_owned).collect();
                 allowed.insert((metric.to_owned(), label.to_owned()), values);
             }
@@ -111,7 +118,15 @@ fn allow_list(flag: &str, field: &str, read: &Reader, pairs: Vec<(String, String
     allowed
 }
 
-fn is_name(text: &str, colons: bool) -> bool {
-    let letter = |c: char| c.is_ascii_alphabetic() || c == '_' || (colons && c == ':');
-    text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
+fn is_metric_name(text: &str) -> bool {
+    is_name(text, |c| c.is_ascii_alphabetic() || matches!(c, '_' | ':'))
+}
+
+fn is_label_name(text: &str) -> bool {
+    is_name(text, |c| c.is_ascii_alphabetic() || c == '_')
+}
+
+/// Returns whether a text consists of letters and digits, and begins with a letter.
+fn is_name(text: &str, is_letter: fn(char) -> bool) -> bool {
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }

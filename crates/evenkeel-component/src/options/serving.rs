@@ -69,9 +69,11 @@ pub struct RequestHeader {
 impl ServingOptions {
     /// Returns warnings about valid but discouraged options.
     pub fn warnings(&self) -> Vec<String> {
-        let ciphers = self.tls.insecure();
-        let ciphers = ciphers.map(|cipher| format!("Use of insecure cipher '{cipher}' detected."));
-        self.request_header.warnings().into_iter().chain(ciphers).collect()
+        let mut warnings = self.request_header.warnings();
+        for cipher in self.tls.insecure_ciphers() {
+            warnings.push(format!("Use of insecure cipher '{cipher}' detected."));
+        }
+        warnings
     }
 
     /// Reads and validates the flags.
@@ -141,13 +143,13 @@ impl RequestHeader {
             allowed_names: list("requestheader-allowed-names"),
             uid: list("requestheader-uid-headers"),
         };
-        let uid = "requestheader-uid-headers";
-        let standard = header.uid.iter().any(|name| name.eq_ignore_ascii_case("X-Remote-Uid"));
+        let uid_flag = "requestheader-uid-headers";
+        let has_standard = header.uid.iter().any(|name| name.eq_ignore_ascii_case("X-Remote-Uid"));
         if !header.uid.is_empty() && !gates.enabled("RemoteRequestHeaderUID") {
-            read.record_invalid(uid, "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled");
-        } else if !header.uid.is_empty() && !standard {
+            read.record_invalid(uid_flag, "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled");
+        } else if !header.uid.is_empty() && !has_standard {
             read.record_invalid(
-                uid,
+                uid_flag,
                 "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work",
             );
         }
@@ -165,14 +167,13 @@ impl RequestHeader {
                 "X-Remote-Extra- header prefix",
             ),
         ];
-        let lacking = lists.iter().filter(|(_, list, standard)| {
+        let mut warnings = Vec::new();
+        for (flag, list, standard) in lists {
             let name = standard.split(' ').next().unwrap_or_default();
-            !list.is_empty() && !list.iter().any(|item| item.eq_ignore_ascii_case(name))
-        });
-        lacking
-            .map(|(flag, _, standard)| {
-                format!("--{flag} is set without specifying the standard {standard} - API aggregation will not work")
-            })
-            .collect()
+            if !list.is_empty() && !list.iter().any(|item| item.eq_ignore_ascii_case(name)) {
+                warnings.push(format!("--{flag} is set without specifying the standard {standard} - API aggregation will not work"));
+            }
+        }
+        warnings
     }
 }

@@ -85,14 +85,18 @@ impl TlsOptions {
         let groups = read.list("tls-curve-preferences");
         Self {
             min_version,
-            ciphers: ciphers.iter().filter_map(|cipher| known(read, cipher)).collect(),
+            ciphers: ciphers.iter().filter_map(|cipher| supported_cipher(read, cipher)).collect(),
             groups: groups.iter().filter_map(|group| group.parse().ok()).collect(),
-            by_name: read.list("tls-sni-cert-key").iter().filter_map(|text| named(text)).collect(),
+            by_name: read
+                .list("tls-sni-cert-key")
+                .iter()
+                .filter_map(|text| named_certificate(text))
+                .collect(),
         }
     }
 
     /// Returns the requested cipher suites that are insecure.
-    pub(super) fn insecure(&self) -> impl Iterator<Item = &'static str> + '_ {
+    pub(super) fn insecure_ciphers(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.ciphers.iter().copied().filter(|cipher| INSECURE.contains(cipher))
     }
 
@@ -103,17 +107,18 @@ impl TlsOptions {
     }
 }
 
-fn known(read: &Reader, cipher: &str) -> Option<&'static str> {
-    let known = PREFERRED.iter().chain(&INSECURE).find(|known| **known == cipher).copied();
-    if known.is_none() {
+/// Returns a cipher suite that upstream accepts, or records the flag as invalid.
+fn supported_cipher(read: &Reader, cipher: &str) -> Option<&'static str> {
+    let supported = PREFERRED.iter().chain(&INSECURE).find(|known| **known == cipher).copied();
+    if supported.is_none() {
         let rule = format!("Cipher suite {cipher} not supported or doesn't exist");
         read.record_invalid("tls-cipher-suites", rule);
     }
-    known
+    supported
 }
 
 /// Parses `certificate,key:name,name`. The flag's type has already validated the syntax.
-fn named(text: &str) -> Option<NamedCertificate> {
+fn named_certificate(text: &str) -> Option<NamedCertificate> {
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let (certificate, key) = files.split_once(',')?;
     Some(NamedCertificate {

@@ -70,9 +70,9 @@ pub(super) fn rejection_response(
         }
         Rejection::Forbidden { user, reason } => {
             let verb = request.method.as_str().to_lowercase();
-            let what = escape_html(&format!("User {user:?} cannot {verb} path {path:?}"));
+            let subject = escape_html(&format!("User {user:?} cannot {verb} path {path:?}"));
             let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            let message = format!("forbidden: {what}{because}");
+            let message = format!("forbidden: {subject}{because}");
             status(StatusCode::FORBIDDEN, "Forbidden", &message, request)
         }
         Rejection::Unavailable(error) => {
@@ -107,8 +107,8 @@ pub(super) fn complete_response(
     let length = response.body().len().into();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, length);
-    let never = HeaderValue::from_static("no-cache, private");
-    headers.entry(header::CACHE_CONTROL).or_insert(never);
+    let no_cache = HeaderValue::from_static("no-cache, private");
+    headers.entry(header::CACHE_CONTROL).or_insert(no_cache);
     if method == Method::HEAD {
         response.body_mut().clear();
     }
@@ -120,8 +120,9 @@ fn accepts_gzip(request_headers: &HeaderMap) -> bool {
     let mut codings = values.filter_map(text).flat_map(|value| value.split(','));
     codings.any(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-        let never = parameters.trim().strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0);
-        name.trim() == "gzip" && !never
+        let refused =
+            parameters.trim().strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0);
+        name.trim() == "gzip" && !refused
     })
 }
 

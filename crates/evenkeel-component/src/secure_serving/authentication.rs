@@ -45,33 +45,35 @@ impl DelegatingAuthenticator {
         headers: &HeaderMap,
         chain: &[CertificateDer<'_>],
     ) -> Result<User, String> {
-        let (anchors, now) = (self.trust.now(), unix(&self.clock));
-        if let (Some(metrics), Some(first), Some(_)) =
+        let (anchors, now) = (self.trust.current(), unix_time(&self.clock));
+        if let (Some(metrics), Some(leaf), Some(_)) =
             (&self.metrics, chain.first(), &anchors.clients)
         {
-            metrics.certificate(remaining_validity(first, now));
+            metrics.observe_certificate_validity(remaining_validity(leaf, now));
         }
         let mut errors = Vec::new();
-        for result in
-            [by_proxy(&anchors, headers, chain, now), by_certificate(&anchors, chain, now)]
-        {
+        let from_proxy = authenticate_proxy(&anchors, headers, chain, now);
+        let from_certificate = authenticate_certificate(&anchors, chain, now);
+        for result in [from_proxy, from_certificate] {
             match result {
-                AuthenticatorResult::Authenticated(user) => return Ok(user.authenticated()),
+                AuthenticatorResult::Authenticated(user) => {
+                    return Ok(user.with_authenticated_group());
+                }
                 AuthenticatorResult::NoCredentials => {}
                 AuthenticatorResult::Invalid(why) => errors.push(why),
             }
         }
-        match self.by_token(headers).await {
-            AuthenticatorResult::Authenticated(user) => return Ok(user.authenticated()),
+        match self.authenticate_bearer_token(headers).await {
+            AuthenticatorResult::Authenticated(user) => return Ok(user.with_authenticated_group()),
             AuthenticatorResult::NoCredentials => {}
             AuthenticatorResult::Invalid(why) => errors.push(why),
         }
         if errors.is_empty() { Ok(User::anonymous()) } else { Err(errors.join(", ")) }
     }
 
-    async fn by_token(&self, headers: &HeaderMap) -> AuthenticatorResult {
+    async fn authenticate_bearer_token(&self, headers: &HeaderMap) -> AuthenticatorResult {
         // Without a client for TokenReviews, a token is ignored.
-        let (Some(token), Some(reviews)) = (token(headers), &self.tokens) else {
+        let (Some(token), Some(reviews)) = (bearer_token(headers), &self.tokens) else {
             return AuthenticatorResult::NoCredentials;
         };
         match reviews.authenticate_token(token).await {
@@ -82,62 +84,65 @@ impl DelegatingAuthenticator {
     }
 }
 
-fn unix(clock: &Clock) -> UnixTime {
+fn unix_time(clock: &Clock) -> UnixTime {
     let seconds = u64::try_from(clock.now().as_second()).unwrap_or_default();
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`.
-fn token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = text(headers.get(header::AUTHORIZATION)?)?.trim();
     let mut parts = value.split(' ');
-    let bearer = parts.next()?.eq_ignore_ascii_case("bearer");
-    parts.next().filter(|token| bearer && !token.is_empty())
+    let is_bearer = parts.next()?.eq_ignore_ascii_case("bearer");
+    parts.next().filter(|token| is_bearer && !token.is_empty())
 }
 
-fn by_certificate(
+/// Authenticates by the client certificate: `chain` is the certificate with its intermediates.
+fn authenticate_certificate(
     anchors: &Anchors,
     chain: &[CertificateDer<'_>],
     now: UnixTime,
 ) -> AuthenticatorResult {
-    let (Some(authority), Some(first)) = (&anchors.clients, chain.first()) else {
+    let (Some(authority), Some(leaf)) = (&anchors.clients, chain.first()) else {
         return AuthenticatorResult::NoCredentials;
     };
     match authority.verify_chain(chain, now) {
         Err(why) => AuthenticatorResult::Invalid(format!("client certificate: {why}")),
-        Ok(()) => User::from_certificate(first)
+        Ok(()) => User::from_certificate(leaf)
             .map_or(AuthenticatorResult::NoCredentials, AuthenticatorResult::Authenticated),
     }
 }
 
-fn by_proxy(
+/// Authenticates by the headers of a front proxy, whose own client certificate must be trusted.
+fn authenticate_proxy(
     anchors: &Anchors,
     headers: &HeaderMap,
     chain: &[CertificateDer<'_>],
     now: UnixTime,
 ) -> AuthenticatorResult {
-    let (Some((authority, header_names)), Some(first)) = (&anchors.proxies, chain.first()) else {
+    let (Some((authority, header_names)), Some(leaf)) = (&anchors.proxies, chain.first()) else {
         return AuthenticatorResult::NoCredentials;
     };
-    match is_proxy(authority, header_names, chain, first, now) {
+    match verify_proxy(authority, header_names, chain, leaf, now) {
         Err(why) => AuthenticatorResult::Invalid(format!("certificate of a proxy: {why}")),
         Ok(()) => user_from_headers(header_names, headers)
             .map_or(AuthenticatorResult::NoCredentials, AuthenticatorResult::Authenticated),
     }
 }
 
-fn is_proxy(
+/// Verifies that a certificate chain belongs to a trusted front proxy with an allowed common name.
+fn verify_proxy(
     authority: &Authority,
     header_names: &ProxyHeaders,
     chain: &[CertificateDer<'_>],
-    first: &CertificateDer<'_>,
+    leaf: &CertificateDer<'_>,
     now: UnixTime,
 ) -> Result<(), String> {
     authority.verify_chain(chain, now)?;
     if header_names.allowed_names.is_empty() {
         return Ok(());
     }
-    let name = common_name(first);
+    let name = common_name(leaf);
     if header_names.allowed_names.contains(&name) {
         return Ok(());
     }
@@ -152,8 +157,8 @@ fn user_from_headers(header_names: &ProxyHeaders, headers: &HeaderMap) -> Option
     };
     let name = header_names.username.iter().find_map(first_value)?;
     let uid = header_names.uid.iter().find_map(first_value).unwrap_or_default();
-    let groups = header_names.group.iter().flat_map(|name| headers.get_all(name));
-    let groups = groups.filter_map(text).filter(|value| !value.is_empty());
+    let group_headers = header_names.group.iter().flat_map(|name| headers.get_all(name));
+    let groups = group_headers.filter_map(text).filter(|value| !value.is_empty());
     let groups = groups.map(str::to_owned).collect();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for prefix in &header_names.extra_prefix {

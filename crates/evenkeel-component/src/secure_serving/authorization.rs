@@ -26,16 +26,16 @@ impl AlwaysAllowPaths {
     /// # Errors
     /// Fails if a `*` is not at the end of a path.
     pub fn new(paths: &[String]) -> Result<Self, AlwaysAllowPathError> {
-        let mut open = Self::default();
+        let mut allowed = Self::default();
         for path in paths {
             let path = path.strip_prefix('/').unwrap_or(path);
             match path.strip_suffix('*') {
-                Some(prefix) if !prefix.contains('*') => open.prefixes.push(prefix.to_owned()),
-                None if !path.contains('*') => open.exact.push(path.to_owned()),
+                Some(prefix) if !prefix.contains('*') => allowed.prefixes.push(prefix.to_owned()),
+                None if !path.contains('*') => allowed.exact.push(path.to_owned()),
                 _ => return Err(AlwaysAllowPathError(path.to_owned())),
             }
         }
-        Ok(open)
+        Ok(allowed)
     }
 
     fn matches(&self, path: &str) -> bool {
@@ -51,7 +51,7 @@ pub(super) enum AuthorizationResult {
     Allowed,
     /// An authorizer refused explicitly. The reason may be empty.
     Denied(String),
-    /// No authorizer allowed or refused it, which forbids it as well. The reason may be empty.
+    /// No authorizer allowed or refused the request, so the request is forbidden too. The reason may be empty.
     NoOpinion(String),
     /// The SubjectAccessReview failed.
     Failed(String),
@@ -61,7 +61,7 @@ pub(super) enum AuthorizationResult {
 ///
 /// Upstream: `DelegatingAuthorizerConfig`.
 pub(super) struct DelegatingAuthorizer {
-    pub(super) open: AlwaysAllowPaths,
+    pub(super) always_allowed: AlwaysAllowPaths,
     pub(super) reviews: Option<ReviewClient>,
 }
 
@@ -72,7 +72,7 @@ impl DelegatingAuthorizer {
         verb: &str,
         path: &str,
     ) -> AuthorizationResult {
-        if user.is_master() || self.open.matches(path) {
+        if user.is_in_masters() || self.always_allowed.matches(path) {
             return AuthorizationResult::Allowed;
         }
         let Some(reviews) = &self.reviews else {
@@ -144,7 +144,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_reviews_only_open_paths_and_masters_pass() {
-        let authorizer = DelegatingAuthorizer { open: open(&["/healthz"]).unwrap(), reviews: None };
+        let authorizer =
+            DelegatingAuthorizer { always_allowed: open(&["/healthz"]).unwrap(), reviews: None };
         let master = User {
             name: "root".to_owned(),
             groups: vec!["system:masters".to_owned()],

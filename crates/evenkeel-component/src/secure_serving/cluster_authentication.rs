@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// CAs to read from the ConfigMap. Flags set the other ones.
+/// CAs to read from the ConfigMap. Flags set the CAs that are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientCaSources {
     /// Whether to read the CA of client certificates.
@@ -71,7 +71,7 @@ impl ClusterAuthentication {
     ///
     /// # Errors
     /// Fails if the request fails or a field is invalid.
-    pub async fn once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
+    pub async fn read_once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
         match self.client.get::<Full<ConfigMap>>(NAMESPACE, NAME).await {
             Ok(map) => apply(&map, self.sources, trust),
             Err(error) if error.is_not_found() => Ok(()),
@@ -96,18 +96,18 @@ impl ClusterAuthentication {
                 continue;
             }
             let syncs = SyncQueue::new(name, self.queues.as_ref(), &self.clock);
-            let (trigger, maps_now, trust) = (syncs.clone(), maps.clone(), trust.clone());
-            maps.subscribe(move |_| trigger.enqueue());
+            let (syncs_on_change, maps, trust) = (syncs.clone(), maps.clone(), trust.clone());
+            maps.subscribe(move |_| syncs_on_change.enqueue());
             syncs.enqueue();
             tasks.spawn_restarting_until_cancelled(name, move || {
-                let (syncs, maps, trust) = (syncs.clone(), maps_now.clone(), trust.clone());
+                let (syncs, maps, trust) = (syncs.clone(), maps.clone(), trust.clone());
                 async move {
                     let message = "The ConfigMap with the CAs is invalid; the last CAs stay in use";
-                    let pass = || match maps.get(NAMESPACE, NAME) {
+                    let sync = || match maps.get(NAMESPACE, NAME) {
                         Some(map) => apply(&map, sources, &trust),
                         None => Ok(()),
                     };
-                    syncs.work(message, pass).await;
+                    syncs.work(message, sync).await;
                 }
             });
         }
@@ -115,13 +115,14 @@ impl ClusterAuthentication {
     }
 }
 
+/// Applies the CAs of the ConfigMap. CAs that the ConfigMap lacks stay as they are.
 fn apply(
     map: &ConfigMap,
     sources: ClientCaSources,
     trust: &Trust,
 ) -> Result<(), ClusterAuthenticationError> {
     let empty = BTreeMap::new();
-    let read_anchors = read(map.data.as_ref().unwrap_or(&empty), sources)?;
+    let read_anchors = parse(map.data.as_ref().unwrap_or(&empty), sources)?;
     trust.change(|anchors| {
         if sources.clients && read_anchors.clients.is_some() {
             anchors.clients = read_anchors.clients;
@@ -133,32 +134,34 @@ fn apply(
     Ok(())
 }
 
-fn read(
+/// Parses the CAs in the data of the ConfigMap.
+fn parse(
     data: &BTreeMap<String, String>,
     sources: ClientCaSources,
 ) -> Result<Anchors, ClusterAuthenticationError> {
-    let authority = |field: &'static str| {
+    let parse_authority = |field: &'static str| {
         let Some(pem) = data.get(field).filter(|pem| !pem.is_empty()) else { return Ok(None) };
         let authority = Authority::from_pem(pem.as_bytes());
         authority
             .map(Some)
             .map_err(|error| ClusterAuthenticationError::Field { field, reason: full_text(&error) })
     };
-    let list = |field: &'static str| match data.get(field).filter(|text| !text.is_empty()) {
+    let parse_list = |field: &'static str| match data.get(field).filter(|text| !text.is_empty()) {
         None => Ok(Vec::new()),
         Some(text) => serde_json::from_str(text).map_err(|error| {
             ClusterAuthenticationError::Field { field, reason: error.to_string() }
         }),
     };
-    let clients = if sources.clients { authority("client-ca-file")? } else { None };
-    let proxies = if sources.proxies { authority("requestheader-client-ca-file")? } else { None };
+    let clients = if sources.clients { parse_authority("client-ca-file")? } else { None };
+    let proxies =
+        if sources.proxies { parse_authority("requestheader-client-ca-file")? } else { None };
     let Some(proxies) = proxies else { return Ok(Anchors { clients, proxies: None }) };
     let header_names = ProxyHeaders {
-        allowed_names: list("requestheader-allowed-names")?,
-        username: list("requestheader-username-headers")?,
-        uid: list("requestheader-uid-headers")?,
-        group: list("requestheader-group-headers")?,
-        extra_prefix: list("requestheader-extra-headers-prefix")?,
+        allowed_names: parse_list("requestheader-allowed-names")?,
+        username: parse_list("requestheader-username-headers")?,
+        uid: parse_list("requestheader-uid-headers")?,
+        group: parse_list("requestheader-group-headers")?,
+        extra_prefix: parse_list("requestheader-extra-headers-prefix")?,
     };
     Ok(Anchors { clients, proxies: Some((proxies, header_names)) })
 }
@@ -189,7 +192,7 @@ mod tests {
             ("requestheader-group-headers", "[\"X-Remote-Group\"]"),
             ("requestheader-extra-headers-prefix", "[\"X-Remote-Extra-\"]"),
         ]);
-        let read_anchors = read(&data, BOTH).unwrap();
+        let read_anchors = parse(&data, BOTH).unwrap();
         assert_eq!(read_anchors.clients, Some(Authority::from_pem(ca.as_bytes()).unwrap()));
         let (authority, header_names) = read_anchors.proxies.unwrap();
         assert_eq!(authority, Authority::from_pem(front.as_bytes()).unwrap());
@@ -198,7 +201,7 @@ mod tests {
         assert!(header_names.uid.is_empty());
         let clients = ClientCaSources { clients: true, proxies: false };
         assert_eq!(
-            read(&data, clients).unwrap().proxies,
+            parse(&data, clients).unwrap().proxies,
             None,
             "the proxies' CA is not read from the ConfigMap"
         );
@@ -224,7 +227,7 @@ mod tests {
             .with_metrics(&queue::Metrics::register(&registry));
         lookup.follow(&trust, &tasks);
         clock.sleep(std::time::Duration::from_secs(1)).await;
-        let now = trust.now();
+        let now = trust.current();
         assert!(
             now.clients.is_some() && now.proxies.is_none(),
             "the invalid CA of proxies is left out"
@@ -255,10 +258,10 @@ mod tests {
             ),
         ];
         for (data, message) in table {
-            let text = read(&data, BOTH).unwrap_err().to_string();
+            let text = parse(&data, BOTH).unwrap_err().to_string();
             assert!(text.contains(message), "{text}");
         }
-        assert_eq!(read(&map(&[]), BOTH).unwrap(), Anchors::default());
+        assert_eq!(parse(&map(&[]), BOTH).unwrap(), Anchors::default());
     }
 
     #[test]
@@ -274,6 +277,6 @@ mod tests {
         apply(&map, BOTH, &trust).unwrap();
         assert!(!watched.has_changed().unwrap());
         apply(&ConfigMap::default(), BOTH, &trust).unwrap();
-        assert!(trust.now().clients.is_some(), "an empty ConfigMap keeps the last CAs");
+        assert!(trust.current().clients.is_some(), "an empty ConfigMap keeps the last CAs");
     }
 }

@@ -50,10 +50,10 @@ pub struct Guard {
 
 impl Guard {
     /// Creates a guard that verifies certificates with `trust`, tokens with `authentication` and permissions
-    /// with `authorization`. Without `authentication`, it ignores tokens. Without `authorization`, only members
-    /// of `system:masters` may use other than the `open` paths.
+    /// with `authorization`. Without `authentication`, the guard ignores tokens. Without `authorization`, members of
+    /// `system:masters` may use all paths, and other users only the `always_allowed` ones.
     pub fn new(
-        open: AlwaysAllowPaths,
+        always_allowed: AlwaysAllowPaths,
         trust: Trust,
         authentication: Option<ReviewClient>,
         authorization: Option<ReviewClient>,
@@ -66,7 +66,7 @@ impl Guard {
                 clock,
                 metrics: None,
             },
-            authorizer: DelegatingAuthorizer { open, reviews: authorization },
+            authorizer: DelegatingAuthorizer { always_allowed, reviews: authorization },
             metrics: None,
         }
     }
@@ -90,11 +90,11 @@ impl Guard {
         chain: &[CertificateDer<'_>],
     ) -> Result<User, Rejection> {
         let start = self.authenticator.clock.instant();
-        let found = self.authenticator.authenticate_request(request.headers(), chain).await;
+        let authenticated = self.authenticator.authenticate_request(request.headers(), chain).await;
         if let Some(metrics) = &self.metrics {
-            metrics.authenticated(found.as_ref().ok(), start.elapsed());
+            metrics.authenticated(authenticated.as_ref().ok(), start.elapsed());
         }
-        let user = match found {
+        let user = match authenticated {
             Ok(user) => user,
             Err(why) => {
                 tracing::warn!(why, "Unable to authenticate the request");

@@ -42,6 +42,7 @@ pub struct Metrics {
     authorization_seconds: HistogramVec,
     certificate_seconds: Histogram,
     token: TokenMetrics,
+    /// Number and durations of reviews, in the order of [`Review`].
     reviews: [(IntCounterVec, HistogramVec); 2],
 }
 
@@ -126,17 +127,17 @@ impl Metrics {
     }
 
     /// Counts an authentication with its duration. `user` is `None` if it failed.
-    pub(super) fn authenticated(&self, user: Option<&User>, took: Duration) {
+    pub(super) fn authenticated(&self, user: Option<&User>, duration: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
-            self.users.with_label_values(&[username_class(&user.name)]).inc();
+            self.users.with_label_values(&[username_label(&user.name)]).inc();
         }
         self.authentications.with_label_values(&[result]).inc();
-        self.authentication_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
+        self.authentication_seconds.with_label_values(&[result]).observe(duration.as_secs_f64());
     }
 
     /// Counts an authorization with its duration.
-    pub(super) fn authorized(&self, decision: Decision, took: Duration) {
+    pub(super) fn authorized(&self, decision: Decision, duration: Duration) {
         let result = match decision {
             Decision::Allowed => "allowed",
             Decision::Denied => "denied",
@@ -144,27 +145,27 @@ impl Metrics {
             Decision::Error => "error",
         };
         self.authorizations.with_label_values(&[result]).inc();
-        self.authorization_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
+        self.authorization_seconds.with_label_values(&[result]).observe(duration.as_secs_f64());
     }
 
     /// Records the remaining validity of a client certificate.
-    pub fn certificate(&self, left: Duration) {
-        self.certificate_seconds.observe(left.as_secs_f64());
+    pub fn observe_certificate_validity(&self, remaining: Duration) {
+        self.certificate_seconds.observe(remaining.as_secs_f64());
     }
 
     /// Counts the authentication of a token, by whether the cache had the result (`hit`).
-    pub(super) fn token(&self, hit: bool, took: Duration) {
+    pub(super) fn token_authenticated(&self, hit: bool, duration: Duration) {
         let status = if hit { "hit" } else { "miss" };
         self.token.requests.with_label_values(&[status]).inc();
-        self.token.seconds.with_label_values(&[status]).observe(took.as_secs_f64());
+        self.token.seconds.with_label_values(&[status]).observe(duration.as_secs_f64());
     }
 
     /// Counts a review by its status code. `code` is `None` without a response.
-    pub(super) fn reviewed(&self, review: Review, code: Option<StatusCode>, took: Duration) {
+    pub(super) fn reviewed(&self, review: Review, code: Option<StatusCode>, duration: Duration) {
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);
         let (total, seconds) = &self.reviews[review as usize];
         total.with_label_values(&[text]).inc();
-        seconds.with_label_values(&[text]).observe(took.as_secs_f64());
+        seconds.with_label_values(&[text]).observe(duration.as_secs_f64());
         if review == Review::Token {
             let ok = code.is_some_and(|code| code.is_success());
             self.token.fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
@@ -172,17 +173,17 @@ impl Metrics {
     }
 
     /// Counts a TokenReview as in flight until the guard is dropped.
-    pub(super) fn fetching(&self) -> Fetching {
+    pub(super) fn token_review_in_flight(&self) -> InFlightGuard {
         let gauge = self.token.fetching.with_label_values(&["in_flight"]);
         gauge.inc();
-        Fetching(gauge)
+        InFlightGuard(gauge)
     }
 }
 
 /// Guard of a review in flight.
-pub(super) struct Fetching(IntGauge);
+pub(super) struct InFlightGuard(IntGauge);
 
-impl Drop for Fetching {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -244,9 +245,9 @@ fn reviews(
     )
 }
 
-/// Returns the username class of a user, because names are many and personal. apiserver's request filters use
-/// the same classes.
-fn username_class(name: &str) -> &str {
+/// Returns the label of a user. Only well-known names are labels themselves, because there are many names, and they
+/// may be personal data. apiserver's request filters use the same labels.
+fn username_label(name: &str) -> &str {
     match name {
         "admin"
         | "client"
@@ -269,16 +270,16 @@ mod tests {
             ("jane@example.org", "email_id"),
             ("system:anonymous", "other"),
         ] {
-            assert_eq!(username_class(name), want);
+            assert_eq!(username_label(name), want);
         }
     }
 
     #[test]
     fn reviews_are_counted_by_kind() {
         let metrics = Metrics::register(&Registry::new());
-        let fetching = metrics.fetching();
+        let in_flight = metrics.token_review_in_flight();
         assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 1);
-        drop(fetching);
+        drop(in_flight);
         assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 0);
         metrics.reviewed(Review::Token, Some(StatusCode::CREATED), Duration::ZERO);
         metrics.reviewed(Review::Access, None, Duration::ZERO);

@@ -13,6 +13,7 @@ pub struct Clause {
     pub sub: String,
     /// Parameters, without `q`.
     pub parameters: BTreeMap<String, String>,
+    /// The parameter `q`, by default 1. Higher is preferred.
     weight: f64,
 }
 
@@ -26,9 +27,8 @@ impl Clause {
 
 /// Returns the media ranges of `Accept`, most preferred first.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
-    let values = headers.get(header::ACCEPT).and_then(text);
-    let mut clauses: Vec<Clause> =
-        values.unwrap_or_default().split(',').filter_map(clause).collect();
+    let accept = headers.get(header::ACCEPT).and_then(text).unwrap_or_default();
+    let mut clauses: Vec<Clause> = accept.split(',').filter_map(parse_clause).collect();
     let is_wildcard = |clause: &Clause| (clause.main == "*", clause.sub == "*");
     clauses.sort_by(|a, b| {
         b.weight.total_cmp(&a.weight).then_with(|| is_wildcard(a).cmp(&is_wildcard(b)))
@@ -36,7 +36,8 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     clauses
 }
 
-fn clause(text: &str) -> Option<Clause> {
+/// Parses a media range with its parameters, such as `application/json;q=0.5`.
+fn parse_clause(text: &str) -> Option<Clause> {
     let mut parts = text.split(';').map(str::trim);
     let kind = parts.next().filter(|kind| !kind.is_empty())?;
     let (main, sub) = match kind.split_once('/') {
@@ -95,31 +96,32 @@ impl Format {
 /// Returns the encoding of errors: one that the client accepts, or else indented JSON.
 pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     let json = Format::Json { pretty: pretty(headers, query) };
-    let forms = [("json", json), ("yaml", Format::Yaml)];
-    let plain = |clause: &Clause| {
+    let formats = [("json", json), ("yaml", Format::Yaml)];
+    // A media range with one of these parameters requests an object of another type, such as a Table.
+    let accepts_status = |clause: &&Clause| {
         !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
     };
     let accepted = clauses(headers);
-    let found = accepted.iter().filter(|clause| plain(clause)).find_map(|clause| {
-        forms.iter().find(|(sub, _)| clause.covers("application", sub)).map(|(_, form)| *form)
-    });
-    let other = if accepted.is_empty() { json } else { Format::Json { pretty: true } };
-    found.unwrap_or(other)
+    for clause in accepted.iter().filter(accepts_status) {
+        let covered = formats.iter().find(|(sub, _)| clause.covers("application", sub));
+        if let Some((_, format)) = covered {
+            return *format;
+        }
+    }
+    if accepted.is_empty() { json } else { Format::Json { pretty: true } }
 }
 
 /// Returns whether to indent the response for a person: when the query requests it, or for browsers and the
 /// usual tools.
 pub fn pretty(headers: &HeaderMap, query: &str) -> bool {
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    if let Some((_, value)) =
-        pairs.into_iter().find(|(name, value)| *name == "pretty" && !value.is_empty())
-    {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let requested = pairs.find(|(name, value)| *name == "pretty" && !value.is_empty());
+    if let Some((_, value)) = requested {
         return matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
     let agent = headers.get(header::USER_AGENT).and_then(text);
-    ["curl", "Wget", "Mozilla/5.0"]
-        .iter()
-        .any(|tool| agent.is_some_and(|agent| agent.starts_with(tool)))
+    let for_people = ["curl", "Wget", "Mozilla/5.0"];
+    agent.is_some_and(|agent| for_people.iter().any(|tool| agent.starts_with(tool)))
 }
 
 #[cfg(test)]

@@ -23,11 +23,11 @@ use std::{
 };
 
 /// Maximum number of cached results of each kind.
-const CAPACITY: usize = 1024;
+const CACHE_CAPACITY: usize = 1024;
 /// Maximum size of a cached request in bytes, so that clients cannot exhaust memory.
 const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
 /// Timeout of a review.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of attempts of a review. The constants below define the backoff between them.
 ///
 /// Upstream: `DefaultAuthWebhookRetryBackoff`.
@@ -51,15 +51,18 @@ pub struct ReviewCacheTtls {
 pub struct ReviewClient {
     client: Client,
     clock: Clock,
-    times: ReviewCacheTtls,
+    ttls: ReviewCacheTtls,
     metrics: Option<Metrics>,
     /// Secret key of the hash that replaces tokens as cache keys. The cache thus contains no tokens, and clients
     /// cannot provoke collisions.
     key: hmac::Key,
+    /// Results of TokenReviews by the token's hash.
     tokens: Mutex<ReviewCache<[u8; 32], Option<User>>>,
+    /// Results of SubjectAccessReviews by user, verb and path.
     access_reviews: Mutex<ReviewCache<(User, String, String), Access>>,
 }
 
+/// Results of reviews, each with the time when it expires.
 type ReviewCache<K, V> = HashMap<K, (V, Timestamp)>;
 
 #[derive(Deserialize)]
@@ -99,13 +102,13 @@ pub(super) struct Access {
 
 impl ReviewClient {
     /// Creates a client that sends reviews with `client`. Its user needs the role `system:auth-delegator`.
-    pub fn new(client: Client, clock: Clock, times: ReviewCacheTtls) -> Self {
-        let words = [0u64; 4].map(|_| rand::random::<u64>().to_le_bytes());
-        let key = hmac::Key::new(hmac::HMAC_SHA256, words.as_flattened());
+    pub fn new(client: Client, clock: Clock, ttls: ReviewCacheTtls) -> Self {
+        let random = [0u64; 4].map(|_| rand::random::<u64>().to_le_bytes());
+        let key = hmac::Key::new(hmac::HMAC_SHA256, random.as_flattened());
         Self {
             client,
             clock,
-            times,
+            ttls,
             metrics: None,
             key,
             tokens: Mutex::default(),
@@ -121,22 +124,22 @@ impl ReviewClient {
     /// Returns the user of a token, or `None` if the token is invalid.
     pub(super) async fn authenticate_token(&self, token: &str) -> Result<Option<User>, String> {
         let start = self.clock.instant();
-        let tag = hmac::sign(&self.key, token.as_bytes());
-        let key: [u8; 32] = tag.as_ref().try_into().unwrap_or_default();
-        let known = cached(&self.tokens, &key, self.clock.now());
-        let hit = known.is_some();
-        let user = match known {
+        let hash = hmac::sign(&self.key, token.as_bytes());
+        let key: [u8; 32] = hash.as_ref().try_into().unwrap_or_default();
+        let cached_user = cached(&self.tokens, &key, self.clock.now());
+        let hit = cached_user.is_some();
+        let user = match cached_user {
             Some(user) => Ok(user),
             None => self.review_token(token, key).await,
         };
         if let Some(metrics) = &self.metrics {
-            metrics.token(hit, start.elapsed());
+            metrics.token_authenticated(hit, start.elapsed());
         }
         user
     }
 
     async fn review_token(&self, token: &str, key: [u8; 32]) -> Result<Option<User>, String> {
-        let _fetching = self.metrics.as_ref().map(Metrics::fetching);
+        let _in_flight = self.metrics.as_ref().map(Metrics::token_review_in_flight);
         let review = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
@@ -148,7 +151,7 @@ impl ReviewClient {
         }
         let TokenUser { username: name, uid, groups, extra } = status.user;
         let user = status.authenticated.then_some(User { name, uid, groups, extra });
-        self.store(&self.tokens, key, user.clone(), self.times.token);
+        self.store(&self.tokens, key, user.clone(), self.ttls.token);
         Ok(user)
     }
 
@@ -183,13 +186,14 @@ impl ReviewClient {
                 &review,
             )
             .await?;
-        let time = if access.allowed { self.times.granted } else { self.times.denied };
+        let ttl = if access.allowed { self.ttls.granted } else { self.ttls.denied };
         if verb.len() + path.len() + request_size(user) <= MAX_CACHED_REQUEST_SIZE {
-            self.store(&self.access_reviews, key, access.clone(), time);
+            self.store(&self.access_reviews, key, access.clone(), ttl);
         }
         Ok(access)
     }
 
+    /// Sends a review, retries it after transient errors, and returns its status.
     async fn send_review<S: for<'de> Deserialize<'de>>(
         &self,
         kind: ReviewKind,
@@ -208,12 +212,12 @@ impl ReviewClient {
                 .body(body.clone())
                 .map_err(|error| error.to_string())?;
             let start = self.clock.instant();
-            let answer = tokio::time::timeout(TIMEOUT, self.client.raw(request)).await;
+            let answer = tokio::time::timeout(REVIEW_TIMEOUT, self.client.raw(request)).await;
             if let Some(metrics) = &self.metrics {
                 metrics.reviewed(kind, code(answer.as_ref().ok()), start.elapsed());
             }
             let error = match answer {
-                Err(_) => return Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+                Err(_) => return Err(format!("no answer within {} s", REVIEW_TIMEOUT.as_secs())),
                 Ok(Ok(answer)) => {
                     let review: Result<Review<S>, _> = serde_json::from_slice(answer.body());
                     return review.map(|review| review.status).map_err(|error| error.to_string());
@@ -224,30 +228,32 @@ impl ReviewClient {
                 return Err(full_text(&error));
             }
             attempt += 1;
-            self.clock.sleep(backoff.mul_f64(1.0 + BACKOFF_JITTER * self.clock.draw(&path))).await;
+            let jitter = 1.0 + BACKOFF_JITTER * self.clock.draw(&path);
+            self.clock.sleep(backoff.mul_f64(jitter)).await;
             backoff = backoff.mul_f64(BACKOFF_FACTOR);
         }
     }
 
+    /// Stores a result in a cache. A full cache first drops its expired results, or else all results.
     fn store<K: Eq + Hash, V>(
         &self,
         cache: &Mutex<ReviewCache<K, V>>,
         key: K,
         value: V,
-        time: Duration,
+        ttl: Duration,
     ) {
-        if time.is_zero() {
+        if ttl.is_zero() {
             return;
         }
         let now = self.clock.now();
         let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= CAPACITY {
-            cache.retain(|_, (_, until)| now < *until);
+        if cache.len() >= CACHE_CAPACITY {
+            cache.retain(|_, (_, expires)| now < *expires);
         }
-        if cache.len() >= CAPACITY {
+        if cache.len() >= CACHE_CAPACITY {
             cache.clear();
         }
-        cache.insert(key, (value, now + time));
+        cache.insert(key, (value, now + ttl));
     }
 }
 
@@ -269,6 +275,7 @@ fn is_transient(error: &ApiError) -> bool {
     }
 }
 
+/// Returns the number of bytes of a user's attributes in a review.
 fn request_size(user: &User) -> usize {
     let extra = user.extra.iter().flat_map(|(key, values)| values.iter().chain([key]));
     user.name.len()
@@ -276,13 +283,14 @@ fn request_size(user: &User) -> usize {
         + user.groups.iter().chain(extra).map(String::len).sum::<usize>()
 }
 
+/// Returns a cached result that has not expired.
 fn cached<K: Eq + Hash, V: Clone>(
     cache: &Mutex<ReviewCache<K, V>>,
     key: &K,
     now: Timestamp,
 ) -> Option<V> {
     let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-    cache.get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
+    cache.get(key).filter(|(_, expires)| now < *expires).map(|(value, _)| value.clone())
 }
 
 #[cfg(test)]

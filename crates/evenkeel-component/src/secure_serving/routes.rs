@@ -14,6 +14,7 @@ type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>
 pub struct Routes {
     exact: BTreeMap<String, Handler>,
     prefixes: BTreeMap<String, Handler>,
+    /// Paths that `/statusz` lists.
     listed: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ impl Routes {
 
     /// Adds a path with an async handler. `/statusz` does not list it.
     #[must_use]
-    pub fn slow<F>(
+    pub fn get_async<F>(
         mut self,
         path: &str,
         handler: impl Fn(Request<Bytes>) -> F + Send + Sync + 'static,
@@ -74,14 +75,17 @@ impl Routes {
     #[must_use]
     pub fn health(self, name: &'static str, health: Health) -> Self {
         let prefix = format!("/{name}/");
-        let (all, cut) = (health.clone(), prefix.len());
-        self.get(&format!("/{name}"), move |request| {
-            all.answer(name, request.uri().query().unwrap_or_default()).map(Bytes::from)
-        })
-        .under(&prefix, move |request| {
-            let answer = health.answer_one(path(request).get(cut..).unwrap_or_default());
-            answer.map_or_else(not_found, |answer| answer.map(Bytes::from))
-        })
+        let (all_checks, prefix_length) = (health.clone(), prefix.len());
+        let run_all = move |request: &Request<Bytes>| {
+            let query = request.uri().query().unwrap_or_default();
+            all_checks.answer(name, query).map(Bytes::from)
+        };
+        let run_one = move |request: &Request<Bytes>| {
+            let path = path(request);
+            let check = path.get(prefix_length..).unwrap_or_default();
+            health.answer_one(check).map_or_else(not_found, |answer| answer.map(Bytes::from))
+        };
+        self.get(&format!("/{name}"), run_all).under(&prefix, run_one)
     }
 
     /// Adds `/metrics` with content negotiation.
@@ -94,8 +98,8 @@ impl Routes {
 
     /// Returns the first segments of the paths that `/statusz` lists, sorted.
     pub fn listed(&self) -> Vec<String> {
-        let first = |path: &String| path.split('/').nth(1).map(|part| format!("/{part}"));
-        let mut listed: Vec<String> = self.listed.iter().filter_map(first).collect();
+        let first_segment = |path: &String| path.split('/').nth(1).map(|part| format!("/{part}"));
+        let mut listed: Vec<String> = self.listed.iter().filter_map(first_segment).collect();
         listed.sort_unstable();
         listed.dedup();
         listed
@@ -110,8 +114,13 @@ impl Routes {
 
     /// Returns the handler of the exact path, or else of the longest prefix.
     fn find(&self, path: &str) -> Option<&Handler> {
-        let under = || self.prefixes.iter().rev().find(|(prefix, _)| path.starts_with(*prefix));
-        self.exact.get(path).or_else(|| under().map(|(_, handler)| handler))
+        if let Some(handler) = self.exact.get(path) {
+            return Some(handler);
+        }
+        // In reverse order, a longer prefix precedes its own prefixes.
+        let mut longest_first = self.prefixes.iter().rev();
+        let (_, handler) = longest_first.find(|(prefix, _)| path.starts_with(*prefix))?;
+        Some(handler)
     }
 }
 

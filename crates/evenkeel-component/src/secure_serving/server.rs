@@ -44,6 +44,9 @@ const MAX_BODY_SIZE: usize = 64 * 1024;
 /// Timeout of a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Maximum number of connections that wait to be accepted.
+const LISTEN_BACKLOG: u32 = 1024;
+
 /// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
@@ -51,7 +54,8 @@ pub struct ServerOptions {
     pub http2_streams: u32,
 }
 
-/// Listens on an address. The unspecified IPv4 address also includes IPv6.
+/// Listens on an address. The unspecified IPv4 address also includes IPv6. `share_address` sets `SO_REUSEADDR`, and
+/// `share_port` sets `SO_REUSEPORT`.
 ///
 /// # Errors
 /// Fails if the address is not available.
@@ -68,12 +72,13 @@ pub fn listen(
         #[cfg(unix)]
         socket.set_reuseport(share_port)?;
         socket.bind(address)?;
-        socket.listen(1024)
+        socket.listen(LISTEN_BACKLOG)
     };
     if address.ip().is_unspecified() && address.is_ipv4() {
-        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        // An IPv6 socket on the unspecified address also accepts IPv4 connections.
+        let dual_stack = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
         // On a machine without IPv6, listen on IPv4 only.
-        if let Ok(listener) = open(both) {
+        if let Ok(listener) = open(dual_stack) {
             return Ok(listener);
         }
     }
@@ -104,7 +109,7 @@ pub async fn serve(
     let reload_clock = clock.clone();
     tasks.spawn_restarting_until_cancelled("certificates", move || {
         let (served_tls, reload_clock) = (served_tls.clone(), reload_clock.clone());
-        async move { served_tls.keep(&reload_clock).await }
+        async move { served_tls.keep_reloaded(&reload_clock).await }
     });
     let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
     let limits = ConnectionLimits::default();
@@ -114,13 +119,14 @@ pub async fn serve(
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        tasks.spawn_finite("secure connection", connection(accepted, shared.clone()));
+        tasks.spawn_finite("secure connection", serve_connection(accepted, shared.clone()));
     }
     drop(listener);
     tasks.shut_down(DRAIN_TIMEOUT).await;
 }
 
-async fn connection(accepted: Accepted, shared: Arc<Shared>) {
+/// Serves one connection until the client closes it or the server shuts down.
+async fn serve_connection(accepted: Accepted, shared: Arc<Shared>) {
     let Accepted { stream, slot: _slot, .. } = accepted;
     let handshake = tokio::select! {
         () = shared.shutdown.cancelled() => return,
@@ -139,25 +145,26 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     // Close an HTTP/2 connection after an anonymous request, because anonymous clients could overload the
     // server at little cost (upstream's `UnauthenticatedHTTP2DOSMitigation`).
     let close_requested = Arc::new(Notify::new());
-    let (answering, leave) = (shared.clone(), close_requested.clone());
+    let (service_shared, request_close) = (shared.clone(), close_requested.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (shared, chain, leave) = (answering.clone(), chain.clone(), leave.clone());
+        let (shared, chain, request_close) =
+            (service_shared.clone(), chain.clone(), request_close.clone());
         Box::pin(async move {
-            let (response, stays) = shared.answer(request, &chain).await;
-            if !stays {
-                leave.notify_one();
+            let (response, keep_open) = shared.answer(request, &chain).await;
+            if !keep_open {
+                request_close.notify_one();
             }
             Ok::<_, Infallible>(response.map(Full::new))
         })
     });
     let options = HttpOptions { http2_streams: shared.options.http2_streams };
-    let leave = async {
+    let stop = async {
         tokio::select! {
             () = shared.shutdown.cancelled() => {}
             () = close_requested.notified() => {}
         }
     };
-    if let Err(error) = serve_http(stream, protocol, options, service, leave).await {
+    if let Err(error) = serve_http(stream, protocol, options, service, stop).await {
         tracing::debug!(%error, "Connection ended with an error");
     }
 }
@@ -167,10 +174,11 @@ async fn accept_tls(
     mut stream: TcpStream,
     shared: &Shared,
 ) -> std::io::Result<Option<TlsStream<TcpStream>>> {
-    let mut first = [0; 5];
-    let length = stream.peek(&mut first).await?;
-    if length == first.len() && [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"].contains(&&first)
-    {
+    // The first bytes of a request in plain HTTP. A TLS handshake begins with other bytes.
+    const PLAIN_HTTP: [&[u8; 5]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+    let mut first_bytes = [0; 5];
+    let length = stream.peek(&mut first_bytes).await?;
+    if length == first_bytes.len() && PLAIN_HTTP.contains(&&first_bytes) {
         let text =
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
         stream.write_all(text).await?;
@@ -178,10 +186,10 @@ async fn accept_tls(
         return Ok(None);
     }
     let address = stream.local_addr().ok().map(|address| address.ip());
-    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let names_server = start.client_hello().server_name().is_some();
+    let handshake = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    let names_server = handshake.client_hello().server_name().is_some();
     let config = shared.tls.config(names_server, address);
-    start.into_stream(config).await.map(Some)
+    handshake.into_stream(config).await.map(Some)
 }
 
 impl Shared {
@@ -201,11 +209,10 @@ impl Shared {
             return (plain(StatusCode::BAD_REQUEST, &why), !http2);
         }
         let admitted = self.guard.admit(&Request::from_parts(parts.clone(), ()), chain).await;
-        let (response, known) = match admitted {
+        let (response, authenticated) = match admitted {
             Err(rejection) => {
                 let path = path(&Request::from_parts(parts.clone(), ()));
-                let unknown = rejection.is_anonymous();
-                (rejection_response(&rejection, &parts, &path), !unknown)
+                (rejection_response(&rejection, &parts, &path), !rejection.is_anonymous())
             }
             Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),
         };
@@ -214,9 +221,11 @@ impl Shared {
             // HTTP/2 forbids this header.
             response.headers_mut().remove(header::CONNECTION);
         }
-        (response, known || !http2)
+        // Only HTTP/2 connections of anonymous clients are closed.
+        (response, authenticated || !http2)
     }
 
+    /// Reads the body and calls the handler of the path. A panic of the handler is answered with status 500.
     async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
         // Handlers do not need the credentials.
         parts.headers.remove(header::AUTHORIZATION);
@@ -235,8 +244,8 @@ impl Shared {
             }
         };
         let path = parts.uri.path().to_owned();
-        let answer = self.routes.answer(Request::from_parts(parts, body));
-        AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
+        let response = self.routes.answer(Request::from_parts(parts, body));
+        AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|panic| {
             tracing::error!(path, panic = panic_text(&*panic), "A request handler panicked");
             plain(
                 StatusCode::INTERNAL_SERVER_ERROR,

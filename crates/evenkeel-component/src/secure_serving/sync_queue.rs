@@ -26,26 +26,26 @@ impl SyncQueue {
         self.0.add((), Priority::NORMAL);
     }
 
-    /// Runs syncs until dropped, and retries a failed one with backoff. Logs an error with `message` if it differs
-    /// from the error before.
+    /// Calls `sync` for each enqueued sync, until the future is dropped, and retries a failed sync with backoff. Logs
+    /// an error with `message`, unless the previous sync failed with the same error.
     pub(super) async fn work<E: Error + 'static>(
         &self,
         message: &'static str,
-        pass: impl Fn() -> Result<(), E>,
+        sync: impl Fn() -> Result<(), E>,
     ) {
-        let mut failing = String::new();
+        let mut last_error = String::new();
         while let Some(()) = self.0.next().await {
-            match pass() {
+            match sync() {
                 Ok(()) => {
                     self.0.forget(&());
-                    failing.clear();
+                    last_error.clear();
                 }
                 Err(error) => {
                     let error = full_text(&error);
-                    if error != failing {
+                    if error != last_error {
                         tracing::error!(error, "{message}");
                     }
-                    failing = error;
+                    last_error = error;
                     self.0.add_rate_limited(());
                 }
             }

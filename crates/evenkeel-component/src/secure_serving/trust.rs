@@ -39,10 +39,10 @@ impl Authority {
         chain: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), String> {
-        let Some((first, others)) = chain.split_first() else {
+        let Some((leaf, intermediates)) = chain.split_first() else {
             return Err("no certificate".into());
         };
-        let verified = self.verifier.verify_client_cert(first, others, now);
+        let verified = self.verifier.verify_client_cert(leaf, intermediates, now);
         verified.map(drop).map_err(|error| error.to_string())
     }
 }
@@ -88,8 +88,9 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Returns the names of the CAs. From these hints, a client chooses the certificate to send.
-    pub(super) fn hints(&self) -> Vec<DistinguishedName> {
+    /// Returns the names of the CAs. The server sends them in the handshake, and a client chooses its certificate by
+    /// these hints.
+    pub(super) fn ca_hints(&self) -> Vec<DistinguishedName> {
         let clients = self.clients.iter().flat_map(|authority| &authority.subjects);
         let proxies = self.proxies.iter().flat_map(|(authority, _)| &authority.subjects);
         clients.chain(proxies).cloned().collect()
@@ -102,23 +103,24 @@ pub struct Trust(Arc<watch::Sender<Arc<Anchors>>>);
 
 impl Trust {
     /// Returns the current trust anchors.
-    pub fn now(&self) -> Arc<Anchors> {
+    pub fn current(&self) -> Arc<Anchors> {
         self.0.borrow().clone()
     }
 
-    /// Changes the trust anchors, and returns whether they differ.
+    /// Changes the trust anchors, and returns whether the new ones differ from the previous ones.
     pub fn change(&self, change: impl FnOnce(&mut Anchors)) -> bool {
-        self.0.send_if_modified(|present| {
-            let mut anchors = Anchors::clone(present);
+        self.0.send_if_modified(|current| {
+            let mut anchors = Anchors::clone(current);
             change(&mut anchors);
-            let changed = anchors != **present;
+            let changed = anchors != **current;
             if changed {
-                *present = Arc::new(anchors);
+                *current = Arc::new(anchors);
             }
             changed
         })
     }
 
+    /// Returns a receiver that is notified of changes.
     pub(super) fn watch(&self) -> watch::Receiver<Arc<Anchors>> {
         self.0.subscribe()
     }

@@ -49,8 +49,11 @@ impl User {
         let subject = parsed.subject();
         // Upstream's parser uses the last of several common names.
         let name = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
-        let groups = subject.iter_organization().filter_map(|o| o.as_str().ok());
-        let uids = subject.iter_attributes().filter(|a| a.attr_type().to_id_string() == UID);
+        let groups =
+            subject.iter_organization().filter_map(|organization| organization.as_str().ok());
+        let uids = subject
+            .iter_attributes()
+            .filter(|attribute| attribute.attr_type().to_id_string() == UID);
         let uids: Vec<&str> = uids.filter_map(|uid| uid.as_str().ok()).collect();
         // Several uids make the user ambiguous.
         let uid = match *uids {
@@ -58,8 +61,11 @@ impl User {
             [uid] => uid.to_owned(),
             _ => return None,
         };
-        let id = format!("X509SHA256={}", hex(ring_digest(certificate).as_ref()));
-        (!name.is_empty()).then(|| Self {
+        let id = format!("X509SHA256={}", hex(sha256(certificate).as_ref()));
+        if name.is_empty() {
+            return None;
+        }
+        Some(Self {
             groups: groups.map(str::to_owned).collect(),
             extra: BTreeMap::from([(CREDENTIAL.to_owned(), vec![id])]),
             name,
@@ -71,7 +77,7 @@ impl User {
     ///
     /// Upstream: `AuthenticatedGroupAdder`.
     #[must_use]
-    pub(super) fn authenticated(mut self) -> Self {
+    pub(super) fn with_authenticated_group(mut self) -> Self {
         let has_auth_group = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(has_auth_group) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -79,7 +85,7 @@ impl User {
         self
     }
 
-    pub(super) fn is_master(&self) -> bool {
+    pub(super) fn is_in_masters(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }
 
@@ -102,7 +108,7 @@ pub(super) fn remaining_validity(certificate: &CertificateDer<'_>, now: UnixTime
     Duration::from_secs(u64::try_from(end).unwrap_or_default().saturating_sub(now.as_secs()))
 }
 
-fn ring_digest(bytes: &[u8]) -> ring::digest::Digest {
+fn sha256(bytes: &[u8]) -> ring::digest::Digest {
     ring::digest::digest(&ring::digest::SHA256, bytes)
 }
 

@@ -12,9 +12,11 @@ use evenkeel_runtime::{
     manager::Manager,
 };
 
-/// Rate limit of reviews: requests per second, and burst. It suffices for the port's clients and does not overload
-/// the API server.
-const RATE: (f32, u32) = (200.0, 400);
+/// Rate limit of reviews in requests per second. It suffices for the port's clients and does not overload the API
+/// server.
+const REVIEW_QPS: f32 = 200.0;
+/// Reviews that may be sent at once.
+const REVIEW_BURST: u32 = 400;
 
 /// Authentication and authorization of the secure port, and the controllers that reload their CAs and credentials.
 pub(super) struct AuthStack {
@@ -36,26 +38,26 @@ pub(super) async fn build(
     let always_allowed = AlwaysAllowPaths::new(&options.always_allow)
         .context("--authorization-always-allow-paths")?;
     let mut kubeconfig_reloaders = Vec::new();
-    let mut connect = async |kubeconfig: Option<&str>| {
+    let mut review_api_client = async |kubeconfig: Option<&str>| {
         let (client, reloader) = connect(program, kubeconfig, clock).await?;
         kubeconfig_reloaders.extend(reloader);
         Ok::<_, anyhow::Error>(client)
     };
-    let authentication = connect(options.authentication_kubeconfig.as_deref())
+    let authentication_client = review_api_client(options.authentication_kubeconfig.as_deref())
         .await
         .context("--authentication-kubeconfig")?;
-    let authorization = connect(options.authorization_kubeconfig.as_deref())
+    let authorization_client = review_api_client(options.authorization_kubeconfig.as_deref())
         .await
         .context("--authorization-kubeconfig")?;
-    if authentication.is_none() {
+    if authentication_client.is_none() {
         tracing::warn!("No --authentication-kubeconfig: bearer tokens are ignored");
     }
-    if authorization.is_none() {
+    if authorization_client.is_none() {
         tracing::warn!(
             "No --authorization-kubeconfig: only open paths and system:masters are authorized"
         );
     }
-    let ca_controller = ca_controller(options, authentication.as_ref(), trust, clock)
+    let ca_controller = ca_controller(options, authentication_client.as_ref(), trust, clock)
         .await?
         .map(|controller| controller.with_metrics(&manager.env().metrics.queues));
     let ttls = ReviewCacheTtls {
@@ -63,12 +65,11 @@ pub(super) async fn build(
         granted: options.granted_ttl,
         denied: options.denied_ttl,
     };
-    let reviews = |client: Option<Client>| {
-        client.map(|client| ReviewClient::new(client, clock.clone(), ttls))
-    };
-    let (authentication, authorization) = (reviews(authentication), reviews(authorization));
+    let review_client = |client: Client| ReviewClient::new(client, clock.clone(), ttls);
+    let token_reviews = authentication_client.map(review_client);
+    let access_reviews = authorization_client.map(review_client);
     let guard =
-        Guard::new(always_allowed, trust.clone(), authentication, authorization, clock.clone())
+        Guard::new(always_allowed, trust.clone(), token_reviews, access_reviews, clock.clone())
             .with_metrics(&secure_serving::Metrics::register(manager.registry()));
     Ok(AuthStack { guard, ca_controller, kubeconfig_reloaders })
 }
@@ -81,9 +82,12 @@ async fn ca_controller(
     trust: &Trust,
     clock: &Clock,
 ) -> Result<Option<ClusterAuthentication>> {
-    let clients = options.client_ca.is_none();
-    let proxies = options.request_header.client_ca.is_none();
-    if options.skip_lookup || !(clients || proxies) {
+    // Flags take precedence: only a CA that no flag sets is read from the ConfigMap.
+    let sources = ClientCaSources {
+        clients: options.client_ca.is_none(),
+        proxies: options.request_header.client_ca.is_none(),
+    };
+    if options.skip_lookup || !(sources.clients || sources.proxies) {
         return Ok(None);
     }
     let Some(client) = client else {
@@ -92,15 +96,11 @@ async fn ca_controller(
         );
         return Ok(None);
     };
-    let controller = ClusterAuthentication::new(
-        client.clone(),
-        clock.clone(),
-        ClientCaSources { clients, proxies },
-    );
-    match controller.once(trust).await {
+    let controller = ClusterAuthentication::new(client.clone(), clock.clone(), sources);
+    match controller.read_once(trust).await {
         Ok(()) => {}
         // As upstream, only a failure to read the front proxy's settings is fatal.
-        Err(error) if options.tolerate_lookup_failure || !proxies => {
+        Err(error) if options.tolerate_lookup_failure || !sources.proxies => {
             let error = full_text(&error);
             tracing::warn!(
                 error,
@@ -125,8 +125,8 @@ async fn connect(
     let options = ConnectOptions {
         kubeconfig: kubeconfig.map(Into::into),
         user_agent: program.to_owned(),
-        qps: RATE.0,
-        burst: RATE.1,
+        qps: REVIEW_QPS,
+        burst: REVIEW_BURST,
         ..ConnectOptions::default()
     };
     if kubeconfig.is_none() {
@@ -134,8 +134,8 @@ async fn connect(
     }
     let mut reloader = ConfigReloader::new(options, clock.clone());
     let client = Client::builder(reloader.transport(|_| {}).await?, clock.clone())
-        .qps(RATE.0)
-        .burst(RATE.1)
+        .qps(REVIEW_QPS)
+        .burst(REVIEW_BURST)
         .user_agent(program)
         .build();
     Ok((Some(client), Some(reloader)))

@@ -32,15 +32,15 @@ impl Checks {
     }
 }
 
-/// Adds the check of the program's long-lived tasks.
-pub fn supervised_tasks(manager: &Manager, to: &Health) {
+/// Adds the check that the program's long-lived tasks have not failed.
+pub fn supervised_tasks(manager: &Manager, health: &Health) {
     let supervisor = manager.supervisor().clone();
-    to.add("tasks", move || supervisor.check());
+    health.add("tasks", move || supervisor.check());
 }
 
-/// Adds the check of the program's lease, if it uses leader election.
-pub fn leader_election(manager: &Manager, to: &Health) {
+/// Adds the check that the leader still renews the program's lease. Adds nothing without leader election.
+pub fn leader_election(manager: &Manager, health: &Health) {
     if let Some(elector) = manager.elector().cloned() {
-        to.add("leaderElection", move || elector.check(LEADER_TOLERANCE));
+        health.add("leaderElection", move || elector.check(LEADER_TOLERANCE));
     }
 }

@@ -8,7 +8,7 @@ use crate::secure_serving::{Routes, answer, plain};
 use bytes::Bytes;
 use evenkeel_runtime::introspect::Introspection;
 use http::{Method, Request, Response, StatusCode, header};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, num::IntErrorKind, sync::Arc};
 
 /// Function that sets the log's verbosity.
 pub(super) type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
@@ -26,7 +26,7 @@ pub struct Pages {
     /// `--profiling`: `/debug/pprof/` and `/debug/flags/v`.
     pub profiling: bool,
     /// Sets the log's verbosity. `None` if it cannot change.
-    pub set_verbosity: Option<Arc<dyn Fn(u32) + Send + Sync>>,
+    pub set_verbosity: Option<SetVerbosity>,
     /// Reports of the controllers, for `/debug/controllers`.
     pub controllers: Option<Introspection>,
 }
@@ -38,12 +38,12 @@ impl Pages {
             .get("/configz", move |_| answer(StatusCode::OK, "application/json", configz.clone()));
         if self.profiling {
             routes = pprof::add_to(routes);
-            if let Some(set) = self.set_verbosity {
-                routes = flags(routes, set);
+            if let Some(set_verbosity) = self.set_verbosity {
+                routes = add_debug_flags(routes, set_verbosity);
             }
         }
         if let Some(controllers) = self.controllers {
-            routes = debug_controllers(routes, controllers);
+            routes = add_debug_controllers(routes, controllers);
         }
         if let Some(flags) = self.flagz {
             let page = flagz(program, flags);
@@ -59,57 +59,64 @@ impl Pages {
     }
 }
 
-fn debug_controllers(routes: Routes, introspection: Introspection) -> Routes {
+/// Adds `/debug/controllers` for all controllers, and `/debug/controllers/<name>` for one.
+fn add_debug_controllers(routes: Routes, introspection: Introspection) -> Routes {
     const PREFIX: &str = "/debug/controllers/";
-    let all = introspection.clone();
+    // Without a name, the report is about all controllers.
+    const ALL_CONTROLLERS: &str = "";
     let query = |request: &Request<Bytes>| request.uri().query().unwrap_or_default().to_owned();
-    routes.unlisted("/debug/controllers", move |request| all.answer("", &query(request))).under(
-        PREFIX,
-        move |request| {
-            let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
-            introspection.answer(name, &query(request))
-        },
-    )
+    let introspection_of_all = introspection.clone();
+    let report_all = move |request: &Request<Bytes>| {
+        introspection_of_all.answer(ALL_CONTROLLERS, &query(request))
+    };
+    let report_one = move |request: &Request<Bytes>| {
+        let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+        introspection.answer(name, &query(request))
+    };
+    routes.unlisted("/debug/controllers", report_all).under(PREFIX, report_one)
 }
 
-const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
+/// Page of `/debug/flags`, as upstream writes it for its single flag `v`.
+const DEBUG_FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
 /// Adds `/debug/flags`, which lists the flags that a PUT can change in a running program.
-fn flags(routes: Routes, set: SetVerbosity) -> Routes {
-    let index = |_: &Request<Bytes>| answer(StatusCode::OK, "text/html; charset=utf-8", FLAGS);
+fn add_debug_flags(routes: Routes, set_verbosity: SetVerbosity) -> Routes {
+    let index =
+        |_: &Request<Bytes>| answer(StatusCode::OK, "text/html; charset=utf-8", DEBUG_FLAGS_PAGE);
     routes
         .unlisted("/debug/flags", index)
         .under("/debug/flags/", index)
-        .unlisted("/debug/flags/v", move |request| change(request, &set))
+        .unlisted("/debug/flags/v", move |request| change_verbosity(request, &set_verbosity))
 }
 
-fn change(request: &Request<Bytes>, set: &SetVerbosity) -> Response<Bytes> {
-    let text = |code: StatusCode, text: &str| {
-        let mut response = plain(code, text);
-        let plain = http::HeaderValue::from_static("text/plain");
-        response.headers_mut().insert(header::CONTENT_TYPE, plain);
+/// Sets the log's verbosity to the number in the body of a PUT. The responses are upstream's.
+fn change_verbosity(request: &Request<Bytes>, set_verbosity: &SetVerbosity) -> Response<Bytes> {
+    let respond = |code: StatusCode, message: &str| {
+        let mut response = plain(code, message);
+        // Unlike on other pages, upstream sends no charset here.
+        let content_type = http::HeaderValue::from_static("text/plain");
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
         response
     };
     if request.method() != Method::PUT {
-        return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
+        return respond(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
     }
     let body = String::from_utf8_lossy(request.body());
-    // Like Go's parser, accept only digits.
-    let number = body.bytes().all(|byte| byte.is_ascii_digit()).then(|| body.parse::<u32>());
-    match number {
-        Some(Ok(verbosity)) => {
-            set(verbosity);
-            text(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {body}"))
+    // Go's parser accepts only digits. Rust's also accepts a sign, so check the digits first.
+    let only_digits = body.bytes().all(|byte| byte.is_ascii_digit());
+    let problem = match body.parse::<u32>() {
+        Ok(verbosity) if only_digits => {
+            set_verbosity(verbosity);
+            let message = format!("successfully set klog.logging.verbosity to {body}");
+            return respond(StatusCode::OK, &message);
         }
-        Some(Err(error)) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
-            let why = format!("strconv.ParseUint: parsing {body:?}: value out of range");
-            text(StatusCode::BAD_REQUEST, &why)
+        Err(error) if only_digits && *error.kind() == IntErrorKind::PosOverflow => {
+            "value out of range"
         }
-        _ => {
-            let why = format!("strconv.ParseUint: parsing {body:?}: invalid syntax");
-            text(StatusCode::BAD_REQUEST, &why)
-        }
-    }
+        _ => "invalid syntax",
+    };
+    let message = format!("strconv.ParseUint: parsing {body:?}: {problem}");
+    respond(StatusCode::BAD_REQUEST, &message)
 }
 
 #[cfg(test)]
@@ -138,7 +145,7 @@ mod tests {
         ];
         for (method, body, code, text, verbosity) in table {
             let request = Request::builder().method(method).body(Bytes::from(body)).unwrap();
-            let response = change(&request, &set);
+            let response = change_verbosity(&request, &set);
             assert_eq!((response.status().as_u16(), &response.body()[..]), (code, text.as_bytes()));
             assert_eq!(last_set.lock().unwrap().take(), verbosity, "{method} {body}");
         }

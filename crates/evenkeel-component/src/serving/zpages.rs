@@ -14,8 +14,19 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 const GROUP: &str = "config.k8s.io";
-/// Versions of the objects, and whether each is deprecated.
-const VERSIONS: [(&str, bool); 2] = [("v1alpha1", true), ("v1beta1", false)];
+/// Served versions of the objects.
+const VERSIONS: [ObjectVersion; 2] = [
+    ObjectVersion { name: "v1alpha1", deprecated: true },
+    ObjectVersion { name: "v1beta1", deprecated: false },
+];
+
+/// Version of the API group in which an object is served.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ObjectVersion {
+    name: &'static str,
+    /// Whether responses carry a deprecation warning.
+    deprecated: bool,
+}
 
 /// Page that is available as text and as an object.
 pub(super) trait Structured: Send + Sync {
@@ -97,10 +108,9 @@ impl Structured for Statusz {
 
     fn text(&self) -> String {
         let ComponentInfo { version, emulated, started, .. } = &self.component;
-        let (uptime_seconds, started) =
-            (self.uptime_seconds(), started.strftime("%a %b %e %H:%M:%S UTC %Y"));
-        let (hours, minutes, seconds) =
-            (uptime_seconds / 3600, uptime_seconds / 60 % 60, uptime_seconds % 60);
+        let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+        let uptime = self.uptime_seconds();
+        let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
         let paths = self.paths.join(" ");
         format!(
             "\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\nBinary version: {version}\nEmulation \
@@ -122,60 +132,65 @@ impl Structured for Statusz {
     }
 }
 
-/// Format that a client accepts for a page.
+/// Form of a page that a client accepts.
 #[derive(Debug, PartialEq)]
-enum Form {
+enum PageForm {
     Text,
-    Object { format: Format, version: &'static str, deprecated: bool },
+    Object { format: Format, version: ObjectVersion },
 }
 
-/// Returns the format for a request. The formats have the order of upstream's serializers.
-fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
+/// Returns the form for a request, or `None` if the client accepts none. Without `Accept`, it is text.
+fn accepted_form(headers: &HeaderMap, query: &str, kind: &str) -> Option<PageForm> {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accept.unwrap_or_default().trim().is_empty() {
-        return Some(Form::Text);
+        return Some(PageForm::Text);
     }
-    let json = |clause: &Clause| Format::Json {
-        pretty: clause.parameters.get("pretty").is_some_and(|p| p == "1") || pretty(headers, query),
-    };
-    clauses(headers).iter().find_map(|clause| {
-        let object = |format: Format| {
-            let (version, deprecated) = accepted_type(clause, kind)?;
-            Some(Form::Object { format, version, deprecated })
-        };
-        let text = || (clause.covers("text", "plain") && plain(clause)).then_some(Form::Text);
-        clause
-            .covers("application", "json")
-            .then(|| object(json(clause)))
-            .flatten()
-            .or_else(|| {
-                clause.covers("application", "yaml").then(|| object(Format::Yaml)).flatten()
-            })
-            .or_else(text)
-    })
+    clauses(headers).iter().find_map(|clause| form_of_clause(clause, headers, query, kind))
 }
 
-/// Returns the version of the object that a client requests, and whether it is deprecated.
-fn accepted_type(clause: &Clause, kind: &str) -> Option<(&'static str, bool)> {
+/// Returns the form that one media range of `Accept` selects. The order of the checks is that of upstream's
+/// serializers.
+fn form_of_clause(
+    clause: &Clause,
+    headers: &HeaderMap,
+    query: &str,
+    kind: &str,
+) -> Option<PageForm> {
+    if let Some(version) = accepted_version(clause, kind) {
+        if clause.covers("application", "json") {
+            let indent = clause.parameters.get("pretty").is_some_and(|value| value == "1");
+            let format = Format::Json { pretty: indent || pretty(headers, query) };
+            return Some(PageForm::Object { format, version });
+        }
+        if clause.covers("application", "yaml") {
+            return Some(PageForm::Object { format: Format::Yaml, version });
+        }
+    }
+    (clause.covers("text", "plain") && !names_object_type(clause)).then_some(PageForm::Text)
+}
+
+/// Returns the version of the object that a media range requests with the parameters `g`, `v` and `as`.
+fn accepted_version(clause: &Clause, kind: &str) -> Option<ObjectVersion> {
     let has = |name: &str, value: &str| clause.parameters.get(name).is_some_and(|v| v == value);
-    let version = VERSIONS.into_iter().find(|(version, _)| has("v", version));
-    version.filter(|_| has("g", GROUP) && has("as", kind))
+    let version = VERSIONS.into_iter().find(|version| has("v", version.name))?;
+    (has("g", GROUP) && has("as", kind)).then_some(version)
 }
 
-fn plain(clause: &Clause) -> bool {
-    !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
+/// Returns whether a media range names the type of an object, which text does not have.
+fn names_object_type(clause: &Clause) -> bool {
+    ["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
 }
 
 /// Answers with the page in the format that the client accepts.
 pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Response<Bytes> {
     let query = request.uri().query().unwrap_or_default();
-    match form(request.headers(), query, page.kind()) {
+    match accepted_form(request.headers(), query, page.kind()) {
         None => {
             let (parts, ()) = request.clone().map(drop).into_parts();
             let text = "only the following media types are accepted: application/json, application/yaml, text/plain";
             status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text, &parts)
         }
-        Some(Form::Text) => {
+        Some(PageForm::Text) => {
             let kind = page.kind().to_lowercase();
             let text = format!(
                 "\n{} {kind}\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
@@ -185,18 +200,17 @@ pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Respons
             );
             secure_serving::answer(StatusCode::OK, "text/plain; charset=utf-8", text)
         }
-        Some(Form::Object { format, version, deprecated }) => {
-            object(page, format, version, deprecated)
-        }
+        Some(PageForm::Object { format, version }) => object_response(page, format, version),
     }
 }
 
-fn object(
+/// Returns the page as an object of this version.
+fn object_response(
     page: &dyn Structured,
     format: Format,
-    version: &str,
-    deprecated: bool,
+    version: ObjectVersion,
 ) -> Response<Bytes> {
+    let ObjectVersion { name: version, deprecated } = version;
     let kind = page.kind();
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));

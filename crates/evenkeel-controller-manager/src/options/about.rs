@@ -11,13 +11,13 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 /// Returns the program's command line.
 pub fn command_line() -> CommandLine {
-    let mut more = BTreeMap::from(Versions::options());
-    more.insert("controllers", Choice::options());
-    more.insert("feature-gates", format!("Options are:\n{}", features::options()));
-    more.insert("tls-cipher-suites", TlsOptions::options());
-    let what = "Watches the cluster's state and moves it towards what was asked for: the controllers of Kubernetes v1.37 in\n\
+    let mut notes = BTreeMap::from(Versions::options());
+    notes.insert("controllers", Choice::options());
+    notes.insert("feature-gates", format!("Options are:\n{}", features::options()));
+    notes.insert("tls-cipher-suites", TlsOptions::options());
+    let description = "Watches the cluster's state and moves it towards what was asked for: the controllers of Kubernetes v1.37 in\n\
         one program, in the place of upstream's.";
-    CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+    CommandLine { flags: flags(), about: About { name: NAME, description, notes } }
 }
 
 /// Parses and validates the arguments, see [`CommandLine::read`].

@@ -21,19 +21,19 @@ pub struct KnownController {
 /// Returns all controllers of upstream's program, sorted by name.
 pub fn known_controllers() -> Vec<KnownController> {
     let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
-    let read = |line: &'static str| {
+    let parse_row = |line: &'static str| {
         let mut columns = line.split('\t');
         let mut next = || columns.next().unwrap_or_default();
         let (name, on_by_default) = (next(), next() == "yes");
         KnownController { name, on_by_default, aliases: list(next()), gates: list(next()) }
     };
-    UPSTREAM.lines().skip(1).map(read).collect()
+    UPSTREAM.lines().skip(1).map(parse_row).collect()
 }
 
 /// Controllers that `--controllers` enables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Items in the given order, with the controllers' current names: `*`, `name` or `-name`.
+    /// Items in the order of the flag, with the controllers' current names: `*`, `name` or `-name`.
     pub items: Vec<String>,
     /// Former names that were used, each with the current name.
     pub old_names: Vec<(String, &'static str)>,
@@ -67,31 +67,32 @@ impl Choice {
         choice
     }
 
-    /// Returns the enabled controllers. The first item that names a controller decides; `*` enables all others
-    /// that are on by default.
+    /// Returns the enabled controllers of `known_controllers`, which are names with whether `*` enables each. The first
+    /// item that names a controller decides; `*` enables all others that are on by default.
     pub fn enabled<'a>(
         &self,
         known_controllers: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Vec<&'a str> {
-        let star = self.items.iter().any(|item| item == "*");
-        let is_requested = |(name, by_default): &(&str, bool)| {
-            let named =
-                self.items.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == *name);
-            named.map_or(star && *by_default, |item| !item.starts_with('-'))
+        let has_star = self.items.iter().any(|item| item == "*");
+        let is_enabled = |name: &str, on_by_default: bool| {
+            let mut items = self.items.iter();
+            match items.find(|item| item.strip_prefix('-').unwrap_or(item) == name) {
+                Some(item) => !item.starts_with('-'),
+                None => has_star && on_by_default,
+            }
         };
-        known_controllers.into_iter().filter(is_requested).map(|(name, _)| name).collect()
+        let known_controllers = known_controllers.into_iter();
+        let enabled = known_controllers.filter(|(name, default)| is_enabled(name, *default));
+        enabled.map(|(name, _)| name).collect()
     }
 
     /// Returns the help text's list of controllers.
     pub(super) fn options() -> String {
         let known_controllers = known_controllers();
-        let names = |on: Option<bool>| {
-            let names = known_controllers
-                .iter()
-                .filter(|known| on.is_none_or(|on| known.on_by_default == on));
-            names.map(|known| known.name).collect::<Vec<_>>().join(", ")
-        };
-        let (all, off) = (names(None), names(Some(false)));
+        let all: Vec<&str> = known_controllers.iter().map(|known| known.name).collect();
+        let off = known_controllers.iter().filter(|known| !known.on_by_default);
+        let off: Vec<&str> = off.map(|known| known.name).collect();
+        let (all, off) = (all.join(", "), off.join(", "));
         format!("All controllers: {all}\nDisabled-by-default controllers: {off}")
     }
 }

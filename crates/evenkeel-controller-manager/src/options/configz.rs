@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Recorded `KubeControllerManagerConfiguration` of upstream.
 const RECORDED: &str = include_str!("../../data/configz.json");
 /// Table of the flags in the configuration: the JSON pointer of the field below the API group's name, and the flag.
-const PLACES: &str = include_str!("../../data/configz.tsv");
+const POINTERS: &str = include_str!("../../data/configz.tsv");
 /// API group whose name is the key of the configuration.
 const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
@@ -16,11 +16,11 @@ pub fn configz(options: &Options) -> Value {
     // The recorded text is part of the program, and a test parses it.
     let mut config: Value = serde_json::from_str(RECORDED).unwrap_or_default();
     let mut set = |pointer: &str, value: Value| {
-        if let Some(place) = config[GROUP].pointer_mut(pointer) {
-            *place = value;
+        if let Some(field) = config[GROUP].pointer_mut(pointer) {
+            *field = value;
         }
     };
-    for (pointer, flag) in PLACES.lines().skip(1).filter_map(|line| line.split_once('\t')) {
+    for (pointer, flag) in POINTERS.lines().skip(1).filter_map(|line| line.split_once('\t')) {
         if let Some(value) = options.parsed_flags.value(flag) {
             set(pointer, encode(value));
         }

@@ -27,8 +27,8 @@ const WORKERS: [&str; 18] = [
     "concurrent-validating-admission-policy-status-syncs",
 ];
 
-/// Flags with a maximum; their minimum is 1.
-const RANGES: [(&str, i64); 4] = [
+/// Flags with their maximum. The minimum of each is 1.
+const MAXIMUMS: [(&str, i64); 4] = [
     ("concurrent-service-endpoint-syncs", 50),
     ("max-endpoints-per-slice", 1000),
     ("mirroring-concurrent-service-endpoint-syncs", 50),
@@ -43,7 +43,8 @@ const SIGNERS: [(&str, &str); 4] = [
     ("cluster-signing-legacy-unknown", "cluster-signing-legacy-unknown"),
 ];
 
-/// Rejects values that are out of bounds. A flag that only this check reads still counts as unread.
+/// Rejects values that are out of bounds. It reads the parsed flags directly, so that a flag that only this check reads
+/// still counts as unimplemented.
 pub(super) fn check(read: &Reader) {
     let int = |flag: &str| match read.parsed().value(flag) {
         Some(Value::Int(value)) => value,
@@ -59,24 +60,24 @@ pub(super) fn check(read: &Reader) {
     if int(flag) < 1 {
         read.record_invalid(flag, format!("{flag} must be greater than zero, got {}", int(flag)));
     }
-    for (flag, most) in RANGES {
+    for (flag, max) in MAXIMUMS {
         let value = int(flag);
         if value < 1 {
             read.record_invalid(flag, format!("{flag} must not be less than 1, but got {value}"));
-        } else if value > most {
+        } else if value > max {
             read.record_invalid(
                 flag,
-                format!("{flag} must not be more than {most}, but got {value}"),
+                format!("{flag} must not be more than {max}, but got {value}"),
             );
         }
     }
-    periods(read);
-    signers(read);
-    cloud(read);
+    check_reconcile_period(read);
+    check_signers(read);
+    check_cloud(read);
 }
 
 /// Checks the period of the attach-detach controller's reconciler: at least one second.
-fn periods(read: &Reader) {
+fn check_reconcile_period(read: &Reader) {
     let flag = "attach-detach-reconcile-sync-period";
     let value = read.parsed().value(flag);
     if let Some(Value::Duration(period)) = value
@@ -90,10 +91,10 @@ fn periods(read: &Reader) {
     }
 }
 
-/// Checks that each signer has both files or neither, and that only the common signer or signers of their own are set.
-fn signers(read: &Reader) {
+/// Checks that each signer has both files or neither, and that the common files are not combined with a signer's own.
+fn check_signers(read: &Reader) {
     let is_set = |flag: &str| !text(read, flag).is_empty();
-    let mut special = false;
+    let mut has_own_files = false;
     for (name, flag) in SIGNERS {
         let (certificate, key) = (format!("{flag}-cert-file"), format!("{flag}-key-file"));
         let rule = match (is_set(&certificate), is_set(&key)) {
@@ -102,20 +103,20 @@ fn signers(read: &Reader) {
             (false, true) => Some("cannot specify key without cert"),
             (true, false) => Some("cannot specify cert without key"),
         };
-        special = true;
+        has_own_files = true;
         if let Some(rule) = rule {
             read.record_invalid(&certificate, format!("{name:?}: {rule}"));
         }
     }
     let (certificate, key) = ("cluster-signing-cert-file", "cluster-signing-key-file");
-    if special && (is_set(certificate) || is_set(key)) {
+    if has_own_files && (is_set(certificate) || is_set(key)) {
         let rule = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
         read.record_invalid(certificate, rule);
     }
 }
 
 /// Rejects built-in cloud providers and CIDR allocators, and more than two service CIDRs.
-fn cloud(read: &Reader) {
+fn check_cloud(read: &Reader) {
     let cloud = text(read, "cloud-provider");
     if !matches!(cloud.as_str(), "" | "external") {
         read.record_invalid("cloud-provider", format!(

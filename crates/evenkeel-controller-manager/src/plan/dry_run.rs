@@ -1,7 +1,10 @@
 //! Report of a dry run: the planned writes, and the controllers that have not finished planning.
 
 use evenkeel_api::time::{SignedDuration, Timestamp};
-use evenkeel_runtime::{client::DryRunWrite, introspect::ControllerReport};
+use evenkeel_runtime::{
+    client::DryRunWrite,
+    introspect::{ControllerReport, KeyState},
+};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -37,9 +40,9 @@ impl DryRun {
         let mut controllers: Vec<&str> = self.writes.iter().map(|write| &*write.by).collect();
         controllers.sort_unstable();
         controllers.dedup();
-        for by in controllers {
-            line(by);
-            for write in self.writes.iter().filter(|write| write.by == by) {
+        for controller in controllers {
+            line(controller);
+            for write in self.writes.iter().filter(|write| write.by == controller) {
                 line(&format!("  {write}"));
             }
         }
@@ -64,7 +67,7 @@ impl DryRun {
 
 /// Describes the caches that have not synced, and the controllers whose queues have keys that are ready, in work or due
 /// within [`MAX_DELAY`].
-pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
+pub(super) fn describe_busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in reports {
         let ControllerReport { name, queue, caches, .. } = report;
@@ -72,8 +75,9 @@ pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> 
             let why = cache.trouble.as_deref().unwrap_or("it takes long");
             busy.push(format!("{name} does not see {}: {why}", cache.resource));
         }
-        let is_due_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
-            key.failures < MAX_FAILURES && key.delayed_until.is_some_and(|at| at <= now + MAX_DELAY)
+        let is_due_soon = |key: &&KeyState| {
+            let is_due = |until: Timestamp| until <= now + MAX_DELAY;
+            key.failures < MAX_FAILURES && key.delayed_until.is_some_and(is_due)
         };
         let due_soon = queue.keys.iter().filter(is_due_soon).count();
         if !queue.is_idle() || due_soon > 0 {
@@ -85,12 +89,13 @@ pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> 
 }
 
 /// Describes the controllers with keys in backoff, each with its latest error.
-pub(super) fn failing(reports: &[ControllerReport]) -> Vec<String> {
+pub(super) fn describe_failing(reports: &[ControllerReport]) -> Vec<String> {
     let failed = reports.iter().filter(|report| report.queue.backing_off > 0);
     failed
         .map(|report| {
-            let error = report.errors.first();
-            let last = error.map(|e| format!(", last {}: {}", e.key, e.error)).unwrap_or_default();
+            let latest = report.errors.first();
+            let last = latest.map(|error| format!(", last {}: {}", error.key, error.error));
+            let last = last.unwrap_or_default();
             format!("{} failed at {} objects{last}", report.name, report.queue.backing_off)
         })
         .collect()
@@ -124,7 +129,7 @@ mod tests {
             (delayed(1, MAX_FAILURES), 0),
         ] {
             let want = (objects > 0).then(|| format!("c still has {objects} objects to look at"));
-            let busy = busy(&[report(queue)], Timestamp::UNIX_EPOCH);
+            let busy = describe_busy(&[report(queue)], Timestamp::UNIX_EPOCH);
             assert_eq!(busy, want.into_iter().collect::<Vec<_>>());
         }
     }
@@ -137,7 +142,7 @@ mod tests {
             ..CacheState::default()
         };
         let unsynced = ControllerReport { caches: vec![cache], ..report(QueueState::default()) };
-        let busy = busy(&[unsynced], Timestamp::UNIX_EPOCH);
+        let busy = describe_busy(&[unsynced], Timestamp::UNIX_EPOCH);
         assert_eq!(busy, ["c does not see pods: forbidden"]);
     }
 
@@ -145,6 +150,6 @@ mod tests {
     fn failures_are_reported_with_the_number_of_failing_objects() {
         let reports =
             [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
-        assert_eq!(failing(&reports), ["c failed at 1 objects"]);
+        assert_eq!(describe_failing(&reports), ["c failed at 1 objects"]);
     }
 }

@@ -8,7 +8,7 @@ mod dry_run;
 use crate::{controllers, options::Options};
 use anyhow::{Context, Result};
 pub use dry_run::DryRun;
-use dry_run::{busy, failing};
+use dry_run::{describe_busy, describe_failing};
 use evenkeel_api::time::SignedDuration;
 use evenkeel_controllers::{
     needs::{Gates, Resources},
@@ -56,6 +56,7 @@ pub async fn dry_run(
     settings: DryRunSettings<'_>,
 ) -> Result<DryRun> {
     let (kube, recorded) = client::dry_run(kube);
+    // A negative QPS means no rate limit.
     let client = |name: &str| {
         Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
     };
@@ -65,10 +66,10 @@ pub async fn dry_run(
     let env = Env::new(client("plan"), caches.clone(), clock.clone(), &registry);
     let introspection = env.introspection.clone();
     let (reflectors, tasks) = (Tasks::new(), Tasks::new());
-    let base = client("plan");
+    let shared_client = client("plan");
     let mut context = ControllerContext::new(
         env,
-        Arc::new(move |_| base.clone()),
+        Arc::new(move |_| shared_client.clone()),
         tasks.clone(),
         registry,
         settings.options,
@@ -83,7 +84,7 @@ pub async fn dry_run(
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(until_idle(&introspection, &recorded, clock, settings.timeout).await);
+    unfinished.extend(wait_until_idle(&introspection, &recorded, clock, settings.timeout).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
@@ -97,28 +98,29 @@ pub async fn dry_run(
 
 /// Waits until all controllers are idle. Returns the failing controllers, and at the timeout also the busy
 /// ones.
-async fn until_idle(
+async fn wait_until_idle(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
     timeout: Duration,
 ) -> Vec<String> {
     let deadline = clock.now() + timeout;
-    let (mut requests, mut since) = (recorded.requests(), clock.now());
+    let (mut requests, mut idle_since) = (recorded.requests(), clock.now());
+    let idle_period = SignedDuration::try_from(IDLE_PERIOD).unwrap_or_default();
     loop {
         clock.sleep(POLL_INTERVAL).await;
         let now = clock.now();
         let reports = reports(introspection);
-        let busy = busy(&reports, now);
+        let busy = describe_busy(&reports, now);
         let sent = recorded.requests();
         if sent != requests || !busy.is_empty() {
-            (requests, since) = (sent, now);
+            (requests, idle_since) = (sent, now);
         }
-        if now.duration_since(since) >= SignedDuration::try_from(IDLE_PERIOD).unwrap_or_default() {
-            return failing(&reports);
+        if now.duration_since(idle_since) >= idle_period {
+            return describe_failing(&reports);
         }
         if now >= deadline {
-            return busy.into_iter().chain(failing(&reports)).collect();
+            return busy.into_iter().chain(describe_failing(&reports)).collect();
         }
     }
 }

@@ -101,7 +101,7 @@ pub struct ClientConnectionConfiguration {
     /// Content type of request bodies. Default: protobuf.
     pub content_type: String,
     /// Maximum rate in requests per second. Negative means unlimited. Default: 50.
-    #[serde(serialize_with = "write::float")]
+    #[serde(serialize_with = "write::serialize_float")]
     pub qps: f32,
     /// Number of requests that may exceed `qps` at once. Default: 100.
     pub burst: i32,

@@ -23,7 +23,8 @@ pub(super) const POINTS: [&str; 16] = [
     "podGroupPostFilter",
 ];
 
-/// Upstream's default plugins with their weights, and the feature gate that each depends on.
+/// Upstream's default plugins with their weights, and the feature gate that each depends on. The weight 0 means that
+/// none is set, and an empty gate that the plugin is always on.
 const DEFAULT_PLUGINS: [(&str, i32, &str); 24] = [
     ("SchedulingGates", 0, ""),
     ("PrioritySort", 0, ""),
@@ -57,14 +58,14 @@ pub(super) fn with_default_plugins(gates: &FeatureGates, plugins: Option<Plugins
     let mut plugins = plugins.unwrap_or_default();
     let sets = POINTS.map(|point| {
         let set = plugins.0.remove(point).unwrap_or_default();
-        let defaults = if point == "multiPoint" { defaults(gates) } else { Vec::new() };
+        let defaults = if point == "multiPoint" { default_plugins(gates) } else { Vec::new() };
         (point.to_owned(), merge(defaults, set))
     });
     Plugins(sets.into())
 }
 
 /// Returns the default plugins of `multiPoint`, in order.
-fn defaults(gates: &FeatureGates) -> Vec<PluginRef> {
+fn default_plugins(gates: &FeatureGates) -> Vec<PluginRef> {
     let enabled =
         DEFAULT_PLUGINS.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
     enabled

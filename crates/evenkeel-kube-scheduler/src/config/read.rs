@@ -54,12 +54,12 @@ fn not_registered(kind: &str, version: &str) -> String {
 fn check_all_plugin_args(tree: &mut Value) -> Result<Vec<String>, ReadError> {
     let mut errors = Vec::new();
     let profiles = tree.get_mut("profiles").and_then(Value::as_array_mut);
-    for (n, profile) in profiles.into_iter().flatten().enumerate() {
+    for (profile_index, profile) in profiles.into_iter().flatten().enumerate() {
         let Some(configs) = profile.get_mut("pluginConfig").and_then(Value::as_array_mut) else {
             continue;
         };
-        for (m, config) in configs.iter_mut().enumerate() {
-            let path = format!("decoding .profiles[{n}].pluginConfig[{m}]");
+        for (config_index, config) in configs.iter_mut().enumerate() {
+            let path = format!("decoding .profiles[{profile_index}].pluginConfig[{config_index}]");
             let checked = check_plugin_args(config);
             let unknown = checked.map_err(|error| ReadError(format!("{path}: {error}")))?;
             errors.extend(unknown.map(|error| format!("{path}: strict decoding error: {error}")));
@@ -87,14 +87,14 @@ fn check_plugin_args(config: &mut Value) -> Result<Option<String>, String> {
             .unwrap_or(default)
             .to_owned()
     };
-    let (found, version) = (text_or("kind", &kind), text_or("apiVersion", GROUP));
-    if version != GROUP || !schema::has_struct(&found) {
-        return Err(format!("{path}: {}", not_registered(&found, &version)));
+    let (found_kind, version) = (text_or("kind", &kind), text_or("apiVersion", GROUP));
+    if version != GROUP || !schema::has_struct(&found_kind) {
+        return Err(format!("{path}: {}", not_registered(&found_kind, &version)));
     }
-    if found != kind {
+    if found_kind != kind {
         let (group, _) = GROUP.split_once('/').unwrap_or((GROUP, ""));
         return Err(format!(
-            "args for plugin {name} were not of type {kind}.{group}, got {found}.{group}"
+            "args for plugin {name} were not of type {kind}.{group}, got {found_kind}.{group}"
         ));
     }
     let unknown =

@@ -112,9 +112,12 @@ fn scalar(value: &Value) -> String {
 }
 
 /// Serializes a whole number without a fraction, and others with as few digits as single precision needs.
-pub(super) fn float<S: Serializer>(number: &f32, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize_float<S: Serializer>(
+    number: &f32,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     if number.fract() == 0.0 && number.abs() < 1e15 {
-        return to.serialize_i64(*number as i64);
+        return serializer.serialize_i64(*number as i64);
     }
-    to.serialize_f64(number.to_string().parse().unwrap_or(f64::from(*number)))
+    serializer.serialize_f64(number.to_string().parse().unwrap_or(f64::from(*number)))
 }

@@ -15,21 +15,22 @@ pub(crate) struct Backoff {
     clock: Clock,
     kind: Kind,
     failures: u32,
-    last: Option<Instant>,
+    last_failure: Option<Instant>,
 }
 
 impl Backoff {
     pub(crate) fn new(clock: Clock, kind: Kind) -> Self {
-        Self { clock, kind, failures: 0, last: None }
+        Self { clock, kind, failures: 0, last_failure: None }
     }
 
     /// Counts a failure and returns the backoff before the next attempt.
     pub(crate) fn next(&mut self) -> Duration {
         let now = self.clock.instant();
-        if self.last.is_some_and(|last| now.duration_since(last) > RESET_DURATION) {
+        if self.last_failure.is_some_and(|last| now.duration_since(last) > RESET_DURATION) {
             self.failures = 0;
         }
-        self.last = Some(now);
+        self.last_failure = Some(now);
+        // Six doublings already exceed the maximum. The bound only keeps the shift from overflowing.
         let base = INITIAL_BACKOFF.saturating_mul(1 << self.failures.min(6)).min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
         base.mul_f64(1.0 + self.clock.draw(&(&self.kind, self.failures)))

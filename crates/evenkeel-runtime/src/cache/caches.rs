@@ -39,6 +39,7 @@ pub struct Caches {
 struct Inner {
     client: Client,
     clock: Clock,
+    /// Name of the program, a label of the metrics.
     program: Box<str>,
     /// The only namespace whose objects are cached, or empty for all namespaces.
     namespace: Box<str>,
@@ -51,6 +52,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
+    /// Task group of the reflectors. `None` until [`Caches::start`].
     tasks: Option<Tasks>,
 }
 
@@ -66,6 +68,7 @@ pub(crate) struct Scope {
 
 struct Entry {
     informer: Arc<Informer>,
+    /// Cancelled to stop the reflector.
     token: CancellationToken,
     /// Starts the reflector. `None` once started.
     start: Option<Start>,
@@ -81,6 +84,7 @@ impl Resync {
         Self(watch::Sender::new(None))
     }
 
+    /// Requests resyncs at least once per `period`. Zero requests none.
     pub(crate) fn request(&self, period: Duration) {
         self.0.send_if_modified(|current| {
             let shorter = !period.is_zero() && current.is_none_or(|current| period < current);
@@ -96,7 +100,7 @@ impl Resync {
         let mut requested_period = informer.resync_period().0.subscribe();
         loop {
             let period = *requested_period.borrow_and_update();
-            let passed = async {
+            let elapsed = async {
                 match period {
                     Some(period) => clock.sleep(period).await,
                     None => std::future::pending().await,
@@ -106,7 +110,7 @@ impl Resync {
                 biased;
                 // The wait cannot fail, because `informer` owns the sender.
                 _ = requested_period.changed() => {}
-                () = passed => informer.resync(),
+                () = elapsed => informer.resync(),
             }
         }
     }
@@ -206,11 +210,11 @@ impl Caches {
     /// whether it existed. Clones keep its last state. Caches of other views are not stopped: the controllers
     /// that read them own them, and they sync again when the resource is served again.
     pub fn stop(&self, kind: &Kind) -> bool {
-        let of_metadata = |informer: &Informer| {
+        let is_metadata_cache = |informer: &Informer| {
             informer.object_type().is_metadata() && informer.scope().kind == *kind
         };
         let mut state = self.state();
-        let stopped = state.entries.extract_if(.., |entry| of_metadata(&entry.informer));
+        let stopped = state.entries.extract_if(.., |entry| is_metadata_cache(&entry.informer));
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
@@ -220,18 +224,18 @@ impl Caches {
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn resource_version_of(&self, kind: &Kind) -> Option<u64> {
         let state = self.state();
-        let whole = |informer: &&Arc<Informer>| {
+        let is_unselected = |informer: &&Arc<Informer>| {
             let scope = informer.scope();
             scope.kind == *kind && scope.labels.is_empty() && scope.fields.is_empty()
         };
-        let oldest = |metadata: bool| {
-            let informers = state.entries.iter().map(|entry| &entry.informer).filter(whole);
+        let lowest_version = |of_metadata_caches: bool| {
+            let informers = state.entries.iter().map(|entry| &entry.informer).filter(is_unselected);
             informers
-                .filter(|informer| informer.object_type().is_metadata() == metadata)
+                .filter(|informer| informer.object_type().is_metadata() == of_metadata_caches)
                 .map(|informer| informer.version())
                 .min()
         };
-        oldest(false).or_else(|| oldest(true))
+        lowest_version(false).or_else(|| lowest_version(true))
     }
 
     /// Returns the state of each cache, in the order of first requests.
@@ -280,14 +284,14 @@ impl Caches {
     /// Returns the informer of this view and scope, and creates it if it does not exist.
     fn informer(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {
         let mut state = self.state();
-        let wanted = |informer: &Informer| {
+        let is_requested = |informer: &Informer| {
             informer.object_type().id == object_type.id && *informer.scope() == scope
         };
-        if let Some(entry) = state.entries.iter().find(|entry| wanted(&entry.informer)) {
+        if let Some(entry) = state.entries.iter().find(|entry| is_requested(&entry.informer)) {
             return Arc::clone(&entry.informer);
         }
         let (informer, token) = (self.create(scope, object_type), CancellationToken::new());
-        let mut start = Some(self.start_of(&informer, &token));
+        let mut start = Some(self.start_closure(&informer, &token));
         if let Some(tasks) = &state.tasks
             && let Some(start) = start.take()
         {
@@ -309,16 +313,16 @@ impl Caches {
     }
 
     /// Returns the closure that starts a cache's reflector and its resyncs.
-    fn start_of(&self, informer: &Arc<Informer>, token: &CancellationToken) -> Start {
+    fn start_closure(&self, informer: &Arc<Informer>, token: &CancellationToken) -> Start {
         let Inner { client, clock, .. } = &*self.inner;
         let (client, clock) = (client.clone(), clock.clone());
         let (informer, token) = (Arc::clone(informer), token.clone());
         let kind = &informer.scope().kind;
         let name = format!("{}.{}", kind.plural, kind.group);
         Box::new(move |tasks: &Tasks| {
-            let (resynced, timer) = (Arc::clone(&informer), clock.clone());
+            let (resync_informer, resync_clock) = (Arc::clone(&informer), clock.clone());
             tasks.spawn_restarting_until(format!("resync {name}"), &token, move || {
-                Resync::run(timer.clone(), Arc::clone(&resynced))
+                Resync::run(resync_clock.clone(), Arc::clone(&resync_informer))
             });
             tasks.spawn_restarting_until(format!("reflector {name}"), &token, move || {
                 let (client, informer) = (client.clone(), Arc::clone(&informer));

@@ -28,7 +28,7 @@ pub struct Full<K> {
 impl<K: Resource> Full<K> {
     /// Wraps an object that was not decoded from a response.
     pub fn new(object: K) -> Self {
-        Self { meta: meta(object.meta()), object }
+        Self { meta: to_meta(object.meta()), object }
     }
 
     /// Unwraps the object.
@@ -81,7 +81,7 @@ where
     }
 }
 
-fn meta(from: &ObjectMeta) -> Meta {
+fn to_meta(from: &ObjectMeta) -> Meta {
     let text = |text: &Option<String>| Text::from(text.as_deref().unwrap_or_default());
     Meta {
         name: text(&from.name),
@@ -92,19 +92,21 @@ fn meta(from: &ObjectMeta) -> Meta {
         creation: from.creation_timestamp.as_ref().map(|time| time.0),
         deletion: from.deletion_timestamp.as_ref().map(|time| time.0),
         deletion_grace_seconds: from.deletion_grace_period_seconds,
-        labels: strings(from.labels.as_ref()),
-        annotations: strings(from.annotations.as_ref()),
-        owners: from.owner_references.iter().flatten().map(owner).collect(),
+        labels: to_str_map(from.labels.as_ref()),
+        annotations: to_str_map(from.annotations.as_ref()),
+        owners: from.owner_references.iter().flatten().map(to_owner).collect(),
         finalizers: from.finalizers.iter().flatten().map(|name| name.as_str().into()).collect(),
         ..Meta::default()
     }
 }
 
-fn strings(map: Option<&BTreeMap<String, String>>) -> StrMap {
+fn to_str_map(map: Option<&BTreeMap<String, String>>) -> StrMap {
     map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-fn owner(from: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference) -> OwnerReference {
+fn to_owner(
+    from: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+) -> OwnerReference {
     OwnerReference {
         api_version: from.api_version.as_str().into(),
         kind: from.kind.as_str().into(),

@@ -20,6 +20,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+/// Event handler of a cache.
 type Handler = Box<dyn Fn(&CacheEvent<dyn Object>) + Send + Sync>;
 
 pub(crate) struct Informer {
@@ -144,8 +145,8 @@ impl Informer {
     /// Adds a handler. It first receives the cached objects.
     pub(crate) fn subscribe(&self, handler: Handler) {
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let present: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
-        for object in present {
+        let objects: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
+        for object in objects {
             notify(&handler, &CacheEvent::Added { object, initial: true });
         }
         handlers.push(handler);
@@ -161,8 +162,8 @@ impl Informer {
 
     /// Removes an object, given its last state, and returns its resourceVersion.
     ///
-    /// Only decodes the object's identity where it can: the cached object is its last state, since the watch
-    /// sent every change before the deletion.
+    /// If possible, only decodes the object's identity. The cached object is its last state, because the watch sent
+    /// every change before the deletion.
     pub(super) fn delete(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError> {
         let last = Identity::decode(object, encoding).ok().and_then(|Identity { meta }| {
             self.stored_identity(&meta)?.at_version(&meta.resource_version)
@@ -182,8 +183,8 @@ impl Informer {
     /// Returns the cached object with this identity, in any version.
     fn stored_identity(&self, object: &IdentityMeta) -> Option<Arc<dyn Object>> {
         let store = self.read();
-        let held = store.get(&object.namespace, &object.name)?;
-        (held.meta().uid == object.uid).then(|| Arc::clone(held))
+        let stored = store.get(&object.namespace, &object.name)?;
+        (stored.meta().uid == object.uid).then(|| Arc::clone(stored))
     }
 
     /// Removes an object when only its name could be decoded.
@@ -192,14 +193,14 @@ impl Informer {
     }
 
     /// Sets the number of objects that were read but are not yet in the store.
-    pub(crate) fn queued(&self, n: usize) {
-        self.gauges.queued_items.set(i64::try_from(n).unwrap_or(i64::MAX));
+    pub(crate) fn set_queued_items(&self, count: usize) {
+        self.gauges.queued_items.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Replaces the store's content by `now`.
-    pub(crate) fn replace(&self, now: Table, version: u64) {
+    /// Replaces the store's content by `objects`, which are those of `version`.
+    pub(crate) fn replace(&self, objects: Table, version: u64) {
         let initial = !self.has_synced();
-        self.change(version, |store| store.replace(now, initial));
+        self.change(version, |store| store.replace(objects, initial));
         self.synced.set();
     }
 
@@ -211,8 +212,8 @@ impl Informer {
     /// Sends every object to the handlers again.
     pub(crate) fn resync(&self) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let present: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
-        for object in present {
+        let objects: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
+        for object in objects {
             let event = CacheEvent::Updated { old: Arc::clone(&object), new: object };
             handlers.iter().for_each(|handler| notify(handler, &event));
         }
@@ -222,10 +223,11 @@ impl Informer {
     /// once.
     pub(super) fn stored_version(&self, object: &dyn Object) -> Option<Arc<dyn Object>> {
         let store = self.read();
-        let held = store.get(&object.meta().namespace, &object.meta().name)?;
-        same_version(&**held, object).then(|| Arc::clone(held))
+        let stored = store.get(&object.meta().namespace, &object.meta().name)?;
+        same_version(&**stored, object).then(|| Arc::clone(stored))
     }
 
+    /// Changes the store, sets its version unless that is 0, and sends the events of the change to the handlers.
     fn change(&self, version: u64, change: impl FnOnce(&mut Store) -> Events) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let events = {

@@ -19,13 +19,19 @@ use evenkeel_api::{
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
+const MIN_WATCH_TIMEOUT_SECONDS: u64 = 300;
+/// Number of objects in a page of a paged list.
 const WATCH_LIST_PAGE_SIZE: u32 = 500;
+/// Annotation of the bookmark that ends the initial events of a streaming list.
 const INITIAL_EVENTS_ANNOTATION: &str = "k8s.io/initial-events-end";
 /// Time after a watch's timeout after which the watch counts as broken.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 /// Limit on the silence of a streaming list, before the reflector falls back to a paged list. A server that
 /// ignores `sendInitialEvents` never sends the final bookmark.
 const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time within which a watch that ends without an event counts as failed, as in upstream's reflector.
+const MIN_EMPTY_WATCH: Duration = Duration::from_secs(1);
 
 /// Lists and watches for one cache.
 pub(crate) struct Reflector {
@@ -89,12 +95,12 @@ impl Reflector {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope().kind.clone());
         loop {
             // A reflector that panicked may have left a count.
-            self.informer.queued(0);
+            self.informer.set_queued_items(0);
             let end = match self.list_and_watch().await {
                 Ok(()) => WatchEnd::Regular,
                 Err(end) => end,
             };
-            self.informer.queued(0);
+            self.informer.set_queued_items(0);
             let resource = &*self.scope().kind.plural;
             match end {
                 WatchEnd::Regular => continue,
@@ -141,36 +147,39 @@ impl Reflector {
     /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at once
     /// (`minWatchTimeout`).
     fn watch_timeout_seconds(&self) -> u64 {
-        300 + (self.clock.draw(&(&self.scope().kind, "watch")) * 300.0) as u64
+        MIN_WATCH_TIMEOUT_SECONDS
+            + (self.clock.draw(&(&self.scope().kind, "watch")) * MIN_WATCH_TIMEOUT_SECONDS as f64)
+                as u64
     }
 
+    /// Opens a watch from `version`. With `send_initial_events`, the watch begins with the existing objects (KEP-3157).
     async fn open_watch(
         &self,
         version: &str,
-        initial: bool,
+        send_initial_events: bool,
         seconds: u64,
     ) -> Result<OpenWatch, ApiError> {
         let options = ListOptions {
             labels: self.scope().labels.clone(),
             fields: self.scope().fields.clone(),
             resource_version: version.into(),
-            resource_version_match: if initial { "NotOlderThan" } else { "" },
+            resource_version_match: if send_initial_events { "NotOlderThan" } else { "" },
             ..ListOptions::default()
         };
         let mut query = options.query();
         query.add("watch", "true");
         query.add("allowWatchBookmarks", "true");
-        query.add("sendInitialEvents", if initial { "true" } else { "" });
+        query.add("sendInitialEvents", if send_initial_events { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
-        let since = self.clock.instant();
+        let opened_at = self.clock.instant();
         let Scope { kind, namespace, .. } = self.scope();
         let accept = self.informer.object_type().accept;
         let watch = self.client.watch(kind, namespace, query.as_str(), accept).await?;
         self.informer.set_watch_error(None);
         Ok(OpenWatch {
             watch,
-            since,
-            until: since + Duration::from_secs(seconds) + WATCH_TIMEOUT_GRACE,
+            opened_at,
+            deadline: opened_at + Duration::from_secs(seconds) + WATCH_TIMEOUT_GRACE,
             events: 0,
         })
     }
@@ -198,21 +207,21 @@ impl Reflector {
                 return Ok(None);
             };
             let encoding = opened.watch.encoding();
-            match event(encoding, &frame)? {
+            match decode_event(encoding, &frame)? {
                 Event::AddedOrModified(object) => match state.add(object, encoding) {
-                    Ok(()) => self.informer.queued(state.len()),
-                    Err(error) => self.skip(&error),
+                    Ok(()) => self.informer.set_queued_items(state.len()),
+                    Err(error) => self.log_skipped(&error),
                 },
                 Event::Deleted(object) => match Identity::decode(object, encoding) {
                     Ok(Identity { meta }) => state.remove(&meta.namespace, &meta.name),
-                    Err(error) => self.skip(&error),
+                    Err(error) => self.log_skipped(&error),
                 },
                 Event::Error(status) if watch_list_unsupported(status.code) => return Ok(None),
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
                         state.apply(meta.version());
-                        self.informer.queued(0);
+                        self.informer.set_queued_items(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
@@ -233,7 +242,7 @@ impl Reflector {
         loop {
             let mut add = |object: &[u8], encoding| {
                 if let Err(error) = state.add(object, encoding) {
-                    self.skip(&error);
+                    self.log_skipped(&error);
                 }
             };
             let Scope { kind, namespace, .. } = self.scope();
@@ -249,7 +258,7 @@ impl Reflector {
                 }
                 page => page?,
             };
-            self.informer.queued(state.len());
+            self.informer.set_queued_items(state.len());
             if page.continue_.is_empty() {
                 state.apply(page.resource_version.parse().unwrap_or(0));
                 self.last_sync_resource_version = Some(page.resource_version);
@@ -265,15 +274,15 @@ impl Reflector {
     async fn handle_watch(&mut self, opened: &mut OpenWatch) -> Result<(), WatchEnd> {
         while let Some(frame) = opened.next().await? {
             let encoding = opened.watch.encoding();
-            let version = match event(encoding, &frame)? {
+            let version = match decode_event(encoding, &frame)? {
                 Event::AddedOrModified(object) => self
                     .informer
                     .upsert(object, encoding)
-                    .unwrap_or_else(|error| self.unreadable(object, encoding, false, &error)),
+                    .unwrap_or_else(|error| self.skip_in_watch(object, encoding, false, &error)),
                 Event::Deleted(object) => self
                     .informer
                     .delete(object, encoding)
-                    .unwrap_or_else(|error| self.unreadable(object, encoding, true, &error)),
+                    .unwrap_or_else(|error| self.skip_in_watch(object, encoding, true, &error)),
                 Event::Bookmark(Metadata { meta, .. }) => {
                     self.informer.set_resource_version(meta.version());
                     meta.resource_version
@@ -286,8 +295,8 @@ impl Reflector {
             // A backlog of events must not starve other tasks.
             tokio::task::coop::consume_budget().await;
         }
-        let open = self.clock.instant().saturating_duration_since(opened.since);
-        if opened.events == 0 && open < Duration::from_secs(1) {
+        let open_time = self.clock.instant().saturating_duration_since(opened.opened_at);
+        if opened.events == 0 && open_time < MIN_EMPTY_WATCH {
             return Err(WatchEnd::Failed("the watch ended at once without an event".into()));
         }
         Ok(())
@@ -295,14 +304,14 @@ impl Reflector {
 
     /// Skips an object that cannot be decoded and returns its resourceVersion. A deleted object is removed if
     /// at least its metadata can be decoded.
-    fn unreadable(
+    fn skip_in_watch(
         &self,
         object: &[u8],
         encoding: Encoding,
         is_deleted: bool,
         error: &DecodeError,
     ) -> Text {
-        self.skip(error);
+        self.log_skipped(error);
         let Ok(Metadata { meta, .. }) = Metadata::decode(object, encoding) else {
             return Text::default();
         };
@@ -314,7 +323,7 @@ impl Reflector {
         meta.resource_version
     }
 
-    fn skip(&self, error: &DecodeError) {
+    fn log_skipped(&self, error: &DecodeError) {
         tracing::error!(resource = &*self.scope().kind.plural, %error, "an object cannot be read and is skipped");
     }
 }
@@ -322,15 +331,16 @@ impl Reflector {
 /// An open watch and its deadline.
 struct OpenWatch {
     watch: Watch,
-    since: Instant,
-    until: Instant,
+    opened_at: Instant,
+    deadline: Instant,
+    /// Number of received events.
     events: u64,
 }
 
 impl OpenWatch {
     async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
         // A watch that outlives its deadline counts as dead.
-        let Ok(frame) = timeout_at(self.until, self.watch.next()).await else { return Ok(None) };
+        let Ok(frame) = timeout_at(self.deadline, self.watch.next()).await else { return Ok(None) };
         let frame = frame?;
         self.events += u64::from(frame.is_some());
         Ok(frame)
@@ -348,7 +358,7 @@ fn watch_forbidden(code: u16) -> bool {
 }
 
 /// Decodes a frame of a watch.
-fn event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd> {
+fn decode_event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd> {
     let broken = |error| WatchEnd::from(WatchError::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
     Ok(match type_ {

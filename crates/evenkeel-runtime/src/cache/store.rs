@@ -52,7 +52,7 @@ impl Table {
     }
 
     fn find(&self, hash: u64, namespace: &str, name: &str) -> Option<&Arc<dyn Object>> {
-        self.0.find(hash, |object| is(&**object, namespace, name))
+        self.0.find(hash, |object| has_name(&**object, namespace, name))
     }
 
     pub(crate) fn insert(&mut self, object: Arc<dyn Object>) -> Option<Arc<dyn Object>> {
@@ -61,7 +61,7 @@ impl Table {
 
     fn put(&mut self, hash: u64, object: Arc<dyn Object>) -> Option<Arc<dyn Object>> {
         let meta = object.meta();
-        match self.0.find_mut(hash, |old| is(&**old, &meta.namespace, &meta.name)) {
+        match self.0.find_mut(hash, |old| has_name(&**old, &meta.namespace, &meta.name)) {
             Some(slot) => Some(std::mem::replace(slot, object)),
             None => {
                 self.0.insert_unique(hash, object, |object| hash_of(&**object));
@@ -75,20 +75,23 @@ impl Table {
     }
 
     fn take(&mut self, hash: u64, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
-        let entry = self.0.find_entry(hash, |object| is(&**object, namespace, name)).ok()?;
+        let entry = self.0.find_entry(hash, |object| has_name(&**object, namespace, name)).ok()?;
         Some(entry.remove().0)
     }
 }
 
-fn is(object: &dyn Object, namespace: &str, name: &str) -> bool {
+/// Returns whether an object has this namespace and name.
+fn has_name(object: &dyn Object, namespace: &str, name: &str) -> bool {
     let meta = object.meta();
     *meta.name == *name && *meta.namespace == *namespace
 }
 
+/// Tables by namespace, or by index key.
 type Buckets = HashMap<Text, Table, Hashing>;
 
 struct DeclaredIndex {
     name: &'static str,
+    /// Calls back with the keys of an object.
     keys: IndexFunc,
     buckets: Buckets,
 }
@@ -158,8 +161,8 @@ impl Store {
 
     /// Declares an index and returns its number. If the name is already declared, returns that index.
     pub(crate) fn declare(&mut self, name: &'static str, keys: IndexFunc) -> usize {
-        if let Some(at) = self.indexes.iter().position(|index| index.name == name) {
-            return at;
+        if let Some(number) = self.indexes.iter().position(|index| index.name == name) {
+            return number;
         }
         let mut index = DeclaredIndex { name, keys, buckets: HashMap::default() };
         for object in self.iter() {
@@ -206,24 +209,25 @@ impl Store {
         }
     }
 
-    /// Replaces the content by `now`. Objects that are missing in `now` were deleted while no watch was open.
+    /// Replaces the content by `objects`. Stored objects that are missing in `objects` were deleted while no watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.
-    pub(crate) fn replace(&mut self, now: Table, initial: bool) -> Events {
-        let missing = |object: &&Arc<dyn Object>| {
-            now.get(&object.meta().namespace, &object.meta().name).is_none()
+    pub(crate) fn replace(&mut self, objects: Table, initial: bool) -> Events {
+        let is_missing = |object: &&Arc<dyn Object>| {
+            objects.get(&object.meta().namespace, &object.meta().name).is_none()
         };
-        let deleted: Vec<Arc<dyn Object>> = self.iter().filter(missing).cloned().collect();
+        let deleted: Vec<Arc<dyn Object>> = self.iter().filter(is_missing).cloned().collect();
         let mut events = Events::new();
         for object in deleted {
             events.extend(self.delete(&object.meta().namespace, &object.meta().name, None));
         }
-        for object in now.0 {
+        for object in objects.0 {
             events.extend(self.upsert(object, initial));
         }
         events
     }
 
+    /// Stores an object in its namespace and in the indexes. Returns the object that it replaces.
     fn put(&mut self, object: &Arc<dyn Object>) -> Option<Arc<dyn Object>> {
         let hash = hash_of(&**object);
         let table = self.namespaces.entry_ref(&*object.meta().namespace).or_insert_with(Table::new);
@@ -254,11 +258,11 @@ impl Store {
 }
 
 /// Returns whether both are the same version of the same object, so that there is no event.
-pub(crate) fn same_version(one: &dyn Object, other: &dyn Object) -> bool {
-    let (one, other) = (one.meta(), other.meta());
-    !one.resource_version.is_empty()
-        && one.resource_version == other.resource_version
-        && one.uid == other.uid
+pub(crate) fn same_version(left: &dyn Object, right: &dyn Object) -> bool {
+    let (left, right) = (left.meta(), right.meta());
+    !left.resource_version.is_empty()
+        && left.resource_version == right.resource_version
+        && left.uid == right.uid
 }
 
 impl DeclaredIndex {

@@ -5,7 +5,7 @@ use super::{
     connection_pool::ConnectionPool,
     proxy::{Connector, Proxy, ProxyEnvironment},
     roots,
-    transport::{Current, Stack, Transport},
+    transport::{ReplaceableStack, Stack, Transport},
 };
 use crate::clock::Clock;
 use futures::future::BoxFuture;
@@ -152,8 +152,10 @@ pub enum ConnectError {
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let mut builder =
-        Client::builder(over(&config)?, clock).qps(options.qps).burst(options.burst).host(&host);
+    let mut builder = Client::builder(create_transport(&config)?, clock)
+        .qps(options.qps)
+        .burst(options.burst)
+        .host(&host);
     if !options.user_agent.is_empty() {
         builder = builder.user_agent(&options.user_agent);
     }
@@ -183,7 +185,7 @@ pub fn connect_in_pod(
         }
     };
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let builder = Client::builder(over(&config)?, clock)
+    let builder = Client::builder(create_transport(&config)?, clock)
         .qps(options.qps)
         .burst(options.burst)
         .user_agent(&options.user_agent)
@@ -218,8 +220,8 @@ async fn read_config(options: &ConnectOptions) -> Result<Config, ConnectError> {
 
 fn parse_server(url: &str) -> Result<http::Uri, ConnectError> {
     // Upstream's `--master` also accepts a host and port without a scheme.
-    let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    full.parse().map_err(|source| ConnectError::Server { url: url.to_owned(), source })
+    let with_scheme = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    with_scheme.parse().map_err(|source| ConnectError::Server { url: url.to_owned(), source })
 }
 
 async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, ConnectError> {
@@ -227,13 +229,16 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
     let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
     let names_proxy = names_proxy(&kubeconfig, context);
     let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
-    let read = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
-    Ok(without_environment_proxy(read, names_proxy))
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
+    Ok(without_environment_proxy(config, names_proxy))
 }
 
-/// Removes a proxy that only the environment names, because kube ignores `NO_PROXY`.
-fn without_environment_proxy(mut config: Config, named: bool) -> Config {
-    config.proxy_url = config.proxy_url.filter(|_| named);
+/// Removes a proxy that only the environment names, because kube ignores `NO_PROXY`. `in_kubeconfig` is whether the
+/// kubeconfig names the proxy.
+fn without_environment_proxy(mut config: Config, in_kubeconfig: bool) -> Config {
+    if !in_kubeconfig {
+        config.proxy_url = None;
+    }
     config
 }
 
@@ -242,9 +247,10 @@ fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
     let context_name = context.or(kubeconfig.current_context.as_ref());
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context_name);
     let context = context.and_then(|named| named.context.as_ref());
-    let of_context = |named: &&NamedCluster| context.is_some_and(|own| own.cluster == named.name);
+    let is_of_context =
+        |named: &&NamedCluster| context.is_some_and(|context| context.cluster == named.name);
     let cluster =
-        kubeconfig.clusters.iter().find(of_context).and_then(|named| named.cluster.as_ref());
+        kubeconfig.clusters.iter().find(is_of_context).and_then(|named| named.cluster.as_ref());
     let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     proxy.is_some_and(|url| !url.is_empty())
 }
@@ -256,12 +262,13 @@ fn in_pod() -> Result<Config, ConnectError> {
     Config::incluster().map_err(|error| ConnectError::Pod(Box::new(error)))
 }
 
+/// Infers the configuration as kubectl does. `context` is that of the kubeconfig, or `None` for its current one.
 async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
     let names_proxy = Kubeconfig::read().is_ok_and(|read| names_proxy(&read, context));
-    inferred(context).await.map(|config| without_environment_proxy(config, names_proxy))
+    infer_config(context).await.map(|config| without_environment_proxy(config, names_proxy))
 }
 
-async fn inferred(context: Option<&String>) -> Result<Config, ConnectError> {
+async fn infer_config(context: Option<&String>) -> Result<Config, ConnectError> {
     let Some(context) = context else {
         return Config::infer().await.map_err(|error| ConnectError::Infer(Box::new(error)));
     };
@@ -310,15 +317,15 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 /// # Errors
 /// When certificates or credentials cannot be used.
 pub fn transport(config: &Config) -> Result<kube::Client, ConnectError> {
-    over(config).map(Into::into)
+    create_transport(config).map(Into::into)
 }
 
-fn over(config: &Config) -> Result<Transport, ConnectError> {
-    Ok(Transport::over(Current::new(stack(config)?), &config.default_namespace))
+fn create_transport(config: &Config) -> Result<Transport, ConnectError> {
+    Ok(Transport::new(ReplaceableStack::new(build_stack(config)?), &config.default_namespace))
 }
 
 /// Builds the layers of a [`transport`].
-pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
+pub(super) fn build_stack(config: &Config) -> Result<Stack, ConnectError> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(Proxy::parse(&url.to_string())?),
         None => ProxyEnvironment::from_process().proxy_for(&config.cluster_url)?,
@@ -373,9 +380,9 @@ fn client_config(config: &Config) -> Result<ClientConfig, ConnectError> {
     };
     // `roots::verifier` replaces kube's verifier below. Give kube an empty list of root certificates, so that
     // it does not load the system's, which small images lack.
-    let mut with_root = config.clone();
-    with_root.root_cert.get_or_insert_default();
-    let mut tls = with_root.rustls_client_config().map_err(failed)?;
+    let mut without_system_roots = config.clone();
+    without_system_roots.root_cert.get_or_insert_default();
+    let mut tls = without_system_roots.rustls_client_config().map_err(failed)?;
     let verifies_server = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
         && !config.accept_invalid_certs;
     if verifies_server {

@@ -26,8 +26,9 @@ const MAX_STREAMS_PER_CONNECTION: usize = 90;
 pub(super) struct ConnectionPool<C>(Arc<Shared<C>>);
 
 struct Shared<C> {
-    make: Box<dyn Fn() -> legacy::Client<C, Body> + Send + Sync>,
-    pool: Mutex<Vec<PooledConnection<C>>>,
+    /// Creates a client that has no connection yet.
+    new_client: Box<dyn Fn() -> legacy::Client<C, Body> + Send + Sync>,
+    connections: Mutex<Vec<PooledConnection<C>>>,
 }
 
 /// One HTTP/2 connection, which hyper opens with the first request and reopens when it breaks. With HTTP/1.1 it
@@ -35,12 +36,14 @@ struct Shared<C> {
 struct PooledConnection<C> {
     client: legacy::Client<C, Body>,
     /// Each open stream holds a clone, so the strong count minus one is the number of streams.
-    open: Arc<()>,
+    open_streams: Arc<()>,
 }
 
 impl<C> ConnectionPool<C> {
-    pub(super) fn new(make: impl Fn() -> legacy::Client<C, Body> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared { make: Box::new(make), pool: Mutex::default() }))
+    pub(super) fn new(
+        new_client: impl Fn() -> legacy::Client<C, Body> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared { new_client: Box::new(new_client), connections: Mutex::default() }))
     }
 
     /// Returns the connection for the next request, and the guard that counts its stream.
@@ -48,15 +51,18 @@ impl<C> ConnectionPool<C> {
     where
         C: Clone,
     {
-        let mut pool = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = pool.iter().position(|connection| {
-            Arc::strong_count(&connection.open) <= MAX_STREAMS_PER_CONNECTION
+        let mut connections = self.0.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = connections.iter().position(|connection| {
+            Arc::strong_count(&connection.open_streams) <= MAX_STREAMS_PER_CONNECTION
         });
         let index = free.unwrap_or_else(|| {
-            pool.push(PooledConnection { client: (self.0.make)(), open: Arc::default() });
-            pool.len() - 1
+            connections.push(PooledConnection {
+                client: (self.0.new_client)(),
+                open_streams: Arc::default(),
+            });
+            connections.len() - 1
         });
-        (pool[index].client.clone(), pool[index].open.clone())
+        (connections[index].client.clone(), connections[index].open_streams.clone())
     }
 }
 
@@ -76,10 +82,10 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Conn
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, open) = self.connection();
+        let (client, stream_guard) = self.connection();
         Box::pin(async move {
             let response = client.request(request).await?;
-            Ok(response.map(|body| PooledBody { body, _open: open }))
+            Ok(response.map(|body| PooledBody { body, _stream_guard: stream_guard }))
         })
     }
 }
@@ -87,7 +93,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Conn
 /// Response body that counts as an open stream until it is dropped.
 pub(crate) struct PooledBody {
     body: Incoming,
-    _open: Arc<()>,
+    _stream_guard: Arc<()>,
 }
 
 impl HttpBody for PooledBody {

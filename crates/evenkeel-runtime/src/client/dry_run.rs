@@ -119,13 +119,14 @@ impl RecordedWrites {
             records.writes[index].times += 1;
             return;
         }
-        let same = |other: &DryRunWrite| {
+        let is_same_object = |other: &DryRunWrite| {
             (&other.resource, &other.namespace, &other.name)
                 == (&write.resource, &write.namespace, &write.name)
         };
         let has_generated_name = write.name.ends_with("xxxxx") && write.verb == "create";
-        write.follows =
-            !write.name.is_empty() && !has_generated_name && records.writes.iter().any(same);
+        write.follows = !write.name.is_empty()
+            && !has_generated_name
+            && records.writes.iter().any(is_same_object);
         let index = records.writes.len();
         records.known.insert(text, index);
         records.writes.push(write);
@@ -139,8 +140,8 @@ impl RecordedWrites {
 /// Returns a client that sends only reads through `kube`, and the record of its writes.
 pub fn dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
     let recorded = RecordedWrites::default();
-    let dry = DryRunService { inner: kube, recorded: recorded.clone() };
-    (kube::Client::new(dry, "default"), recorded)
+    let service = DryRunService { inner: kube, recorded: recorded.clone() };
+    (kube::Client::new(service, "default"), recorded)
 }
 
 #[derive(Clone)]
@@ -162,8 +163,8 @@ impl Service<Request<Body>> for DryRunService {
         let this = self.clone();
         Box::pin(async move {
             this.recorded.lock().requests += 1;
-            let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-            if reads || is_review(request.uri().path()) {
+            let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+            if is_read || is_review(request.uri().path()) {
                 return Ok(this.inner.send(request).await?);
             }
             this.record(request).await
@@ -176,6 +177,7 @@ fn is_review(path: &str) -> bool {
 }
 
 impl DryRunService {
+    /// Records a write, and returns a response as if the server had executed it.
     async fn record(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await.map_err(BoxError::from)?.to_bytes();
@@ -186,12 +188,12 @@ impl DryRunService {
         let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let by = agent.and_then(|agent| agent.rsplit('/').next()).unwrap_or_default().to_owned();
         let object: Value = evenkeel_api::json::from_slice(&body).unwrap_or_default();
-        let shown = |object: &Value| {
-            let mut shown = object.clone();
+        let without_secrets = |object: &Value| {
+            let mut object = object.clone();
             if info.resource() == "secrets" {
-                hide_secrets(&mut shown);
+                hide_secrets(&mut object);
             }
-            shown
+            object
         };
         let write = |verb, name: &str, changes: String| DryRunWrite {
             by,
@@ -206,45 +208,52 @@ impl DryRunService {
         };
         let (write, answer) = match parts.method {
             Method::POST => {
-                let (name, made) = with_generated_name(object, info.name);
-                (write("create", &name, String::new()), json_response(StatusCode::CREATED, &made))
+                let (name, created) = with_generated_name(object, info.name);
+                (
+                    write("create", &name, String::new()),
+                    json_response(StatusCode::CREATED, &created),
+                )
             }
             Method::PUT => {
-                let before = self.live(&info.object_path()).await?;
-                let changes = differences(&shown(&before), &shown(&object), info.subresource);
+                let before = self.read_live(&info.object_path()).await?;
+                let changes = differences(
+                    &without_secrets(&before),
+                    &without_secrets(&object),
+                    info.subresource,
+                );
                 let mut after = object;
                 remove_resource_version(&mut after);
                 (write("update", info.name, changes), json_response(StatusCode::OK, &after))
             }
             Method::PATCH => {
-                let mut live = self.live(&info.object_path()).await?;
+                let mut live = self.read_live(&info.object_path()).await?;
                 if live.is_null() {
                     return Ok(not_found(path));
                 }
                 remove_resource_version(&mut live);
                 let changes = match object.get(info.subresource) {
                     Some(part) => changes(part),
-                    None => changes(&shown(&object)),
+                    None => changes(&without_secrets(&object)),
                 };
                 (write("patch", info.name, changes), json_response(StatusCode::OK, &live))
             }
             _ if info.name.is_empty() => {
-                let list =
-                    self.live(parts.uri.path_and_query().map_or(path, |all| all.as_str())).await?;
+                let target = parts.uri.path_and_query().map_or(path, |target| target.as_str());
+                let list = self.read_live(target).await?;
                 let count = list["items"].as_array().map_or(0, Vec::len);
                 if count == 0 {
-                    return Ok(json_response(StatusCode::OK, &success()));
+                    return Ok(json_response(StatusCode::OK, &success_status()));
                 }
                 let write = write("delete all", "", format!("{count} objects"));
-                (write, json_response(StatusCode::OK, &success()))
+                (write, json_response(StatusCode::OK, &success_status()))
             }
             _ => {
-                if self.live(&info.object_path()).await?.is_null() {
+                if self.read_live(&info.object_path()).await?.is_null() {
                     return Ok(not_found(path));
                 }
                 (
                     write("delete", info.name, String::new()),
-                    json_response(StatusCode::OK, &success()),
+                    json_response(StatusCode::OK, &success_status()),
                 )
             }
         };
@@ -253,7 +262,7 @@ impl DryRunService {
     }
 
     /// Reads the live object or list. Returns `Null` if the server responds with an error.
-    async fn live(&self, path: &str) -> Result<Value, BoxError> {
+    async fn read_live(&self, path: &str) -> Result<Value, BoxError> {
         let request = Request::get(path).header(header::ACCEPT, JSON).body(Body::empty())?;
         let answer = self.inner.send(request).await?;
         if !answer.status().is_success() {
@@ -287,7 +296,7 @@ fn remove_resource_version(object: &mut Value) {
     }
 }
 
-fn success() -> Value {
+fn success_status() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200})
 }
 
@@ -421,7 +430,8 @@ mod tests {
 
     #[test]
     fn a_generated_name_ends_in_xxxxx() {
-        let (name, made) = with_generated_name(json!({"metadata": {"generateName": "web-"}}), "");
-        assert_eq!((&*name, &made["metadata"]["name"]), ("web-xxxxx", &json!("web-xxxxx")));
+        let (name, created) =
+            with_generated_name(json!({"metadata": {"generateName": "web-"}}), "");
+        assert_eq!((&*name, &created["metadata"]["name"]), ("web-xxxxx", &json!("web-xxxxx")));
     }
 }

@@ -127,9 +127,9 @@ impl ApiError {
     pub fn is_other_uid(&self) -> bool {
         const MESSAGES: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
         self.is_conflict()
-            && self
-                .status()
-                .is_some_and(|s| MESSAGES.iter().any(|message| s.message.contains(message)))
+            && self.status().is_some_and(|status| {
+                MESSAGES.iter().any(|message| status.message.contains(message))
+            })
     }
 
     /// Returns whether the object of the request no longer exists, or another one has its name.
@@ -162,8 +162,8 @@ impl ApiError {
     /// a backup.
     pub fn is_version_too_large(&self) -> bool {
         self.code() == 504
-            && self.status().is_some_and(|s| {
-                s.causes.iter().any(|cause| &*cause.reason == "ResourceVersionTooLarge")
+            && self.status().is_some_and(|status| {
+                status.causes.iter().any(|cause| &*cause.reason == "ResourceVersionTooLarge")
             })
     }
 
@@ -175,8 +175,8 @@ impl ApiError {
     /// Returns whether nothing can be created because the namespace is terminating.
     pub fn namespace_terminating(&self) -> bool {
         self.code() == 403
-            && self.status().is_some_and(|s| {
-                s.causes.iter().any(|cause| &*cause.reason == "NamespaceTerminating")
+            && self.status().is_some_and(|status| {
+                status.causes.iter().any(|cause| &*cause.reason == "NamespaceTerminating")
             })
     }
 

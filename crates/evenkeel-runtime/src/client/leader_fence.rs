@@ -35,7 +35,7 @@ impl Window {
         match (self, other) {
             (Self::Closed, _) | (_, Self::Closed) => Self::Closed,
             (Self::Open, limit) | (limit, Self::Open) => limit,
-            (Self::OpenUntil(one), Self::OpenUntil(other)) => Self::OpenUntil(one.min(other)),
+            (Self::OpenUntil(first), Self::OpenUntil(second)) => Self::OpenUntil(first.min(second)),
         }
     }
 }
@@ -55,8 +55,8 @@ impl LeaderFence {
     /// Creates a fence that is open while both `self` and `other` are open.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let (one, other) = (self.clone(), other.clone());
-        Self(Arc::new(move || one.window().and(other.window())))
+        let (first, second) = (self.clone(), other.clone());
+        Self(Arc::new(move || first.window().and(second.window())))
     }
 
     /// Returns whether a write may be sent now.
@@ -97,6 +97,7 @@ pub(super) async fn run_fenced<T>(
             timer.set(Some(sleep_until(until)));
         }
         if timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(context).is_ready()) {
+            // Poll again at once, to check whether the fence has closed.
             context.waker().wake_by_ref();
         }
         Poll::Pending

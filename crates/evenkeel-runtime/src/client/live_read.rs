@@ -71,7 +71,8 @@ impl Reply {
     /// # Errors
     /// When the reply is not an object of this type.
     pub fn object<V: View>(&self) -> Result<V, Failure> {
-        negotiation::decode_object(&self.headers, &self.body).map_err(|error| undecodable(&error))
+        negotiation::decode_object(&self.headers, &self.body)
+            .map_err(|error| decode_failure(&error))
     }
 
     /// Decodes the list.
@@ -79,7 +80,7 @@ impl Reply {
     /// # Errors
     /// When the reply is not a list of this type.
     pub fn list<V: View>(&self) -> Result<List<V>, Failure> {
-        negotiation::decode_list(&self.headers, &self.body).map_err(|error| undecodable(&error))
+        negotiation::decode_list(&self.headers, &self.body).map_err(|error| decode_failure(&error))
     }
 
     /// Returns the body, for replies to [`LiveRead::json`], [`LiveRead::shared_json`] and [`LiveRead::review`].
@@ -102,7 +103,7 @@ impl Outcome {
     }
 }
 
-fn undecodable(error: &DecodeError) -> Failure {
+fn decode_failure(error: &DecodeError) -> Failure {
     Failure::local(format!("cannot decode the reply of the API server: {error}"))
 }
 

@@ -31,9 +31,9 @@ struct Families {
 impl RestMetrics {
     /// Registers the metrics. Call it once for each registry.
     pub fn new(registry: &Registry) -> Self {
-        const BY: &[&str] = &["verb", "host"];
-        let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, BY);
-        let sizes = |name, help| histograms(registry, name, help, BODY_BYTES, BY);
+        const LABELS: &[&str] = &["verb", "host"];
+        let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, LABELS);
+        let sizes = |name, help| histograms(registry, name, help, BODY_BYTES, LABELS);
         Self(Arc::new(Families {
             requests: counters(
                 registry,
@@ -105,11 +105,11 @@ impl RestMetrics {
         register(registry, ages);
     }
 
-    /// Counts a new client by whether it shares a transport.
-    pub fn connected(&self, shared: bool) {
-        let result = if shared { "hit" } else { "miss" };
+    /// Counts a new client. `shares_transport` is whether it uses the transport of another client.
+    pub fn connected(&self, shares_transport: bool) {
+        let result = if shares_transport { "hit" } else { "miss" };
         self.0.transport_calls.with_label_values(&[result]).inc();
-        self.0.transports.add(if shared { 0.0 } else { 1.0 });
+        self.0.transports.add(if shares_transport { 0.0 } else { 1.0 });
     }
 
     /// Returns the metrics of requests to one host.
@@ -140,10 +140,11 @@ pub(super) struct HostMetrics {
     retries: IntCounterVec,
     /// Request latency, rate limiter latency, request size and response size.
     histograms: [HistogramVec; 4],
-    verbs: [OnceLock<Verb>; METHODS.len()],
+    verbs: [OnceLock<VerbMetrics>; METHODS.len()],
 }
 
-struct Verb {
+/// Metrics of requests with one method to one host.
+struct VerbMetrics {
     latency: Histogram,
     limiter: Histogram,
     request_size: Histogram,
@@ -165,13 +166,19 @@ impl HostMetrics {
     }
 
     /// Returns the metrics of a method, or `None` for a method that the Kubernetes API does not use.
-    fn verb(&self, method: &Method) -> Option<&Verb> {
+    fn verb(&self, method: &Method) -> Option<&VerbMetrics> {
         let index = METHODS.iter().position(|known| known == method)?;
         Some(self.verbs[index].get_or_init(|| {
             let labels = &[method.as_str(), &self.host];
             let [latency, limiter, request_size, response_size] =
-                self.histograms.each_ref().map(|vec| vec.with_label_values(labels));
-            Verb { latency, limiter, request_size, response_size, requests: Default::default() }
+                self.histograms.each_ref().map(|histogram| histogram.with_label_values(labels));
+            VerbMetrics {
+                latency,
+                limiter,
+                request_size,
+                response_size,
+                requests: Default::default(),
+            }
         }))
     }
 
@@ -181,8 +188,8 @@ impl HostMetrics {
     pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, is_retry: bool) {
         let code_index =
             code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
-        let text = code.as_ref().map_or("<error>", StatusCode::as_str);
-        let labels = [text, method.as_str(), &self.host];
+        let code_label = code.as_ref().map_or("<error>", StatusCode::as_str);
+        let labels = [code_label, method.as_str(), &self.host];
         match self.verb(method).zip(code_index) {
             Some((verb, code_index)) => {
                 verb.requests[code_index]

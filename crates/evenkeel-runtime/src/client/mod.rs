@@ -64,7 +64,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    agent: HeaderValue,
+    user_agent: HeaderValue,
     limiter: Option<Arc<RateLimiter>>,
     fence: Option<LeaderFence>,
 }
@@ -73,7 +73,9 @@ pub(crate) struct Shared {
     transport: Transport,
     clock: Clock,
     metrics: Option<Arc<HostMetrics>>,
+    /// Host and port of the server, a label of the metrics.
     host: Box<str>,
+    /// Whether responses are requested only as JSON.
     json: bool,
     /// Cached result of the last discovery.
     pub(crate) discovery: Mutex<CachedDiscovery>,
@@ -92,7 +94,7 @@ impl Client {
             clock,
             qps: -1.0,
             burst: 0,
-            agent: concat!("evenkeel/", env!("CARGO_PKG_VERSION")).to_owned(),
+            user_agent: concat!("evenkeel/", env!("CARGO_PKG_VERSION")).to_owned(),
             metrics: None,
             host: "in-process".into(),
             json: false,
@@ -103,10 +105,11 @@ impl Client {
     /// Like upstream's clients of single controllers, it has its own rate limit of the same size.
     #[must_use]
     pub fn with_user_agent(&self, suffix: &str) -> Self {
-        let base = self.agent.to_str().unwrap_or_default();
-        let agent = header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.agent.clone());
+        let base = self.user_agent.to_str().unwrap_or_default();
+        let user_agent =
+            header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.user_agent.clone());
         let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.full_copy()));
-        Self { shared: Arc::clone(&self.shared), agent, limiter, fence: self.fence.clone() }
+        Self { shared: Arc::clone(&self.shared), user_agent, limiter, fence: self.fence.clone() }
     }
 
     /// Returns the same client behind a leader fence: a write while `fence` is closed fails with
@@ -123,7 +126,7 @@ impl Client {
 
     /// Returns the client's `User-Agent` header.
     pub fn user_agent(&self) -> &str {
-        self.agent.to_str().unwrap_or_default()
+        self.user_agent.to_str().unwrap_or_default()
     }
 
     /// Returns the underlying `kube` client, for requests that this client does not support.
@@ -137,7 +140,7 @@ impl std::fmt::Debug for Client {
         // The output excludes the transport, because it holds credentials.
         f.debug_struct("Client")
             .field("host", &self.shared.host)
-            .field("agent", &self.agent)
+            .field("agent", &self.user_agent)
             .finish_non_exhaustive()
     }
 }
@@ -149,7 +152,7 @@ pub struct ClientBuilder {
     clock: Clock,
     qps: f32,
     burst: u32,
-    agent: String,
+    user_agent: String,
     metrics: Option<RestMetrics>,
     host: Box<str>,
     json: bool,
@@ -170,9 +173,9 @@ impl ClientBuilder {
     }
 
     /// Sets the `User-Agent` header. Ignores a value that a header cannot contain. The default is `evenkeel/<version>`.
-    pub fn user_agent(mut self, agent: &str) -> Self {
-        if header(agent).is_some() {
-            agent.clone_into(&mut self.agent);
+    pub fn user_agent(mut self, user_agent: &str) -> Self {
+        if header(user_agent).is_some() {
+            user_agent.clone_into(&mut self.user_agent);
         }
         self
     }
@@ -202,9 +205,9 @@ impl ClientBuilder {
 
     /// Builds the client. Call it inside the tokio runtime that the client will run in.
     pub fn build(self) -> Client {
-        let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
+        let Self { transport, clock, qps, burst, user_agent, metrics, host, json } = self;
         Client {
-            agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
+            user_agent: header(&user_agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: RateLimiter::new(qps, burst, &clock).map(Arc::new),
             shared: Arc::new(Shared {
                 transport,

@@ -17,6 +17,9 @@ const PARTIAL_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialOb
 const PARTIAL_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json;q=0.9";
 
+/// Maximum size in bytes of a message that is taken from a body that is not a Status.
+const MAX_MESSAGE_BYTES: usize = 512;
+
 fn is_metadata<V: View>() -> bool {
     TypeId::of::<V>() == TypeId::of::<Metadata>()
 }
@@ -46,10 +49,10 @@ pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
 
 /// Returns the encoding of a response by its `Content-Type`: protobuf, or JSON for any other.
 pub(crate) fn response_encoding(headers: &HeaderMap) -> Encoding {
-    let protobuf = headers
+    let is_protobuf = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf"));
-    if protobuf { Encoding::Protobuf } else { Encoding::Json }
+    if is_protobuf { Encoding::Protobuf } else { Encoding::Json }
 }
 
 /// Returns the content and encoding of a response body, without protobuf's envelope.
@@ -92,14 +95,17 @@ pub(crate) fn for_each_item(
 
 impl From<api::Status> for Status {
     fn from(wire: api::Status) -> Self {
-        let cause =
-            |c: api::StatusCause| Cause { reason: c.reason, message: c.message, field: c.field };
+        let to_cause = |cause: api::StatusCause| Cause {
+            reason: cause.reason,
+            message: cause.message,
+            field: cause.field,
+        };
         let seconds = u64::try_from(wire.details.retry_after_seconds).unwrap_or_default();
         Self {
             code: u16::try_from(wire.code).unwrap_or_default(),
             reason: wire.reason,
             message: wire.message,
-            causes: wire.details.causes.into_iter().map(cause).collect(),
+            causes: wire.details.causes.into_iter().map(to_cause).collect(),
             retry_after: (seconds > 0).then(|| Duration::from_secs(seconds)),
         }
     }
@@ -108,15 +114,15 @@ impl From<api::Status> for Status {
 /// Decodes the Status of an error response. If the body is not a Status, for example a proxy's page, its first 512
 /// bytes become the message.
 pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
-    let found =
+    let decoded =
         open_envelope(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
-    let mut status = found.map_or_else(
-        |_| {
-            let text = String::from_utf8_lossy(&body[..body.len().min(512)]);
+    let mut status = match decoded {
+        Ok(status) => Status::from(status),
+        Err(_) => {
+            let text = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE_BYTES)]);
             Status { message: text.trim().into(), ..Status::default() }
-        },
-        Status::from,
-    );
+        }
+    };
     status.code = code;
     status.retry_after = retry_after(headers).or(status.retry_after);
     status

@@ -49,13 +49,14 @@ impl Proxy {
             None => (None, rest),
         };
         // The error does not contain the password.
-        let bad = || ConnectError::Proxy(format!("{scheme}://{host_and_port}"));
-        let url: Uri = format!("{scheme}://{host_and_port}").parse().map_err(|_| bad())?;
-        let host = url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(bad)?;
+        let invalid = || ConnectError::Proxy(format!("{scheme}://{host_and_port}"));
+        let url: Uri = format!("{scheme}://{host_and_port}").parse().map_err(|_| invalid())?;
+        let host =
+            url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(invalid)?;
         let address = format!("http://{host}:{}", url.port_u16().unwrap_or(80));
         Ok(Self {
-            address: address.parse().map_err(|_| bad())?,
-            authorization: user_info.map(authorization).transpose().map_err(|_| bad())?,
+            address: address.parse().map_err(|_| invalid())?,
+            authorization: user_info.map(basic_authorization).transpose().map_err(|_| invalid())?,
         })
     }
 
@@ -66,9 +67,9 @@ impl Proxy {
     }
 
     /// Opens a tunnel to the server with CONNECT.
-    async fn open(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
-        let to = format!("{}:{}", server.host().unwrap_or_default(), port(server));
-        let mut head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n").into_bytes();
+    async fn open_tunnel(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
+        let target = format!("{}:{}", server.host().unwrap_or_default(), port(server));
+        let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(value) = &self.authorization {
             head.extend_from_slice(b"Proxy-Authorization: ");
             head.extend_from_slice(value.as_bytes());
@@ -92,11 +93,12 @@ impl Proxy {
     }
 }
 
-fn authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+/// Returns the header value of basic authentication for `name:password`, which is percent-encoded.
+fn basic_authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
     let (name, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    let both = [name, password].map(|text| percent_decode_str(text).collect::<Vec<u8>>());
-    let both = both.join(&b':');
-    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(both)))?;
+    let decoded = [name, password].map(|text| percent_decode_str(text).collect::<Vec<u8>>());
+    let credentials = BASE64_STANDARD.encode(decoded.join(&b':'));
+    let mut value = HeaderValue::try_from(format!("Basic {credentials}"))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -110,7 +112,7 @@ pub(super) struct ProxyEnvironment {
     http: String,
     https: String,
     /// Hosts that need no proxy (`NO_PROXY`).
-    none: String,
+    no_proxy: String,
 }
 
 impl ProxyEnvironment {
@@ -124,11 +126,11 @@ impl ProxyEnvironment {
     }
 
     fn of(value: impl Fn(&str) -> String) -> Self {
-        let [http, https, none] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].map(|name| {
+        let [http, https, no_proxy] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].map(|name| {
             let upper_case = value(name);
             if upper_case.is_empty() { value(&name.to_ascii_lowercase()) } else { upper_case }
         });
-        Self { http, https, none }
+        Self { http, https, no_proxy }
     }
 
     /// Returns the proxy for a server, if any.
@@ -138,12 +140,12 @@ impl ProxyEnvironment {
         let proxy = if is_https(server) { &self.https } else { &self.http };
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
         let address: Option<IpAddr> = host.parse().ok();
-        let local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-        if proxy.is_empty() || local {
+        let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        if proxy.is_empty() || is_local {
             return Ok(None);
         }
         let port = port(server).to_string();
-        let mut exempt = self.none.split(',').map(|entry| entry.trim().to_ascii_lowercase());
+        let mut exempt = self.no_proxy.split(',').map(|entry| entry.trim().to_ascii_lowercase());
         if exempt.any(|entry| matches_no_proxy(&entry, &host, address, &port)) {
             return Ok(None);
         }
@@ -159,27 +161,30 @@ fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str
     if let Some(range) = Cidr::parse(entry) {
         return address.is_some_and(|address| range.contains(address));
     }
-    let (name, only) = with_port(entry);
-    if !only.is_empty() && only != port {
+    let (name, entry_port) = split_port(entry);
+    if !entry_port.is_empty() && entry_port != port {
         return false;
     }
-    if let Ok(own) = name.parse::<IpAddr>() {
-        return address == Some(own);
+    if let Ok(entry_address) = name.parse::<IpAddr>() {
+        return address == Some(entry_address);
     }
     // A name with a leading dot matches only subdomains. Any other name also matches itself.
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
-    let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
-    address.is_none()
-        && match name.strip_prefix('.') {
-            Some(rest) => !rest.is_empty() && below(rest),
-            None => !name.is_empty() && (host == name || below(name)),
-        }
+    if address.is_some() {
+        return false;
+    }
+    let is_subdomain_of =
+        |domain: &str| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    match name.strip_prefix('.') {
+        Some(domain) => !domain.is_empty() && is_subdomain_of(domain),
+        None => !name.is_empty() && (host == name || is_subdomain_of(name)),
+    }
 }
 
 /// Splits an entry into host and port. The port may be empty.
-fn with_port(entry: &str) -> (&str, &str) {
+fn split_port(entry: &str) -> (&str, &str) {
     match entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
-        Some(both) => both,
+        Some(host_and_port) => host_and_port,
         None => {
             entry.split_once(':').filter(|(_, port)| !port.contains(':')).unwrap_or((entry, ""))
         }
@@ -229,7 +234,7 @@ impl Service<Uri> for Connector {
             if !is_https(&server) {
                 return Ok(ProxyStream { stream, forwarded: true });
             }
-            let opening = proxy.open(stream.into_inner(), &server);
+            let opening = proxy.open_tunnel(stream.into_inner(), &server);
             let stream = tokio::time::timeout(CONNECT_TIMEOUT, opening).await??;
             Ok(ProxyStream { stream: TokioIo::new(stream), forwarded: false })
         })
@@ -239,6 +244,7 @@ impl Service<Uri> for Connector {
 /// Connection to the server, or to a forwarding proxy.
 pub(super) struct ProxyStream {
     stream: TokioIo<TcpStream>,
+    /// Whether the peer is a proxy that forwards each request.
     forwarded: bool,
 }
 

@@ -10,6 +10,11 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
+/// Default of client-go in requests per second.
+const DEFAULT_QPS: f64 = 5.0;
+/// Default of client-go in requests.
+const DEFAULT_BURST: f64 = 10.0;
+
 /// Token bucket of `burst` tokens that refills `qps` tokens per second, by its clock.
 ///
 /// A request takes its token immediately and then waits until the bucket would contain it, so that requests keep their
@@ -37,17 +42,17 @@ impl RateLimiter {
         if qps < 0.0 {
             return None;
         }
-        let qps = if qps == 0.0 { 5.0 } else { f64::from(qps) };
-        let burst = if burst == 0 { 10.0 } else { f64::from(burst) };
-        Some(Self::full(qps, burst, clock.clone()))
+        let qps = if qps == 0.0 { DEFAULT_QPS } else { f64::from(qps) };
+        let burst = if burst == 0 { DEFAULT_BURST } else { f64::from(burst) };
+        Some(Self::new_full(qps, burst, clock.clone()))
     }
 
     /// Returns another, full bucket of the same size.
     pub(crate) fn full_copy(&self) -> Self {
-        Self::full(self.qps, self.burst, self.clock.clone())
+        Self::new_full(self.qps, self.burst, self.clock.clone())
     }
 
-    fn full(qps: f64, burst: f64, clock: Clock) -> Self {
+    fn new_full(qps: f64, burst: f64, clock: Clock) -> Self {
         let bucket = Mutex::new(Bucket { tokens: burst, refilled: clock.instant() });
         Self { clock, qps, burst, bucket }
     }
@@ -56,19 +61,20 @@ impl RateLimiter {
     ///
     /// Upstream: `tryThrottle`.
     pub(crate) async fn wait(&self) -> Duration {
-        let wait = self.reserve();
+        let wait = self.reserve_token();
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
         wait
     }
 
-    fn reserve(&self) -> Duration {
+    /// Takes a token, and returns the time until the bucket would contain it.
+    fn reserve_token(&self) -> Duration {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
-        let passed = now.saturating_duration_since(bucket.refilled).as_secs_f64();
+        let elapsed_seconds = now.saturating_duration_since(bucket.refilled).as_secs_f64();
         bucket.refilled = now;
-        bucket.tokens = (bucket.tokens + passed * self.qps).min(self.burst) - 1.0;
+        bucket.tokens = (bucket.tokens + elapsed_seconds * self.qps).min(self.burst) - 1.0;
         if bucket.tokens >= 0.0 {
             return Duration::ZERO;
         }
@@ -101,8 +107,8 @@ mod tests {
     async fn an_idle_bucket_fills_only_to_the_burst() {
         let limiter = RateLimiter::new(100.0, 2, &Clock::system()).unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!([limiter.reserve(), limiter.reserve()], [Duration::ZERO; 2]);
-        assert!(!limiter.reserve().is_zero());
+        assert_eq!([limiter.reserve_token(), limiter.reserve_token()], [Duration::ZERO; 2]);
+        assert!(!limiter.reserve_token().is_zero());
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,9 +6,9 @@
 
 use super::{
     ConnectError, ConnectOptions,
-    connect::{config, stack},
+    connect::{build_stack, config},
     full_text,
-    transport::{Current, Stack, Transport},
+    transport::{ReplaceableStack, Stack, Transport},
 };
 use crate::clock::Clock;
 use kube::{Config, config::Kubeconfig};
@@ -28,14 +28,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// CA file of a pod's service account.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
+/// Function that modifies the configuration of one transport.
+type ModifyConfig = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
 /// Reloads the files of a connection, and rebuilds its transports when the files change.
 pub struct ConfigReloader {
     options: ConnectOptions,
     clock: Clock,
     fingerprint: Fingerprint,
-    transports: Vec<(Change, Current)>,
+    transports: Vec<(ModifyConfig, ReplaceableStack)>,
 }
 
 /// Hash of each file's content. `None` for a file that cannot be read.
@@ -48,44 +49,47 @@ impl ConfigReloader {
         Self { options, clock, fingerprint, transports: Vec::new() }
     }
 
-    /// Returns a transport with the files' configuration, modified by `change`. After a reload, new requests
+    /// Returns a transport with the files' configuration, modified by `modify`. After a reload, new requests
     /// use the new configuration, and open watches keep their connection.
     ///
     /// # Errors
     /// When a file or a field cannot be used, as in [`super::connect()`].
     pub async fn transport(
         &mut self,
-        change: impl Fn(&mut Config) + Send + Sync + 'static,
+        modify: impl Fn(&mut Config) + Send + Sync + 'static,
     ) -> Result<Transport, ConnectError> {
         let mut config = config(&self.options).await?;
-        change(&mut config);
+        modify(&mut config);
         let namespace = config.default_namespace.clone();
-        let current = Current::new(stack(&config)?);
-        self.transports.push((Arc::new(change), current.clone()));
-        Ok(Transport::over(current, &namespace))
+        let stack = ReplaceableStack::new(build_stack(&config)?);
+        self.transports.push((Arc::new(modify), stack.clone()));
+        Ok(Transport::new(stack, &namespace))
     }
 
     /// Reloads changed files until the future is dropped. If files are invalid, logs them and keeps the transports.
     pub async fn run(mut self) {
         loop {
             self.clock.sleep(POLL_INTERVAL).await;
-            self.poll().await;
+            self.reload_if_changed().await;
         }
     }
 
-    async fn poll(&mut self) {
+    async fn reload_if_changed(&mut self) {
         let found = fingerprint(&self.options);
         if found == self.fingerprint {
             return;
         }
         match self.rebuild().await {
             Ok(renewed) => {
-                for ((_, current), renewed) in self.transports.iter().zip(renewed) {
-                    current.set(renewed);
+                for ((_, stack), renewed) in self.transports.iter().zip(renewed) {
+                    stack.set(renewed);
                 }
-                let changed =
-                    found.iter().filter(|(path, hash)| self.fingerprint.get(*path) != Some(*hash));
-                let changed: Vec<_> = changed.map(|(path, _)| path.display().to_string()).collect();
+                let mut changed = Vec::new();
+                for (path, hash) in &found {
+                    if self.fingerprint.get(path) != Some(hash) {
+                        changed.push(path.display().to_string());
+                    }
+                }
                 tracing::info!(
                     files = changed.join(", "),
                     "Files changed; new requests use new connections"
@@ -99,14 +103,15 @@ impl ConfigReloader {
         }
     }
 
+    /// Builds a new stack for each transport from the files.
     async fn rebuild(&self) -> Result<Vec<Stack>, ConnectError> {
-        let read = config(&self.options).await?;
-        let renewed = self.transports.iter().map(|(change, _)| {
-            let mut config = read.clone();
-            change(&mut config);
-            stack(&config)
+        let base_config = config(&self.options).await?;
+        let stacks = self.transports.iter().map(|(modify, _)| {
+            let mut config = base_config.clone();
+            modify(&mut config);
+            build_stack(&config)
         });
-        renewed.collect()
+        stacks.collect()
     }
 }
 
@@ -126,27 +131,26 @@ fn fingerprint_of(
         (None, Some(paths)) => std::env::split_paths(&paths).collect(),
         (None, None) => home.map(|home| home.join(".kube/config")).into_iter().collect(),
     };
-    let mut files: BTreeSet<PathBuf> = kubeconfigs
-        .iter()
-        .flat_map(|path| {
-            Kubeconfig::read_from(path).map(|read| named_in(&read)).unwrap_or_default()
-        })
-        .collect();
-    files.extend(kubeconfigs);
+    let mut files = BTreeSet::new();
+    for path in kubeconfigs {
+        if let Ok(kubeconfig) = Kubeconfig::read_from(&path) {
+            files.extend(certificate_files(&kubeconfig));
+        }
+        files.insert(path);
+    }
     if options.kubeconfig.is_none() {
         files.insert(POD_CA.into());
     }
-    files
-        .into_iter()
-        .map(|path| {
-            let hash = hash_of(&path);
-            (path, hash)
-        })
-        .collect()
+    let mut fingerprint = Fingerprint::new();
+    for path in files {
+        let hash = content_hash(&path);
+        fingerprint.insert(path, hash);
+    }
+    fingerprint
 }
 
 /// Returns the certificate files that a kubeconfig names.
-fn named_in(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+fn certificate_files(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
     let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
     let of_clusters = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
@@ -155,7 +159,7 @@ fn named_in(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
     of_clusters.chain(of_users.flatten()).map(PathBuf::from).collect()
 }
 
-fn hash_of(path: &Path) -> Option<u64> {
+fn content_hash(path: &Path) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     fs::read(path).ok()?.hash(&mut hasher);
     Some(hasher.finish())
@@ -211,10 +215,10 @@ mod tests {
         let client = reload.transport(|_| {}).await.unwrap();
         assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, "not: a: kubeconfig").unwrap();
-        reload.poll().await;
+        reload.reload_if_changed().await;
         assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, kubeconfig(&two, "")).unwrap();
-        reload.poll().await;
+        reload.reload_if_changed().await;
         assert_eq!(response_of(client.kube()).await, "two");
         tasks.shut_down(POLL_INTERVAL).await;
     }

@@ -35,47 +35,54 @@ fn verifier_for(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
 #[derive(Debug)]
 struct FileVerifier {
     path: PathBuf,
-    /// The file's last valid content, and its verifier.
-    read: Mutex<(Vec<u8>, Arc<dyn ServerCertVerifier>)>,
+    last_valid: Mutex<ReadRoots>,
+}
+
+/// Content of a CA file, and its verifier.
+#[derive(Debug)]
+struct ReadRoots {
+    pem: Vec<u8>,
+    verifier: Arc<dyn ServerCertVerifier>,
 }
 
 impl FileVerifier {
     fn new(path: &Path) -> Result<Self, Error> {
-        let pem = read(path)?;
-        let verifier = from_pem(&pem)?;
-        Ok(Self { path: path.to_owned(), read: Mutex::new((pem, verifier)) })
+        let pem = read_file(path)?;
+        let verifier = verifier_from_pem(&pem)?;
+        let last_valid = Mutex::new(ReadRoots { pem, verifier });
+        Ok(Self { path: path.to_owned(), last_valid })
     }
 
     /// Returns the verifier of the last read, for signatures of handshakes, which do not depend on the CAs.
     fn last(&self) -> Arc<dyn ServerCertVerifier> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.last_valid.lock().unwrap_or_else(PoisonError::into_inner).verifier.clone()
     }
 
     /// Reads the file again and returns its verifier, or the last one if the file is invalid.
     fn current(&self) -> Arc<dyn ServerCertVerifier> {
-        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        match read(&self.path) {
-            Ok(pem) if pem == last.0 => {}
-            Ok(pem) => match from_pem(&pem) {
-                Ok(verifier) => *last = (pem, verifier),
-                Err(error) => self.warn(&error),
+        let mut last = self.last_valid.lock().unwrap_or_else(PoisonError::into_inner);
+        match read_file(&self.path) {
+            Ok(pem) if pem == last.pem => {}
+            Ok(pem) => match verifier_from_pem(&pem) {
+                Ok(verifier) => *last = ReadRoots { pem, verifier },
+                Err(error) => self.log_invalid_file(&error),
             },
-            Err(error) => self.warn(&error),
+            Err(error) => self.log_invalid_file(&error),
         }
-        last.1.clone()
+        last.verifier.clone()
     }
 
-    fn warn(&self, error: &Error) {
+    fn log_invalid_file(&self, error: &Error) {
         let path = self.path.display();
         tracing::warn!(%path, %error, "The changed CA file cannot be used; the last CAs stay in use");
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|error| Error::General(format!("{}: {error}", path.display())))
 }
 
-fn from_pem(pem: &[u8]) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+fn verifier_from_pem(pem: &[u8]) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     match CertPool::from_pem(pem) {
         Ok(pool) if pool.is_empty() => Err(Error::General("there is no certificate".to_owned())),
         Ok(pool) => Ok(verifier_for(pool)),

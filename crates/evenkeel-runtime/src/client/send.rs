@@ -2,7 +2,9 @@
 //!
 //! Upstream: `withRetry`.
 
-use super::{ApiError, Client, Status, leader_fence::run_fenced, negotiation, transport::Answer};
+use super::{
+    ApiError, Client, Status, leader_fence::run_fenced, negotiation, transport::ResponseBody,
+};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -13,6 +15,9 @@ use tower::BoxError;
 
 /// Maximum number of retries of a request (client-go's `maxRetries`).
 const MAX_RETRIES: u32 = 10;
+
+/// Delay before a GET that lost its connection is sent again, as in client-go.
+const LOST_CONNECTION_DELAY: Duration = Duration::from_secs(1);
 
 /// Request that can be sent repeatedly.
 pub(crate) struct ApiRequest {
@@ -25,7 +30,7 @@ pub(crate) struct ApiRequest {
     /// Additional headers of raw requests.
     pub(crate) headers: HeaderMap,
     /// Whether the rate limit applies. It does not apply to watches, which are few and must not wait for writes.
-    pub(crate) limited: bool,
+    pub(crate) is_rate_limited: bool,
 }
 
 impl ApiRequest {
@@ -37,7 +42,7 @@ impl ApiRequest {
             content_type: "",
             body: Bytes::new(),
             headers: HeaderMap::new(),
-            limited: true,
+            is_rate_limited: true,
         }
     }
 
@@ -55,11 +60,16 @@ impl ApiRequest {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    fn writes(&self) -> bool {
+    fn is_write(&self) -> bool {
         !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 
-    fn request(&self, agent: &HeaderValue, json: bool) -> Result<Request<Body>, ApiError> {
+    /// Builds the HTTP request. `only_json` is whether the response must not be protobuf.
+    fn to_http(
+        &self,
+        user_agent: &HeaderValue,
+        only_json: bool,
+    ) -> Result<Request<Body>, ApiError> {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.target.parse().map_err(|error: http::uri::InvalidUri| {
@@ -67,10 +77,10 @@ impl ApiRequest {
         })?;
         let headers = request.headers_mut();
         headers.extend(self.headers.clone());
-        headers.insert(header::USER_AGENT, agent.clone());
+        headers.insert(header::USER_AGENT, user_agent.clone());
         if !self.accept.is_empty() {
             let accept =
-                if json { negotiation::without_protobuf(self.accept) } else { self.accept };
+                if only_json { negotiation::without_protobuf(self.accept) } else { self.accept };
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
         if !self.content_type.is_empty() && !self.body.is_empty() {
@@ -119,22 +129,22 @@ impl Client {
 
     /// Sends a request. Retries it after a 429 or 5xx response with `Retry-After`, or if a GET loses its connection.
     /// The caller reads the body of a successful response.
-    pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<Answer>, ApiError> {
+    pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
         let mut attempt = 0;
         loop {
             self.throttle(call).await;
-            let result = self.transmit(call).await?;
-            self.count(call, &result, attempt > 0);
+            let result = self.send_once(call).await?;
+            self.count_attempt(call, &result, attempt > 0);
             attempt += 1;
-            let wait = if attempt <= MAX_RETRIES { retry_delay(call, &result) } else { None };
-            match (wait, result) {
-                (Some(wait), result) => {
+            let delay = if attempt <= MAX_RETRIES { retry_delay(call, &result) } else { None };
+            match (delay, result) {
+                (Some(delay), result) => {
                     if let Ok(response) = result {
                         // Read the body to its end, so that the connection can be reused.
                         let _ = response.into_body().collect().await;
                     }
-                    tracing::debug!(path = call.path(), attempt, ?wait, "sending a request again");
-                    tokio::time::sleep(wait).await;
+                    tracing::debug!(path = call.path(), attempt, wait = ?delay, "sending a request again");
+                    tokio::time::sleep(delay).await;
                 }
                 (None, Ok(response)) if response.status().is_success() => return Ok(response),
                 (None, Ok(response)) => return Err(status_error(response).await),
@@ -144,32 +154,33 @@ impl Client {
     }
 
     /// Sends a request once. Checks the leader fence after all waits.
-    async fn transmit(
+    async fn send_once(
         &self,
         call: &ApiRequest,
-    ) -> Result<Result<Response<Answer>, BoxError>, ApiError> {
-        let sent = self.shared.transport.send(call.request(&self.agent, self.shared.json)?);
-        match self.fence.as_ref().filter(|_| call.writes()) {
-            None => Ok(sent.await),
-            Some(fence) => run_fenced(fence, sent).await.ok_or_else(|| ApiError::Fenced {
+    ) -> Result<Result<Response<ResponseBody>, BoxError>, ApiError> {
+        let sending = self.shared.transport.send(call.to_http(&self.user_agent, self.shared.json)?);
+        match self.fence.as_ref().filter(|_| call.is_write()) {
+            None => Ok(sending.await),
+            Some(fence) => run_fenced(fence, sending).await.ok_or_else(|| ApiError::Fenced {
                 method: call.method.clone(),
                 path: call.path().into(),
             }),
         }
     }
 
+    /// Waits for the rate limit, if it applies.
     async fn throttle(&self, call: &ApiRequest) {
-        let Some(limiter) = self.limiter.as_ref().filter(|_| call.limited) else { return };
+        let Some(limiter) = self.limiter.as_ref().filter(|_| call.is_rate_limited) else { return };
         let waited = limiter.wait().await;
         if let Some(metrics) = &self.shared.metrics {
             metrics.observe_rate_limiter_latency(&call.method, waited);
         }
     }
 
-    fn count(
+    fn count_attempt(
         &self,
         call: &ApiRequest,
-        result: &Result<Response<Answer>, BoxError>,
+        result: &Result<Response<ResponseBody>, BoxError>,
         is_retry: bool,
     ) {
         let Some(metrics) = &self.shared.metrics else { return };
@@ -180,7 +191,7 @@ impl Client {
 }
 
 /// Returns the error of an unsuccessful response.
-async fn status_error(response: Response<Answer>) -> ApiError {
+async fn status_error(response: Response<ResponseBody>) -> ApiError {
     let (parts, body) = response.into_parts();
     match body.collect().await {
         Ok(body) => ApiError::Status(Box::new(negotiation::decode_status(
@@ -195,15 +206,20 @@ async fn status_error(response: Response<Answer>) -> ApiError {
 }
 
 /// Returns the delay before a retry, or `None` without a retry.
-fn retry_delay(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
+fn retry_delay(
+    call: &ApiRequest,
+    result: &Result<Response<ResponseBody>, BoxError>,
+) -> Option<Duration> {
     match result {
         Ok(response) => {
             let status = response.status();
             let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
             if is_retryable { negotiation::retry_after(response.headers()) } else { None }
         }
-        Err(error) => (call.method == Method::GET && is_lost_connection(error))
-            .then_some(Duration::from_secs(1)),
+        Err(error) if call.method == Method::GET && is_lost_connection(error) => {
+            Some(LOST_CONNECTION_DELAY)
+        }
+        Err(_) => None,
     }
 }
 

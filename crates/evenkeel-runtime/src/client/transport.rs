@@ -15,19 +15,19 @@ use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>, BoxError>;
 
 /// Body of a response.
-pub(crate) type Answer = Either<PooledBody, Body>;
+pub(crate) type ResponseBody = Either<PooledBody, Body>;
 
 /// Transport of requests: kube's client, or a stack that bypasses the queue of kube's client.
 #[derive(Clone)]
 pub struct Transport {
     kube: kube::Client,
-    stack: Option<Current>,
+    stack: Option<ReplaceableStack>,
 }
 
 impl Transport {
     /// Creates a transport over a replaceable stack. Call it inside a tokio runtime.
-    pub(super) fn over(current: Current, namespace: &str) -> Self {
-        Self { kube: kube::Client::new(current.clone(), namespace), stack: Some(current) }
+    pub(super) fn new(stack: ReplaceableStack, namespace: &str) -> Self {
+        Self { kube: kube::Client::new(stack.clone(), namespace), stack: Some(stack) }
     }
 
     /// Returns a kube client over the transport.
@@ -36,9 +36,12 @@ impl Transport {
     }
 
     /// Sends one request.
-    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    pub(super) async fn send(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
         match &self.stack {
-            Some(current) => Ok(current.get().oneshot(request).await?.map(Either::Left)),
+            Some(stack) => Ok(stack.get().oneshot(request).await?.map(Either::Left)),
             None => Ok(self.kube.send(request).await?.map(Either::Right)),
         }
     }
@@ -58,9 +61,9 @@ impl From<Transport> for kube::Client {
 
 /// Stack that can be replaced. Requests in flight keep the old one.
 #[derive(Clone)]
-pub(super) struct Current(Arc<RwLock<Stack>>);
+pub(super) struct ReplaceableStack(Arc<RwLock<Stack>>);
 
-impl Current {
+impl ReplaceableStack {
     pub(super) fn new(stack: Stack) -> Self {
         Self(Arc::new(RwLock::new(stack)))
     }
@@ -74,7 +77,7 @@ impl Current {
     }
 }
 
-impl Service<Request<Body>> for Current {
+impl Service<Request<Body>> for ReplaceableStack {
     type Response = Response<PooledBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<PooledBody>, BoxError>>;

@@ -39,7 +39,7 @@ impl Client {
         name: &str,
     ) -> Result<V, ApiError> {
         let target = object_path(kind, namespace, name, "");
-        self.object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
+        self.exchange_object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
     }
 
     /// Lists a collection, or one page of it.
@@ -97,7 +97,7 @@ impl Client {
         namespace: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
-        self.object(
+        self.exchange_object(
             ApiRequest::new(Method::POST, kind.path(namespace), negotiation::accept::<R>())
                 .json(body),
         )
@@ -114,8 +114,10 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body))
-            .await
+        self.exchange_object(
+            ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body),
+        )
+        .await
     }
 
     /// Replaces an object or one of its sub-resources with PUT. `body` is JSON. `subresource` is empty for the
@@ -129,8 +131,10 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body))
-            .await
+        self.exchange_object(
+            ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body),
+        )
+        .await
     }
 
     /// Patches an object or one of its sub-resources. `subresource` is empty for the object itself.
@@ -151,7 +155,7 @@ impl Client {
             target.push_str(query.as_str());
         }
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
-        self.object(call.with_body(patch_content_type(form), body)).await
+        self.exchange_object(call.with_body(patch_content_type(form), body)).await
     }
 
     /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.
@@ -165,18 +169,18 @@ impl Client {
     ) -> Result<Metadata, ApiError> {
         let target = object_path(kind, namespace, name, "");
         let call = ApiRequest::new(Method::DELETE, target, negotiation::accept::<Metadata>());
-        self.object(call.json(options.body().into())).await
+        self.exchange_object(call.json(options.body().into())).await
     }
 
-    /// Deletes the objects of a collection that `which` selects.
+    /// Deletes the objects of a collection that `selection` selects.
     pub async fn delete_collection(
         &self,
         kind: &Kind,
         namespace: &str,
         options: &DeleteOptions,
-        which: &ListOptions,
+        selection: &ListOptions,
     ) -> Result<(), ApiError> {
-        let target = kind.path(namespace) + which.query().as_str();
+        let target = kind.path(namespace) + selection.query().as_str();
         let call = ApiRequest::new(Method::DELETE, target, negotiation::accept_list::<Metadata>());
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
@@ -203,12 +207,13 @@ impl Client {
         max_age: Duration,
     ) -> Result<Arc<ServerResources>, ApiError> {
         match discovery::recent(&self.shared.discovery, self.clock().now(), max_age) {
-            Some(found) => Ok(found),
+            Some(resources) => Ok(resources),
             None => self.api_resources().await,
         }
     }
 
-    async fn object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {
+    /// Sends a request, and decodes the object in its response.
+    async fn exchange_object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {
         let response = self.exchange(&call).await?;
         negotiation::decode_object(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))

@@ -1,6 +1,6 @@
 //! Watch requests, and the frames of their responses.
 
-use super::{ApiError, Client, negotiation, send::ApiRequest, transport::Answer};
+use super::{ApiError, Client, negotiation, send::ApiRequest, transport::ResponseBody};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, watch::Frames};
 use http::Method;
@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 
 /// Byte stream of a watch, split into frames.
 pub(crate) struct Watch {
-    body: Answer,
+    body: ResponseBody,
     frames: Frames,
 }
 
@@ -31,7 +31,7 @@ impl Client {
         accept: &'static str,
     ) -> Result<Watch, ApiError> {
         let mut call = ApiRequest::new(Method::GET, kind.path(namespace) + query, accept);
-        call.limited = false;
+        call.is_rate_limited = false;
         let response = self.send(&call).await?;
         let encoding = negotiation::response_encoding(response.headers());
         Ok(Watch { body: response.into_body(), frames: Frames::new(encoding) })

@@ -3,7 +3,7 @@
 //!
 //! A key whose writes the caches do not show yet waits in the barrier. The awaited cache event returns the key to the
 //! queue. Some keys get no event: a bookmark advances the cache's version, or the key has waited for
-//! [`LIMIT`](super::track::LIMIT). A sweep every second returns these keys.
+//! [`MAX_WAIT`](super::track::MAX_WAIT). A sweep every second returns these keys.
 //!
 //! Upstream: `ConsistencyStore`.
 
@@ -25,8 +25,14 @@ use tokio::sync::Notify;
 /// Interval of the sweep, while keys wait.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks up an object by namespace and name. Returns its uid, and whether it is being deleted.
-type Find = dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync;
+/// Looks up an object by namespace and name.
+type Find = dyn Fn(&str, &str) -> Option<CachedObject> + Send + Sync;
+
+/// Object in a cache.
+struct CachedObject {
+    uid: Arc<str>,
+    is_being_deleted: bool,
+}
 
 /// Functions of the barrier that read one cache.
 struct WatchedCache {
@@ -60,7 +66,7 @@ impl WatchedCache {
             find: Box::new(move |namespace, name| {
                 let object = object_cache.get(namespace, name)?;
                 let meta = object.meta();
-                Some((Arc::from(&*meta.uid), meta.deleting()))
+                Some(CachedObject { uid: Arc::from(&*meta.uid), is_being_deleted: meta.deleting() })
             }),
         }
     }
@@ -73,10 +79,9 @@ impl View for WatchedCaches {
 
     fn alive(&self, object: &Object) -> bool {
         let Some(cache) = self.0.get(&object.kind) else { return false };
-        let found = (cache.find)(&object.namespace, &object.name);
-        found.is_some_and(|(uid, deleting)| {
-            !deleting && (object.uid.is_empty() || uid == object.uid)
-        })
+        let Some(cached) = (cache.find)(&object.namespace, &object.name) else { return false };
+        let is_same = object.uid.is_empty() || cached.uid == object.uid;
+        is_same && !cached.is_being_deleted
     }
 }
 
@@ -212,11 +217,12 @@ impl Barrier {
         }
     }
 
+    /// Returns whether the controller has a cache of this kind.
     fn watches(&self, kind: &Kind) -> bool {
         self.caches.get().is_some_and(|caches| caches.0.contains_key(kind))
     }
 
-    /// Forgets the key's writes that the caches show by now. Returns the first of the others.
+    /// Forgets the key's writes that the caches show by now. Returns the first write that they do not show yet.
     fn update_awaited(&self, state: &mut State, key: &Key) -> Option<MissingWrite> {
         let caches = self.caches.get()?;
         let missing = state.awaited.get_mut(key)?.first_missing(caches, self.clock.instant());
@@ -276,7 +282,7 @@ impl State {
             Some(MissingWrite::Version(kind, version)) => {
                 let Some(versions) = self.by_version.get_mut(&kind) else { return };
                 if let Some(keys) = versions.get_mut(&version) {
-                    keys.retain(|present| present != key);
+                    keys.retain(|waiting| waiting != key);
                     if keys.is_empty() {
                         versions.remove(&version);
                     }
@@ -284,7 +290,7 @@ impl State {
             }
             Some(MissingWrite::Deletion(object)) => {
                 let Some(keys) = self.by_object.get_mut(&object) else { return };
-                keys.retain(|present| present != key);
+                keys.retain(|waiting| waiting != key);
                 if keys.is_empty() {
                     self.by_object.remove(&object);
                 }
@@ -345,7 +351,10 @@ mod tests {
         let (cache_version, is_alive) = (Arc::clone(&version), Arc::clone(&alive));
         let cache = WatchedCache {
             version: Box::new(move || cache_version.load(Ordering::SeqCst)),
-            find: Box::new(move |_, _| is_alive.lock().unwrap().then(|| (Arc::from("u"), false))),
+            find: Box::new(move |_, _| {
+                let object = || CachedObject { uid: Arc::from("u"), is_being_deleted: false };
+                is_alive.lock().unwrap().then(object)
+            }),
         };
         barrier.set_caches(WatchedCaches(HashMap::from([(PODS, cache)])));
         Fixture { barrier, queue, version, alive }

@@ -5,8 +5,8 @@ use super::{
     barrier::{Barrier, WatchedCaches},
     execute::{Executor, LocalWork},
     memory::Memories,
-    pass::Planned,
-    reconcile::{Enqueuer, Explain, Function, Reconcile},
+    pass::PlannerReconciler,
+    reconcile::{EnqueueReconciler, Explain, FunctionReconciler, Reconcile},
     run::{Shared, Subscribe},
     status_throttle::StatusThrottle,
 };
@@ -30,28 +30,34 @@ use std::{
 #[must_use = "a builder does nothing until `planned` or `reconcile`"]
 pub struct Builder {
     env: Env,
-    shared: Client,
-    local: Option<LocalWork>,
+    /// The program's client, which fills the caches.
+    shared_client: Client,
+    local_work: Option<LocalWork>,
     name: Arc<str>,
+    /// Kind of the objects that the keys name.
     root: Kind,
+    /// Name of the queue in metrics.
     queue: Option<String>,
     workers: usize,
     max_retries: Option<u32>,
     component: Option<String>,
     event_source: Option<String>,
+    /// Name of the metric of [`Builder::stale_skips_metric`].
     stale_skips: Option<&'static str>,
+    /// Prefix of the metrics of [`Builder::passes_metric`].
     passes: Option<&'static str>,
-    batch: Duration,
-    status_throttle: Duration,
-    turns: bool,
+    batch_period: Duration,
+    min_status_interval: Duration,
+    plans_in_turn: bool,
     backoff: Backoff,
+    /// Caches, each with the handler of its events.
     subscriptions: Vec<(Arc<Informer>, Handle)>,
     explain: Option<Explain>,
 }
 
-/// Function that returns what reconciles a key.
+/// Function that creates the reconciler of a controller.
 type MakeReconcile = Box<dyn FnOnce(Executor, &Env) -> Box<dyn Reconcile>>;
-/// Function that receives the events of a cache and enqueues the keys that they concern.
+/// Event handler of a cache, which enqueues the affected keys.
 type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
 
 impl Builder {
@@ -89,8 +95,8 @@ impl Builder {
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
         Self {
             env: env.clone(),
-            shared: env.client.clone(),
-            local: None,
+            shared_client: env.client.clone(),
+            local_work: None,
             name: Arc::from(name),
             root,
             queue: None,
@@ -100,9 +106,9 @@ impl Builder {
             event_source: None,
             stale_skips: None,
             passes: None,
-            batch: Duration::ZERO,
-            status_throttle: Duration::ZERO,
-            turns: false,
+            batch_period: Duration::ZERO,
+            min_status_interval: Duration::ZERO,
+            plans_in_turn: false,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
             explain: None,
@@ -149,7 +155,7 @@ impl Builder {
     /// Delays a key by `period` after the first event that enqueues it, so that one pass handles all events
     /// until then (upstream's batch periods). Default: no delay.
     pub fn batch_period(mut self, period: Duration) -> Self {
-        self.batch = period;
+        self.batch_period = period;
         self
     }
 
@@ -157,14 +163,14 @@ impl Builder {
     /// `period` after a write together at the end of the period. A pass with other writes always writes its status
     /// immediately. Default: no throttle.
     pub fn min_status_interval(mut self, period: Duration) -> Self {
-        self.status_throttle = period;
+        self.min_status_interval = period;
         self
     }
 
     /// Plans keys one after the other, while the actions of several keys run concurrently. For planners that depend on
     /// the plans of other keys, for example on allocated CIDRs ([`PassHandler::on_planned`]).
     pub fn plans_in_turn(mut self) -> Self {
-        self.turns = true;
+        self.plans_in_turn = true;
         self
     }
 
@@ -229,7 +235,7 @@ impl Builder {
         mut self,
         work: impl Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
     ) -> Self {
-        self.local = Some(Arc::new(work));
+        self.local_work = Some(Arc::new(work));
         self
     }
 
@@ -251,18 +257,18 @@ impl Builder {
     /// Like [`Builder::planned`], with a handler that counts the planner's passes and informs its event
     /// handlers.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
-        let (status_throttle, turns) =
-            (StatusThrottle::new(self.status_throttle), self.turns.then(Mutex::default));
+        let status_throttle = StatusThrottle::new(self.min_status_interval);
+        let planning_lock = self.plans_in_turn.then(Mutex::default);
         self.build(Box::new(move |executor, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
-            Box::new(Planned {
+            Box::new(PlannerReconciler {
                 planner,
                 handler,
                 memories,
                 executor,
                 clock,
                 status_throttle,
-                turns,
+                planning_lock,
             })
         }))
     }
@@ -277,7 +283,11 @@ impl Builder {
         self.build(Box::new(|executor, env| {
             let Executor { client, events, barrier, .. } = executor;
             let env = Env { client, ..env.clone() };
-            Box::new(Function { function, context: Context { env, events, barrier }, explain })
+            Box::new(FunctionReconciler {
+                function,
+                context: Context { env, events, barrier },
+                explain,
+            })
         }))
     }
 
@@ -288,7 +298,7 @@ impl Builder {
         queue: Queue<Key>,
         map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
     ) -> Controller {
-        self.build(Box::new(|_, _| Box::new(Enqueuer { map, queue })))
+        self.build(Box::new(|_, _| Box::new(EnqueueReconciler { map, queue })))
     }
 
     /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
@@ -300,8 +310,8 @@ impl Builder {
     fn build(self, reconcile: MakeReconcile) -> Controller {
         let Self {
             env,
-            shared,
-            local,
+            shared_client,
+            local_work,
             name,
             queue,
             workers,
@@ -310,7 +320,7 @@ impl Builder {
             event_source,
             stale_skips,
             passes,
-            batch,
+            batch_period,
             backoff,
             subscriptions,
             root,
@@ -323,14 +333,21 @@ impl Builder {
         let client = env.client.with_user_agent(component);
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
-        let executor =
-            Executor { client, shared, events: events.clone(), barrier: barrier.clone(), local };
+        let executor = Executor {
+            client,
+            shared_client,
+            events: events.clone(),
+            barrier: barrier.clone(),
+            local_work,
+        };
         let caches: Vec<_> =
             subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
         let watched_caches = WatchedCaches::of(&caches);
         let subscribe = subscriptions
             .into_iter()
-            .map(|(informer, handle)| subscription(informer, handle, &queue, &barrier, batch))
+            .map(|(informer, handle)| {
+                subscription(informer, handle, &queue, &barrier, batch_period)
+            })
             .collect();
         let shared = Shared {
             name: Arc::clone(&name),
@@ -360,10 +377,10 @@ fn subscription(
     handle: Handle,
     queue: &Queue<Key>,
     barrier: &Arc<Barrier>,
-    batch: Duration,
+    batch_period: Duration,
 ) -> Subscribe {
-    let normal_priority = Enqueue::new(queue, barrier, Priority::NORMAL, batch);
-    let low_priority = Enqueue::new(queue, barrier, Priority::LOW, batch);
+    let normal_priority = Enqueue::new(queue, barrier, Priority::NORMAL, batch_period);
+    let low_priority = Enqueue::new(queue, barrier, Priority::LOW, batch_period);
     let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));
     Box::new(move || {
         informer.subscribe(Box::new(move |event| {

@@ -12,7 +12,8 @@ pub struct Enqueue {
     queue: Queue<Key>,
     barrier: Arc<Barrier>,
     priority: Priority,
-    batch: Duration,
+    /// Delay after the first event of a key, so that one pass handles all events until then.
+    batch_period: Duration,
 }
 
 impl Enqueue {
@@ -20,9 +21,9 @@ impl Enqueue {
         queue: &Queue<Key>,
         barrier: &Arc<Barrier>,
         priority: Priority,
-        batch: Duration,
+        batch_period: Duration,
     ) -> Self {
-        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch }
+        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch_period }
     }
 
     /// Adds a key. Keys of the initial list or of a resync have a lower priority than keys of changes.
@@ -36,10 +37,10 @@ impl Enqueue {
         if self.barrier.holds(&key) {
             return;
         }
-        if self.batch.is_zero() {
+        if self.batch_period.is_zero() {
             self.queue.add(key, priority);
         } else {
-            self.queue.add_after_with_priority(key, self.batch, priority);
+            self.queue.add_after_with_priority(key, self.batch_period, priority);
         }
     }
 

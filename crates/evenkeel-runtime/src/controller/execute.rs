@@ -20,11 +20,11 @@ const MAX_CONCURRENT_REQUESTS: usize = BURST_LIMIT as usize;
 pub(super) struct Executor {
     pub(super) client: Client,
     /// The program's client, which fills the caches.
-    pub(super) shared: Client,
+    pub(super) shared_client: Client,
     pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
     /// Executes [`Local`] actions.
-    pub(super) local: Option<LocalWork>,
+    pub(super) local_work: Option<LocalWork>,
 }
 
 /// Function that executes local work. It returns the reason of a failure.
@@ -40,23 +40,23 @@ pub(super) struct Report {
     /// Whether the pass ends after these actions.
     pub(super) is_incomplete: bool,
     /// Whether the rest of the plan is skipped.
-    skipping: bool,
+    skips_rest: bool,
     /// Parts of the plan whose remaining actions are skipped.
-    skipped: Vec<u32>,
+    skipped_parts: Vec<u32>,
 }
 
 impl Report {
     fn add(&mut self, outcome: Outcome, on_error: OnError) {
         if let Some(failure) = &outcome.error {
             // Creating an object in a terminating namespace cannot succeed, so it is not retried.
-            let retry = on_error != OnError::Ignore && !failure.namespace_terminating;
-            if retry && self.failure.is_none() {
+            let needs_retry = on_error != OnError::Ignore && !failure.namespace_terminating;
+            if needs_retry && self.failure.is_none() {
                 self.failure = Some(failure.clone());
             }
             self.is_incomplete |= on_error == OnError::Abort;
-            self.skipping |= on_error == OnError::SkipRest;
+            self.skips_rest |= on_error == OnError::SkipRest;
             if let OnError::SkipPart(part) = on_error {
-                self.skipped.push(part);
+                self.skipped_parts.push(part);
             }
         }
         self.outcomes.0.push(outcome);
@@ -64,17 +64,17 @@ impl Report {
 
     /// Returns whether the pass ends without a further step.
     pub(super) fn ends_steps(&self) -> bool {
-        self.is_incomplete || self.skipping
+        self.is_incomplete || self.skips_rest
     }
 
     /// Returns whether the action is skipped because an earlier action of its part failed.
     fn skips(&self, action: &Action) -> bool {
-        action.part().is_some_and(|part| self.skipped.contains(&part))
+        action.part().is_some_and(|part| self.skipped_parts.contains(&part))
     }
 }
 
-/// Owners that this pass has read live, each with the reason why it must not adopt; `None` if it may.
-type Live = Vec<(Target, Option<Failure>)>;
+/// Owners that this pass has read live. The value is the reason why the owner must not adopt, or `None` if it may.
+type LiveOwners = Vec<(Target, Option<Failure>)>;
 
 impl Executor {
     /// Executes `actions` for `key` until one of them ends the pass.
@@ -83,7 +83,7 @@ impl Executor {
     }
 
     async fn run_in_order(&self, key: &Key, actions: &[Action]) -> Report {
-        let (mut report, mut live) = (Report::default(), Live::new());
+        let (mut report, mut live_owners) = (Report::default(), LiveOwners::new());
         let mut rest = actions;
         while let Some((first, others)) = rest.split_first() {
             if report.skips(first) {
@@ -92,11 +92,12 @@ impl Executor {
                 continue;
             }
             let mut patched = HashSet::new();
-            let run = rest
+            // Number of actions that run concurrently with the first one, including itself.
+            let concurrent = rest
                 .iter()
-                .take_while(|next| !report.skips(next) && same_run(first, next, &mut patched))
+                .take_while(|next| !report.skips(next) && run_together(first, next, &mut patched))
                 .count();
-            let (now, later) = rest.split_at(run);
+            let (now, later) = rest.split_at(concurrent);
             match first {
                 Action::Read(_) => self.read_all(now, &mut report).await,
                 Action::Create(_) => self.create_all(key, now, &mut report).await,
@@ -105,12 +106,12 @@ impl Executor {
                     let outcome = self.delete_collection(delete).await;
                     report.add(outcome, delete.on_error);
                 }
-                Action::Patch(_) => self.patch_all(key, now, &mut live, &mut report).await,
+                Action::Patch(_) => self.patch_all(key, now, &mut live_owners, &mut report).await,
                 Action::Update(update) => self.update(key, update, &mut report).await,
                 Action::Rewrite(change) => self.rewrite(key, change, &mut report).await,
-                Action::Local(local) => report.add(self.local(local).await, local.on_error),
-                Action::Event(note) => {
-                    self.events.record(note);
+                Action::Local(local) => report.add(self.run_local(local).await, local.on_error),
+                Action::Event(event) => {
+                    self.events.record(event);
                     report.add(Outcome::success(), OnError::Ignore);
                 }
             }
@@ -122,8 +123,8 @@ impl Executor {
         report
     }
 
-    async fn read_all(&self, run: &[Action], report: &mut Report) {
-        let reads: Vec<&LiveRead> = run.iter().filter_map(as_read).collect();
+    async fn read_all(&self, actions: &[Action], report: &mut Report) {
+        let reads: Vec<&LiveRead> = actions.iter().filter_map(as_read).collect();
         let outcomes = run_concurrently(reads.iter().map(|read| self.read(read)).collect()).await;
         for (read, outcome) in reads.into_iter().zip(outcomes) {
             let is_gone = outcome.error.as_ref().is_some_and(Failure::is_not_found);
@@ -134,7 +135,7 @@ impl Executor {
     async fn read(&self, read: &LiveRead) -> Outcome {
         let started = self.client.clock().instant();
         let client = match read.request {
-            ReadRequest::GetShared { .. } => &self.shared,
+            ReadRequest::GetShared { .. } => &self.shared_client,
             ReadRequest::Get { .. }
             | ReadRequest::Review { .. }
             | ReadRequest::Discovery { .. } => &self.client,
@@ -146,32 +147,35 @@ impl Executor {
         Outcome { took: started.elapsed(), ..outcome }
     }
 
-    async fn create_all(&self, key: &Key, run: &[Action], report: &mut Report) {
-        let creates: Vec<&Create> = run.iter().filter_map(as_create).collect();
-        let calls: Vec<usize> = (0..creates.len())
+    async fn create_all(&self, key: &Key, actions: &[Action], report: &mut Report) {
+        let creates: Vec<&Create> = actions.iter().filter_map(as_create).collect();
+        // Each element is one request. It is the index of its action in `creates`.
+        let requests: Vec<usize> = (0..creates.len())
             .flat_map(|index| vec![index; creates[index].count as usize])
             .collect();
-        let creates_ref = &creates;
-        let calls_ref = &calls;
-        let call =
-            |index: usize| async move { self.create(key, creates_ref[calls_ref[index]]).await };
-        // As upstream, a refusal because the namespace is terminating counts as a success.
+        let (creates_ref, requests_ref) = (&creates, &requests);
+        let send = |request: usize| async move {
+            self.create(key, creates_ref[requests_ref[request]]).await
+        };
+        // As upstream, slow start continues if the namespace is terminating.
         let may_continue = |answer: &Result<Text, Failure>| match answer {
             Ok(_) => true,
             Err(failure) => failure.namespace_terminating,
         };
-        let answers = slow_start(calls.len(), call, may_continue).await;
+        let answers = slow_start(requests.len(), send, may_continue).await;
         let mut outcomes = vec![Outcome::default(); creates.len()];
-        for (n, answer) in calls.into_iter().zip(answers) {
-            let error = &mut outcomes[n].error;
+        for (index, answer) in requests.into_iter().zip(answers) {
+            let outcome = &mut outcomes[index];
             match answer {
                 Ok(name) => {
-                    outcomes[n].succeeded += 1;
-                    outcomes[n].created = Some(name);
+                    outcome.succeeded += 1;
+                    outcome.created = Some(name);
                 }
                 // Keep the first error, but prefer an error that needs a retry.
-                Err(failure) if error.as_ref().is_none_or(|e| e.namespace_terminating) => {
-                    *error = Some(failure);
+                Err(failure)
+                    if outcome.error.as_ref().is_none_or(|first| first.namespace_terminating) =>
+                {
+                    outcome.error = Some(failure);
                 }
                 Err(_) => {}
             }
@@ -188,17 +192,17 @@ impl Executor {
             .create::<Metadata>(&create.kind, &create.namespace, create.body.clone())
             .await
         {
-            Ok(made) => {
-                self.wrote(key, &create.kind, &made);
-                self.record_event(create.done.as_ref(), "{name}", &made.meta.name);
-                Ok(made.meta.name)
+            Ok(written) => {
+                self.record_write(key, &create.kind, &written);
+                self.record_event(create.done.as_ref(), "{name}", &written.meta.name);
+                Ok(written.meta.name)
             }
-            Err(error) => Err(self.failed(create.failed.as_ref(), error)),
+            Err(error) => Err(self.handle_failure(create.failed.as_ref(), error)),
         }
     }
 
-    async fn delete_all(&self, key: &Key, run: &[Action], report: &mut Report) {
-        let deletes: Vec<&Delete> = run.iter().filter_map(as_delete).collect();
+    async fn delete_all(&self, key: &Key, actions: &[Action], report: &mut Report) {
+        let deletes: Vec<&Delete> = actions.iter().filter_map(as_delete).collect();
         let outcomes =
             run_concurrently(deletes.iter().map(|delete| self.delete(key, delete)).collect()).await;
         for (delete, outcome) in deletes.into_iter().zip(outcomes) {
@@ -228,7 +232,7 @@ impl Executor {
                 Outcome::success()
             }
             Err(error) if delete.tolerates.contains(&error.code()) => Outcome::default(),
-            Err(error) => Outcome::failure(self.failed(delete.failed.as_ref(), error)),
+            Err(error) => Outcome::failure(self.handle_failure(delete.failed.as_ref(), error)),
         }
     }
 
@@ -242,21 +246,27 @@ impl Executor {
         }
     }
 
-    async fn local(&self, local: &Local) -> Outcome {
-        let done = match &self.local {
+    async fn run_local(&self, local: &Local) -> Outcome {
+        let result = match &self.local_work {
             Some(work) => work(local).await,
             None => Err(format!("the controller cannot {} anything", local.work)),
         };
-        match done {
+        match result {
             Ok(()) => Outcome::success(),
-            Err(why) => Outcome::failure(Failure::local(why)),
+            Err(reason) => Outcome::failure(Failure::local(reason)),
         }
     }
 
-    async fn patch_all(&self, key: &Key, run: &[Action], live: &mut Live, report: &mut Report) {
-        let patches: Vec<&Patch> = run.iter().filter_map(as_patch).collect();
+    async fn patch_all(
+        &self,
+        key: &Key,
+        actions: &[Action],
+        live_owners: &mut LiveOwners,
+        report: &mut Report,
+    ) {
+        let patches: Vec<&Patch> = actions.iter().filter_map(as_patch).collect();
         if let [Patch { if_live: Some(owner), .. }] = &patches[..]
-            && let Some(failure) = self.not_live(owner, live).await
+            && let Some(failure) = self.adoption_failure(owner, live_owners).await
         {
             report.add(Outcome::failure(failure), OnError::Abort);
             return;
@@ -283,8 +293,9 @@ impl Executor {
                 Outcome::success()
             }
             answer => {
-                let answer = answer.map_err(|error| self.failed(patch.failed.as_ref(), error));
-                self.changed(key, &patch.target, patch.done.as_ref(), answer)
+                let answer =
+                    answer.map_err(|error| self.handle_failure(patch.failed.as_ref(), error));
+                self.change_outcome(key, &patch.target, patch.done.as_ref(), answer)
             }
         }
     }
@@ -295,24 +306,24 @@ impl Executor {
             .client
             .update::<Metadata>(kind, namespace, name, update.subresource, update.body.clone())
             .await;
-        let answer = answer.map_err(|error| self.failed(update.failed.as_ref(), error));
-        let outcome = self.changed(key, &update.target, update.done.as_ref(), answer);
+        let answer = answer.map_err(|error| self.handle_failure(update.failed.as_ref(), error));
+        let outcome = self.change_outcome(key, &update.target, update.done.as_ref(), answer);
         report.add(outcome, update.on_error);
     }
 
     async fn rewrite(&self, key: &Key, change: &Rewrite, report: &mut Report) {
         let answer = rewrite(&self.client, change).await;
-        if let (Err(failure), Some(note)) = (&answer, &change.failed)
+        if let (Err(failure), Some(event)) = (&answer, &change.failed)
             && !(change.retries_on_conflict && failure.is_conflict())
         {
-            self.record_event(Some(note), "{error}", &failure.message);
+            self.record_event(Some(event), "{error}", &failure.message);
         }
-        let outcome = self.changed(key, &change.target, change.done.as_ref(), answer);
+        let outcome = self.change_outcome(key, &change.target, change.done.as_ref(), answer);
         report.add(outcome, change.on_error);
     }
 
     /// Returns the outcome of a change to one object.
-    fn changed(
+    fn change_outcome(
         &self,
         key: &Key,
         target: &Target,
@@ -320,10 +331,10 @@ impl Executor {
         answer: Result<Metadata, Failure>,
     ) -> Outcome {
         match answer {
-            Ok(made) => {
-                self.wrote(key, &target.kind, &made);
+            Ok(written) => {
+                self.record_write(key, &target.kind, &written);
                 self.record_event(done, "{name}", &target.name);
-                let resource_version = Some(made.meta.resource_version);
+                let resource_version = Some(written.meta.resource_version);
                 Outcome { resource_version, ..Outcome::success() }
             }
             Err(failure) => Outcome::failure(failure),
@@ -331,9 +342,13 @@ impl Executor {
     }
 
     /// Returns the reason why `owner` must not adopt; `None` if it may. Reads the owner live, once per pass.
-    async fn not_live(&self, owner: &Target, live: &mut Live) -> Option<Failure> {
-        if let Some((_, known)) = live.iter().find(|(target, _)| target == owner) {
-            return known.clone();
+    async fn adoption_failure(
+        &self,
+        owner: &Target,
+        live_owners: &mut LiveOwners,
+    ) -> Option<Failure> {
+        if let Some((_, known_failure)) = live_owners.iter().find(|(target, _)| target == owner) {
+            return known_failure.clone();
         }
         let failure =
             match self.client.get_metadata(&owner.kind, &owner.namespace, &owner.name).await {
@@ -349,38 +364,41 @@ impl Executor {
                     ))
                 }),
             };
-        live.push((owner.clone(), failure.clone()));
+        live_owners.push((owner.clone(), failure.clone()));
         failure
     }
 
-    fn wrote(&self, key: &Key, kind: &Kind, made: &Metadata) {
-        self.barrier.wrote(key, kind, made.meta.version());
+    /// Records in the barrier that this key wrote an object.
+    fn record_write(&self, key: &Key, kind: &Kind, written: &Metadata) {
+        self.barrier.wrote(key, kind, written.meta.version());
     }
 
-    fn failed(&self, note: Option<&EventRecord>, error: ApiError) -> Failure {
+    /// Converts the error of a write, and records the action's event about the failure, unless the namespace is
+    /// terminating.
+    fn handle_failure(&self, event: Option<&EventRecord>, error: ApiError) -> Failure {
         let failure = Failure::from(error);
         if !failure.namespace_terminating {
-            self.record_event(note, "{error}", &failure.message);
+            self.record_event(event, "{error}", &failure.message);
         }
         failure
     }
 
     /// Records an action's event, if it has one, and replaces the placeholder in its message with `text`.
-    fn record_event(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
-        match note {
+    fn record_event(&self, event: Option<&EventRecord>, placeholder: &str, text: &str) {
+        match event {
             None => {}
-            Some(note) if note.message.contains(placeholder) => {
-                let message = note.message.replace(placeholder, text);
-                self.events.record(&EventRecord { message, ..note.clone() });
+            Some(event) if event.message.contains(placeholder) => {
+                let message = event.message.replace(placeholder, text);
+                self.events.record(&EventRecord { message, ..event.clone() });
             }
-            Some(note) => self.events.record(note),
+            Some(event) => self.events.record(event),
         }
     }
 }
 
 /// Returns whether `next` runs concurrently with `first`. Only reads, creates of one part of the plan, deletes, and
 /// patches of different objects without a live read of their owner do. `patched` contains the objects patched so far.
-fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
+fn run_together<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
         Action::Read(_) => matches!(next, Action::Read(_)),
         Action::Create(_) => {

@@ -11,11 +11,11 @@ use crate::{
     tasks::catch_call_panic,
 };
 use evenkeel_api::time::{Timestamp, seconds};
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 /// Maximum number of passes in a report.
-const PASSES: usize = 20;
+const MAX_PASSES: usize = 20;
 
 impl Inspect for Shared {
     fn name(&self) -> &str {
@@ -25,10 +25,11 @@ impl Inspect for Shared {
     fn report(&self) -> ControllerReport {
         let snapshot = self.queue.snapshot(LISTED);
         let now = Moment::of(self);
-        let keys = snapshot.keys.into_iter().map(|(place, key)| self.key_state(&key, place, &now));
+        let keys =
+            snapshot.keys.into_iter().map(|(status, key)| self.key_state(&key, status, &now));
         ControllerReport {
             name: self.name.to_string(),
-            kind: kind(&self.root),
+            kind: kind_with_group(&self.root),
             workers: self.workers,
             queue: QueueState {
                 ready: snapshot.ready,
@@ -39,7 +40,7 @@ impl Inspect for Shared {
                 keys: keys.collect(),
             },
             caches: self.caches.iter().map(|cache| cache.state()).collect(),
-            passes: self.history.passes(PASSES),
+            passes: self.history.passes(MAX_PASSES),
             errors: self.history.errors(),
             facts: Vec::new(),
         }
@@ -57,20 +58,20 @@ impl Inspect for Shared {
             description.waits(format!("planning panics: {panic}"));
             Some(Explanation { description, ..Explanation::default() })
         });
-        let place = self.queue.key_status(&key);
-        let state = self.key_state(&key, place, &now);
+        let status = self.queue.key_status(&key);
+        let state = self.key_state(&key, status, &now);
         let exists = explanation.is_some();
         let Explanation { description, mut would, actions_unknown, requeue } =
             explanation.unwrap_or_default();
         let last = self.history.last(&key);
         // The actions of an async function are unknown. A key that was never queued does not concern it.
-        if actions_unknown && place != KeyStatus::default() {
+        if actions_unknown && status != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
         } else if actions_unknown && last.is_none() {
             return None;
         }
-        let mut waits = self.waits(&key, place, state.failures, &now);
-        if place.due.is_none()
+        let mut waits = self.waits(&key, status, state.failures, &now);
+        if status.due.is_none()
             && let Some(time) = requeue
         {
             waits.push(format!("looks again in {} even if nothing changes", format_duration(time)));
@@ -91,18 +92,18 @@ impl Inspect for Shared {
 }
 
 impl Shared {
-    fn key_state(&self, key: &Key, place: KeyStatus, now: &Moment) -> KeyState {
+    fn key_state(&self, key: &Key, status: KeyStatus, now: &Moment) -> KeyState {
         KeyState {
             key: key.to_string(),
-            ready_since: place.ready.map(|at| now.at(at)),
-            in_flight_since: place.running.map(|at| now.at(at)),
-            delayed_until: place.due.map(|at| now.at(at)),
+            ready_since: status.ready.map(|at| now.wall_time(at)),
+            in_flight_since: status.running.map(|at| now.wall_time(at)),
+            delayed_until: status.due.map(|at| now.wall_time(at)),
             failures: self.queue.num_requeues(key),
         }
     }
 
     /// Returns the reasons in the queue and the caches why a key is not being reconciled now.
-    fn waits(&self, key: &Key, place: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
+    fn waits(&self, key: &Key, status: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
         for cache in self.caches.iter().map(|cache| cache.state()).filter(|cache| !cache.synced) {
             let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
@@ -122,21 +123,21 @@ impl Shared {
         }
         // A program that only observes has no workers, so its queue has no meaning.
         let started = self.started.load(Ordering::Relaxed);
-        let place = if started { place } else { KeyStatus::default() };
-        if let Some(due) = place.due {
+        let status = if started { status } else { KeyStatus::default() };
+        if let Some(due) = status.due {
             let remaining = format_duration(due.saturating_duration_since(now.instant));
-            let at = seconds(now.at(due));
+            let at = seconds(now.wall_time(due));
             waits.push(if failures > 0 {
                 format!("back-off: comes again in {remaining} (at {at}), after {failures} failures")
             } else {
                 format!("comes again in {remaining} (at {at})")
             });
         }
-        if let Some(since) = place.running {
+        if let Some(since) = status.running {
             let time = format_duration(now.instant.saturating_duration_since(since));
             waits.push(format!("is being worked on, for {time}"));
         }
-        if let Some(since) = place.ready {
+        if let Some(since) = status.ready {
             let time = format_duration(now.instant.saturating_duration_since(since));
             waits.push(format!("waits for a free worker, for {time}"));
         }
@@ -144,7 +145,7 @@ impl Shared {
     }
 }
 
-fn kind(kind: &evenkeel_api::Kind) -> String {
+fn kind_with_group(kind: &evenkeel_api::Kind) -> String {
     let dot = if kind.group.is_empty() { "" } else { "." };
     format!("{}{dot}{}", kind.kind, kind.group)
 }
@@ -161,10 +162,10 @@ impl Moment {
     }
 
     /// Returns the wall-clock time of an instant.
-    fn at(&self, instant: Instant) -> Timestamp {
+    fn wall_time(&self, instant: Instant) -> Timestamp {
         let ago = self.instant.saturating_duration_since(instant);
-        let ahead: Duration = instant.saturating_duration_since(self.instant);
-        let moved = self.time.checked_sub(ago).and_then(|time| time.checked_add(ahead));
-        moved.unwrap_or(self.time)
+        let ahead = instant.saturating_duration_since(self.instant);
+        let wall_time = self.time.checked_sub(ago).and_then(|time| time.checked_add(ahead));
+        wall_time.unwrap_or(self.time)
     }
 }

@@ -86,16 +86,17 @@ impl Metrics {
         }
     }
 
+    /// Returns the metrics of one controller.
     pub(super) fn of(
         &self,
         controller: &str,
         workers: usize,
         stale_skips: Option<&'static str>,
         passes: Option<&'static str>,
-    ) -> Handles {
+    ) -> ControllerMetrics {
         let label = &[controller];
         self.workers.with_label_values(label).set(i64::try_from(workers).unwrap_or(i64::MAX));
-        Handles {
+        ControllerMetrics {
             controller: controller.to_owned(),
             results: self.results.clone(),
             known_results: Default::default(),
@@ -105,15 +106,16 @@ impl Metrics {
             active: self.active.with_label_values(label),
             stale_skips: self.stale_skips.clone(),
             upstream_stale_skips: stale_skips.map(|name| self.upstream(name)),
-            passes: passes.map(|name| Passes::register(&self.registry, name)),
+            passes: passes.map(|name| PassMetrics::register(&self.registry, name)),
         }
     }
 
     /// Returns the counter with upstream's name, which several controllers may share.
     fn upstream(&self, name: &'static str) -> IntCounterVec {
-        let mut present = self.upstream_stale_skips.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters_by_name =
+            self.upstream_stale_skips.lock().unwrap_or_else(PoisonError::into_inner);
         let help = "Syncs skipped because a cache had not yet shown the controller's own writes.";
-        present
+        counters_by_name
             .entry(name)
             .or_insert_with(|| counters(&self.registry, name, help, &["group", "resource"]))
             .clone()
@@ -124,7 +126,7 @@ impl Metrics {
 const RESULTS: [&str; 3] = ["success", "requeue_after", "error"];
 
 /// Metrics of one controller.
-pub(super) struct Handles {
+pub(super) struct ControllerMetrics {
     controller: String,
     results: IntCounterVec,
     /// Counters of [`RESULTS`], looked up once.
@@ -135,16 +137,16 @@ pub(super) struct Handles {
     pub(super) active: IntGauge,
     stale_skips: IntCounterVec,
     upstream_stale_skips: Option<IntCounterVec>,
-    passes: Option<Passes>,
+    passes: Option<PassMetrics>,
 }
 
 /// Passes by status code, for controllers whose passes upstream counts.
-struct Passes {
+struct PassMetrics {
     total: IntCounterVec,
     seconds: HistogramVec,
 }
 
-impl Passes {
+impl PassMetrics {
     fn register(registry: &Registry, name: &str) -> Self {
         let labels = &["code"];
         let total = Opts::new(format!("{name}_sync_total"), "Passes by status code.");
@@ -156,32 +158,33 @@ impl Passes {
         Self { total: register(registry, total), seconds: register(registry, seconds) }
     }
 
-    fn passed(&self, took: Duration, error: Option<&(dyn Error + Send + Sync + 'static)>) {
+    fn observe(&self, took: Duration, error: Option<&(dyn Error + Send + Sync + 'static)>) {
         let code = match error.map(|error| error.downcast_ref::<Failure>()) {
             None => 200,
             Some(Some(failure)) if failure.code != 0 => failure.code,
             Some(_) => 500,
         };
-        let text = code.to_string();
-        self.total.with_label_values(&[&text]).inc();
-        self.seconds.with_label_values(&[&text]).observe(took.as_secs_f64());
+        let code = code.to_string();
+        self.total.with_label_values(&[&code]).inc();
+        self.seconds.with_label_values(&[&code]).observe(took.as_secs_f64());
     }
 }
 
-impl Handles {
+impl ControllerMetrics {
     /// Records the duration of a pass, and its error.
-    pub(super) fn passed(
+    pub(super) fn observe_pass(
         &self,
         took: Duration,
         error: Option<&(dyn Error + Send + Sync + 'static)>,
     ) {
         self.seconds.observe(took.as_secs_f64());
         if let Some(passes) = &self.passes {
-            passes.passed(took, error);
+            passes.observe(took, error);
         }
     }
 
-    pub(super) fn result(&self, result: &str) {
+    /// Counts a reconciliation by its result.
+    pub(super) fn count_result(&self, result: &str) {
         let counter = || self.results.with_label_values(&[&self.controller, result]);
         match RESULTS.iter().position(|known| *known == result) {
             Some(index) => self.known_results[index].get_or_init(counter).inc(),
@@ -192,7 +195,8 @@ impl Handles {
         }
     }
 
-    pub(super) fn stale(&self, group: &str, resource: &str) {
+    /// Counts a key that was put off because the cache of this resource does not show its own writes.
+    pub(super) fn count_stale_skip(&self, group: &str, resource: &str) {
         self.stale_skips.with_label_values(&[&self.controller, group, resource]).inc();
         if let Some(upstream) = &self.upstream_stale_skips {
             upstream.with_label_values(&[group, resource]).inc();
@@ -207,7 +211,7 @@ mod tests {
     #[test]
     fn passes_are_counted_by_the_failures_status_code() {
         let registry = Registry::new();
-        let passes = Passes::register(&registry, "publisher");
+        let passes = PassMetrics::register(&registry, "publisher");
         let failure = |code| Failure {
             code,
             reason: String::new(),
@@ -215,9 +219,9 @@ mod tests {
             namespace_terminating: false,
         };
         let (refused, lost) = (failure(403), failure(0));
-        passes.passed(Duration::from_millis(3), None);
-        passes.passed(Duration::ZERO, Some(&refused));
-        passes.passed(Duration::ZERO, Some(&lost));
+        passes.observe(Duration::from_millis(3), None);
+        passes.observe(Duration::ZERO, Some(&refused));
+        passes.observe(Duration::ZERO, Some(&lost));
         let count = |code| passes.total.with_label_values(&[code]).get();
         assert_eq!([count("200"), count("403"), count("500")], [1, 1, 1]);
         assert_eq!(registry.gather()[1].name(), "publisher_sync_total");

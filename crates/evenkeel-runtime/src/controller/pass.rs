@@ -3,7 +3,7 @@
 use super::{
     execute::{Executor, Report},
     memory::Memories,
-    reconcile::{Error, Explanation, Passed, Reconcile, Request, failed, planner_failed},
+    reconcile::{Error, Explanation, PassResult, Reconcile, Request, action_error, plan_error},
     status_throttle::StatusThrottle,
 };
 use crate::{
@@ -19,29 +19,29 @@ use std::{
 };
 
 /// Planner with its handler, its memories and the executor of its plans.
-pub(super) struct Planned<P: Planner, H> {
+pub(super) struct PlannerReconciler<P: Planner, H> {
     pub(super) planner: P,
     pub(super) handler: H,
     pub(super) memories: Memories<P::Memory>,
     pub(super) executor: Executor,
     pub(super) clock: Clock,
     pub(super) status_throttle: StatusThrottle,
-    /// Held while a key is planned, if keys are planned one after the other.
-    pub(super) turns: Option<Mutex<()>>,
+    /// Lock that is held while a key is planned. `None` if several keys may be planned at once.
+    pub(super) planning_lock: Option<Mutex<()>>,
 }
 
 /// Pass after its first plan. Independent of the planner's types.
-trait Begun: Send + Sync {
+trait StartedPass: Send + Sync {
     /// Returns the plan that follows from the outcomes so far.
     fn next(&self, outcomes: &Outcomes) -> Option<Plan>;
     /// Returns the last plan, which writes the status and depends on the outcomes.
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan;
     /// Reports the results of the pass to the handler, and stores the planner's memory.
-    fn end(&self, passed: &Ended<'_>);
+    fn end(&self, summary: &PassSummary<'_>);
 }
 
 /// Results of a pass.
-struct Ended<'a> {
+struct PassSummary<'a> {
     outcomes: &'a Outcomes,
     took: Duration,
     succeeded: bool,
@@ -50,25 +50,25 @@ struct Ended<'a> {
 
 /// Pass of one planner, with its observation and memory.
 struct PlannedPass<'a, P: Planner, H> {
-    planned: &'a Planned<P, H>,
+    reconciler: &'a PlannerReconciler<P, H>,
     key: &'a Key,
     observed: P::Observed,
     memory: Arc<P::Memory>,
     at: Timestamp,
 }
 
-impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
+impl<P: Planner, H: PassHandler<P>> StartedPass for PlannedPass<'_, P, H> {
     fn next(&self, outcomes: &Outcomes) -> Option<Plan> {
-        self.planned.planner.next(&self.observed, &self.memory, outcomes, self.at)
+        self.reconciler.planner.next(&self.observed, &self.memory, outcomes, self.at)
     }
 
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        self.planned.planner.status(&self.observed, &self.memory, outcomes, now)
+        self.reconciler.planner.status(&self.observed, &self.memory, outcomes, now)
     }
 
-    fn end(&self, ended: &Ended<'_>) {
-        let Planned { planner, handler, memories, .. } = self.planned;
-        let &Ended { outcomes, took, succeeded, is_incomplete } = ended;
+    fn end(&self, summary: &PassSummary<'_>) {
+        let PlannerReconciler { planner, handler, memories, .. } = self.reconciler;
+        let &PassSummary { outcomes, took, succeeded, is_incomplete } = summary;
         let memory = &*self.memory;
         let pass = Pass { planned_at: self.at, memory, outcomes, took, succeeded, is_incomplete };
         handler.on_passed(&self.observed, &pass);
@@ -80,12 +80,12 @@ impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
     }
 }
 
-impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
+impl<P: Planner, H: PassHandler<P>> Reconcile for PlannerReconciler<P, H> {
     fn reconcile<'a>(
         &'a self,
         request: Request,
         recorded: &'a mut RecordedActions,
-    ) -> BoxFuture<'a, Passed> {
+    ) -> BoxFuture<'a, PassResult> {
         Box::pin(async move { self.pass(&request.key, recorded).await })
     }
 
@@ -94,26 +94,26 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
         let (plan, memory) = self.planner.plan(&observed, &memory, now);
-        let after = self.planner.status(&observed, &memory, &as_if_done(&plan), now);
-        Some(explanation(&plan, &after, self.planner.describe(&observed, now)))
+        let status_plan = self.planner.status(&observed, &memory, &assumed_outcomes(&plan), now);
+        Some(explanation(&plan, &status_plan, self.planner.describe(&observed, now)))
     }
 }
 
-fn explanation(plan: &Plan, after: &Plan, description: Description) -> Explanation {
+fn explanation(plan: &Plan, status_plan: &Plan, description: Description) -> Explanation {
     let mut would: Vec<String> =
-        plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
+        plan.actions.iter().chain(&status_plan.actions).map(introspect::action).collect();
     if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
         would.push("decide by the reply".to_owned());
     }
-    let requeue = sooner(plan.requeue, after.requeue);
+    let requeue = sooner(plan.requeue, status_plan.requeue);
     Explanation { description, would, requeue, actions_unknown: false }
 }
 
-impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
+impl<P: Planner, H: PassHandler<P>> PlannerReconciler<P, H> {
     /// Observes and plans a pass, without acting. Returns `None` if no object exists at the key.
     fn begin<'a>(&'a self, key: &'a Key) -> Option<(Plan, PlannedPass<'a, P, H>)> {
-        let turns = self.turns.as_ref();
-        let _turn = turns.map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
+        let lock = self.planning_lock.as_ref();
+        let _guard = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         let memory = self.memories.get(key);
         let Some(observed) = self.planner.observe(key, &memory) else {
             self.memories.forget(key);
@@ -123,13 +123,13 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         };
         let at = self.clock.now();
         let (plan, memory) = self.planner.plan(&observed, &memory, at);
-        check(&plan, key);
+        assert_valid(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        Some((plan, PlannedPass { planned: self, key, observed, memory, at }))
+        Some((plan, PlannedPass { reconciler: self, key, observed, memory, at }))
     }
 
-    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
+    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> PassResult {
         let Some((plan, pass)) = self.begin(key) else { return Ok(None) };
         let Self { executor, clock, status_throttle, .. } = self;
         Driver { key, executor, clock, status_throttle, pass: &pass, recorded }
@@ -144,109 +144,114 @@ struct Driver<'a> {
     executor: &'a Executor,
     clock: &'a Clock,
     status_throttle: &'a StatusThrottle,
-    pass: &'a dyn Begun,
+    pass: &'a dyn StartedPass,
     recorded: &'a mut RecordedActions,
 }
 
 impl<'a> Driver<'a> {
-    fn drive(mut self, at: Timestamp, plan: Plan) -> BoxFuture<'a, Passed> {
+    fn drive(mut self, at: Timestamp, plan: Plan) -> BoxFuture<'a, PassResult> {
         Box::pin(async move {
-            let Steps { outcomes, failure, requeue, is_incomplete } = self.steps(plan).await;
-            let followed = if is_incomplete { Ok(None) } else { self.follow_up(&outcomes).await };
-            let passed = match failure {
+            let StepResults { outcomes, failure, requeue, is_incomplete } =
+                self.run_steps(plan).await;
+            let status_result =
+                if is_incomplete { Ok(None) } else { self.write_status(&outcomes).await };
+            let result = match failure {
                 Some(failure) => Err(failure),
                 None if is_incomplete => Ok(None),
-                None => followed.map(|later| sooner(requeue, later)),
+                None => status_result.map(|status_requeue| sooner(requeue, status_requeue)),
             };
             let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
-            let succeeded = passed.is_ok();
-            self.pass.end(&Ended { outcomes: &outcomes, took, succeeded, is_incomplete });
-            passed
+            let succeeded = result.is_ok();
+            self.pass.end(&PassSummary { outcomes: &outcomes, took, succeeded, is_incomplete });
+            result
         })
     }
 
     /// Executes the plan, and then the plans that the planner derives from the outcomes.
-    async fn steps(&mut self, plan: Plan) -> Steps {
-        let (mut steps, mut next) = (Steps::default(), Some(plan));
+    async fn run_steps(&mut self, plan: Plan) -> StepResults {
+        let (mut steps, mut next) = (StepResults::default(), Some(plan));
         while let Some(plan) = next {
             let report = self.executor.run(self.key, &plan.actions).await;
             self.recorded.add(&plan.actions, &report.outcomes);
-            let ended = report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
+            let is_last = report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
             steps.add(plan, report);
-            if ended {
+            if is_last {
                 break;
             }
             next = self.pass.next(&steps.outcomes);
             if let Some(plan) = &next {
-                check(plan, self.key);
+                assert_valid(plan, self.key);
             }
         }
         steps
     }
 
     /// Executes the last plan, which writes the status.
-    async fn follow_up(&mut self, outcomes: &Outcomes) -> Passed {
-        let after = self.pass.status(outcomes, self.clock.now());
-        check(&after, self.key);
-        if after.actions.is_empty() {
-            return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
+    async fn write_status(&mut self, outcomes: &Outcomes) -> PassResult {
+        let status_plan = self.pass.status(outcomes, self.clock.now());
+        assert_valid(&status_plan, self.key);
+        if status_plan.actions.is_empty() {
+            return status_plan
+                .error
+                .map_or(Ok(status_plan.requeue), |error| Err(plan_error(error)));
         }
         // A pass with actions writes its status immediately. A status that only reflects observations is throttled.
         if outcomes.0.is_empty()
-            && let wait @ Some(_) = self.status_throttle.wait(self.key, self.clock.instant())
+            && let Some(delay) = self.status_throttle.delay(self.key, self.clock.instant())
         {
-            return Ok(sooner(after.requeue, wait));
+            return Ok(sooner(status_plan.requeue, Some(delay)));
         }
-        let Report { outcomes, failure, .. } = self.executor.run(self.key, &after.actions).await;
-        self.recorded.add(&after.actions, &outcomes);
+        let Report { outcomes, failure, .. } =
+            self.executor.run(self.key, &status_plan.actions).await;
+        self.recorded.add(&status_plan.actions, &outcomes);
         if let Some(failure) = failure {
             // The queue's backoff delays the retry.
-            return Err(failed(failure));
+            return Err(action_error(failure));
         }
-        self.status_throttle.wrote(self.key, self.clock.instant());
-        after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)))
+        self.status_throttle.record_write(self.key, self.clock.instant());
+        status_plan.error.map_or(Ok(status_plan.requeue), |error| Err(plan_error(error)))
     }
 }
 
 /// Results of all steps of a pass.
 #[derive(Default)]
-struct Steps {
+struct StepResults {
     outcomes: Outcomes,
     failure: Option<Error>,
     requeue: Option<Duration>,
     is_incomplete: bool,
 }
 
-impl Steps {
+impl StepResults {
     fn add(&mut self, plan: Plan, report: Report) {
         self.outcomes.0.extend(report.outcomes.0);
         self.requeue = sooner(self.requeue, plan.requeue);
         self.is_incomplete = report.is_incomplete;
         if self.failure.is_none() {
-            self.failure = report.failure.map(failed).or(plan.error.map(planner_failed));
+            self.failure = report.failure.map(action_error).or(plan.error.map(plan_error));
         }
     }
 }
 
-/// Returns the outcomes of a successful plan, for reports that carry nothing out.
-fn as_if_done(plan: &Plan) -> Outcomes {
-    let done = |action: &Action| {
+/// Returns the outcomes as if all actions of the plan had succeeded, for reports, which execute nothing.
+fn assumed_outcomes(plan: &Plan) -> Outcomes {
+    let success = |action: &Action| {
         let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
         Outcome { succeeded, ..Outcome::default() }
     };
-    Outcomes(plan.actions.iter().map(done).collect())
+    Outcomes(plan.actions.iter().map(success).collect())
 }
 
 /// Returns the shorter delay; `None` if both are absent.
-fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    one.into_iter().chain(other).min()
+fn sooner(first: Option<Duration>, second: Option<Duration>) -> Option<Duration> {
+    first.into_iter().chain(second).min()
 }
 
 /// Panics in debug builds if a plan violates the linter's rules, which is a bug of its planner. The worker catches the
 /// panic.
-fn check(plan: &Plan, key: &Key) {
+fn assert_valid(plan: &Plan, key: &Key) {
     if cfg!(debug_assertions) {
-        let wrong = crate::plan::lint(plan);
-        assert!(wrong.is_empty(), "unsound plan for {key}: {}", wrong.join("; "));
+        let violations = crate::plan::lint(plan);
+        assert!(violations.is_empty(), "unsound plan for {key}: {}", violations.join("; "));
     }
 }

@@ -1,7 +1,7 @@
 //! Periodic passes over all objects.
 
 use super::{
-    Env, barrier::Barrier, execute::Executor, memory::Memories, pass::Planned,
+    Env, barrier::Barrier, execute::Executor, memory::Memories, pass::PlannerReconciler,
     status_throttle::StatusThrottle,
 };
 use crate::{
@@ -75,17 +75,18 @@ impl Periodic {
         let Self { name, env: Env { clock, .. }, caches, .. } = self;
         let caches = Arc::new(caches);
         // The passes run one after the other, so the lock is always free.
-        let pass = Arc::new(Mutex::new(pass));
+        let start_pass = Arc::new(Mutex::new(pass));
         tasks.spawn_restarting_until_cancelled(name, move || {
-            let (clock, caches, pass) = (clock.clone(), Arc::clone(&caches), Arc::clone(&pass));
+            let (clock, caches, start_pass) =
+                (clock.clone(), Arc::clone(&caches), Arc::clone(&start_pass));
             async move {
                 for cache in &*caches {
                     cache.synced().wait().await;
                 }
                 loop {
-                    let pass = pass.lock().unwrap_or_else(PoisonError::into_inner)();
-                    let wait = pass.await;
-                    clock.sleep(wait).await;
+                    let pass = start_pass.lock().unwrap_or_else(PoisonError::into_inner)();
+                    let delay = pass.await;
+                    clock.sleep(delay).await;
                 }
             }
         });
@@ -107,25 +108,30 @@ impl Periodic {
         // The barrier has no caches, because the period is long enough for the caches to show a pass's own writes.
         let barrier = Arc::new(Barrier::new(Queue::unnamed(&env.clock), env.clock.clone()));
         let client = self.client.clone();
-        let executor =
-            Executor { client, shared: env.client.clone(), events, barrier, local: None };
+        let executor = Executor {
+            client,
+            shared_client: env.client.clone(),
+            events,
+            barrier,
+            local_work: None,
+        };
         let (memories, clock, status_throttle) =
             (Memories::default(), env.clock.clone(), StatusThrottle::new(Duration::ZERO));
-        let passes = Arc::new(Planned {
+        let passes = Arc::new(PlannerReconciler {
             planner,
             handler,
             memories,
             executor,
             clock,
             status_throttle,
-            turns: None,
+            planning_lock: None,
         });
         self.start(tasks, move || {
             let (passes, name) = (Arc::clone(&passes), name.clone());
             async move {
                 let mut recorded = RecordedActions::default();
                 match passes.pass(&Key::new("", ""), &mut recorded).await {
-                    Ok(requeue) => requeue.map_or(period, |sooner| sooner.min(period)),
+                    Ok(requeue) => requeue.map_or(period, |requeue| requeue.min(period)),
                     Err(error) => {
                         let error = full_text(&*error.source);
                         tracing::warn!(controller = name, error, "The periodic pass failed");

@@ -46,10 +46,10 @@ impl Context {
     pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
         let executor = Executor {
             client: self.env.client.clone(),
-            shared: self.env.client.clone(),
+            shared_client: self.env.client.clone(),
             events: self.events.clone(),
             barrier: Arc::clone(&self.barrier),
-            local: None,
+            local_work: None,
         };
         let report = executor.run(key, &plan.actions).await;
         report.failure.map_or(Ok(report.outcomes), Err)
@@ -114,12 +114,12 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
 }
 
 /// Converts a plan's error into the pass's error.
-pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Error {
+pub(super) fn plan_error(PlanError { message, terminal }: PlanError) -> Error {
     Error { source: message.into(), terminal }
 }
 
 /// Result of one pass over a key: the delay after which to requeue it, if any.
-pub(super) type Passed = Result<Option<Duration>, Error>;
+pub(super) type PassResult = Result<Option<Duration>, Error>;
 
 /// Report on a key: the controller's observations and next actions.
 #[derive(Debug, Default)]
@@ -146,19 +146,19 @@ pub(super) trait Reconcile: Send + Sync {
         &'a self,
         request: Request,
         recorded: &'a mut RecordedActions,
-    ) -> BoxFuture<'a, Passed>;
+    ) -> BoxFuture<'a, PassResult>;
     /// Returns the report on a key, without executing actions. Returns `None` if no object exists at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
 }
 
 /// Reconciler that runs an async function.
-pub(super) struct Function<F> {
+pub(super) struct FunctionReconciler<F> {
     pub(super) function: F,
     pub(super) context: Context,
     pub(super) explain: Option<Explain>,
 }
 
-impl<F, Fut> Reconcile for Function<F>
+impl<F, Fut> Reconcile for FunctionReconciler<F>
 where
     F: Fn(Request, Context) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
@@ -167,7 +167,7 @@ where
         &'a self,
         request: Request,
         _: &'a mut RecordedActions,
-    ) -> BoxFuture<'a, Passed> {
+    ) -> BoxFuture<'a, PassResult> {
         let work = (self.function)(request, self.context.clone());
         Box::pin(async move {
             match work.await? {
@@ -187,17 +187,17 @@ where
 }
 
 /// Reconciler that enqueues keys of another controller.
-pub(super) struct Enqueuer<F> {
+pub(super) struct EnqueueReconciler<F> {
     pub(super) map: F,
     pub(super) queue: Queue<Key>,
 }
 
-impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
+impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for EnqueueReconciler<F> {
     fn reconcile<'a>(
         &'a self,
         request: Request,
         _: &'a mut RecordedActions,
-    ) -> BoxFuture<'a, Passed> {
+    ) -> BoxFuture<'a, PassResult> {
         (self.map)(&request.key, &mut |key| self.queue.add(key, Priority::NORMAL));
         Box::pin(async { Ok(None) })
     }
@@ -210,6 +210,6 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
 }
 
 /// Converts an action's failure into the pass's error, which is not terminal.
-pub(super) fn failed(failure: Failure) -> Error {
+pub(super) fn action_error(failure: Failure) -> Error {
     Error::from(failure)
 }

@@ -1,7 +1,7 @@
 //! Change of an object by GET and PUT, for controllers whose role grants update but not patch.
 
 use crate::{
-    client::{ApiError, Client, Metadata},
+    client::{Client, Metadata},
     plan::{Failure, PatchForm, Rewrite, Target},
 };
 use bytes::Bytes;
@@ -17,10 +17,10 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
     let Target { kind, namespace, name, uid } = &rewrite.target;
     let path = format!("{}/{name}", kind.path(namespace));
     let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
-    let request = request.map_err(|error| local(400, "BadRequest", error.to_string()))?;
-    let answer = client.raw(request).await.map_err(refused)?;
+    let request = request.map_err(|error| local_failure(400, "BadRequest", error.to_string()))?;
+    let answer = client.raw(request).await.map_err(Failure::from)?;
     let mut object: Value = evenkeel_api::json::from_slice(answer.body()).map_err(|error| {
-        local(0, "", format!("{} {namespace}/{name} cannot be read: {error}", kind.plural))
+        local_failure(0, "", format!("{} {namespace}/{name} cannot be read: {error}", kind.plural))
     })?;
     let live_version =
         object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
@@ -35,9 +35,9 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
         return Err(conflict(&rewrite.target, MODIFIED));
     }
     apply(&mut object, rewrite.form, &rewrite.body)
-        .map_err(|error| local(422, "Invalid", error))?;
+        .map_err(|error| local_failure(422, "Invalid", error))?;
     let body = object.to_string().into();
-    client.update(kind, namespace, name, rewrite.subresource, body).await.map_err(refused)
+    client.update(kind, namespace, name, rewrite.subresource, body).await.map_err(Failure::from)
 }
 
 fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), String> {
@@ -58,10 +58,6 @@ fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), Strin
     }
 }
 
-fn refused(error: ApiError) -> Failure {
-    Failure::from(error)
-}
-
 /// Upstream's message for a write to an object whose resourceVersion has changed.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
@@ -72,11 +68,11 @@ fn conflict(target: &Target, why: &str) -> Failure {
     let dot = if kind.group.is_empty() { "" } else { "." };
     let resource = format!("{}{dot}{}", kind.plural, kind.group);
     let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
-    local(409, "Conflict", message)
+    local_failure(409, "Conflict", message)
 }
 
 /// Returns a failure that did not come from the API server.
-fn local(code: u16, reason: &str, message: String) -> Failure {
+fn local_failure(code: u16, reason: &str, message: String) -> Failure {
     Failure { code, reason: reason.to_owned(), message, namespace_terminating: false }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{
     barrier::{Barrier, WatchedCaches},
-    metrics::Handles,
-    reconcile::{Passed, Reconcile, Request},
+    metrics::ControllerMetrics,
+    reconcile::{PassResult, Reconcile, Request},
 };
 use crate::{
     cache::Informer,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) queue: Queue<Key>,
     pub(super) barrier: Arc<Barrier>,
     pub(super) reconcile: Box<dyn Reconcile>,
-    pub(super) metrics: Handles,
+    pub(super) metrics: ControllerMetrics,
     pub(super) max_retries: Option<u32>,
     pub(super) events: EventRecorder,
     pub(super) clock: Clock,
@@ -82,43 +82,46 @@ impl Controller {
         shared.started.store(true, Ordering::Relaxed);
         let tasks = Tasks::new();
         // This group stops after the workers, so that their last events are written.
-        let late = Tasks::new();
-        shared.events.start(&late);
+        let event_tasks = Tasks::new();
+        shared.events.start(&event_tasks);
         let barrier = Arc::clone(&shared.barrier);
         tasks.spawn_restarting_until_cancelled(format!("{name} barrier"), move || {
             let barrier = Arc::clone(&barrier);
             async move { barrier.sweep().await }
         });
-        for n in 0..workers.max(1) {
+        for index in 0..workers.max(1) {
             let shared = Arc::clone(&shared);
-            tasks.spawn_restarting(format!("{name} worker {n}"), move || work(Arc::clone(&shared)));
+            tasks.spawn_restarting(format!("{name} worker {index}"), move || {
+                run_worker(Arc::clone(&shared))
+            });
         }
         stop.cancelled().await;
         // Cancel the tasks before the queue shuts down, because a worker that returns before counts as failed.
         tasks.token().cancel();
         shared.queue.shut_down_now();
         tasks.join().await;
-        late.token().cancel();
-        late.join().await;
+        event_tasks.token().cancel();
+        event_tasks.join().await;
         tracing::info!(controller = %name, "stopped");
     }
 }
 
-async fn work(shared: Arc<Shared>) {
+async fn run_worker(shared: Arc<Shared>) {
     while let Some(key) = shared.queue.next().await {
-        shared.queue.process(&key, shared.admitted(&key)).await;
+        shared.queue.process(&key, shared.handle_if_admitted(&key)).await;
     }
 }
 
 impl Shared {
     /// Reconciles a key, unless the barrier holds it.
-    async fn admitted(&self, key: &Key) {
+    async fn handle_if_admitted(&self, key: &Key) {
         match self.barrier.admit(key) {
             Ok(()) => self.handle(key).await,
-            Err(kind) => self.metrics.stale(&kind.group, &kind.plural),
+            Err(kind) => self.metrics.count_stale_skip(&kind.group, &kind.plural),
         }
     }
 
+    /// Runs one pass over a key: reconciles it, records the result, and requeues or forgets it.
     async fn handle(&self, key: &Key) {
         let attempt = self.queue.num_requeues(key);
         let reconcile_id = RECONCILE_ID.fetch_add(1, Ordering::Relaxed);
@@ -134,24 +137,34 @@ impl Shared {
         let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
         let mut recorded = RecordedActions::default();
-        let passed = self.guarded(request, &mut recorded).instrument(span.clone()).await;
+        let pass_result =
+            self.reconcile_catching_panics(request, &mut recorded).instrument(span.clone()).await;
         self.metrics.active.dec();
         let took = start.elapsed();
-        self.metrics.passed(took, passed.as_ref().err().map(|error| &*error.source));
-        let text = passed.as_ref().err().map(|error| full_text(&*error.source));
-        let result = match (&passed, &text) {
-            (Err(_), Some(text)) => Err(&**text),
-            (passed, _) => Ok(passed.as_ref().ok().copied().flatten()),
+        self.metrics.observe_pass(took, pass_result.as_ref().err().map(|error| &*error.source));
+        let error_text = pass_result.as_ref().err().map(|error| full_text(&*error.source));
+        let recorded_result = match (&pass_result, &error_text) {
+            (Ok(requeue), _) => Ok(*requeue),
+            (Err(_), text) => Err(text.as_deref().unwrap_or_default()),
         };
-        self.history.passed(key, (self.clock.now(), took), recorded, result);
+        self.history.passed(key, (self.clock.now(), took), recorded, recorded_result);
         let _entered = span.enter();
         tracing::trace!(%now, "reconciled");
-        self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
+        self.requeue_or_forget(
+            key,
+            attempt,
+            pass_result,
+            error_text.as_deref().unwrap_or_default(),
+        );
     }
 
     /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
     /// controller-runtime's `RecoverPanic`.
-    async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
+    async fn reconcile_catching_panics(
+        &self,
+        request: Request,
+        recorded: &mut RecordedActions,
+    ) -> PassResult {
         // A panic leaves no invalid state: the planner is only borrowed, and our locks ignore poison.
         let work = async { self.reconcile.reconcile(request, recorded).await };
         catch_panic(work).await.unwrap_or_else(|panic| {
@@ -162,36 +175,50 @@ impl Shared {
     }
 
     /// Requeues or forgets a key after a pass, and logs its error.
-    fn conclude(&self, key: &Key, attempt: u32, passed: Passed, text: &str) {
-        match passed {
+    fn requeue_or_forget(
+        &self,
+        key: &Key,
+        attempt: u32,
+        pass_result: PassResult,
+        error_text: &str,
+    ) {
+        match pass_result {
             Ok(requeue) => {
                 self.queue.forget(key);
-                self.metrics.result(if requeue.is_some() { "requeue_after" } else { "success" });
+                self.metrics.count_result(if requeue.is_some() {
+                    "requeue_after"
+                } else {
+                    "success"
+                });
                 if let Some(after) = requeue {
                     self.queue.add_after(key.clone(), after);
                 }
             }
             Err(error) => {
-                self.metrics.result("error");
+                self.metrics.count_result("error");
                 if error.terminal {
                     self.queue.forget(key);
-                    tracing::error!(error = text, "reconciliation failed, not retried");
+                    tracing::error!(error = error_text, "reconciliation failed, not retried");
                 } else if self.max_retries.is_some_and(|max| attempt >= max) {
                     self.queue.forget(key);
                     tracing::error!(
-                        error = text,
+                        error = error_text,
                         "reconciliation failed too often, given up until the next change"
                     );
                 } else {
                     // A single failure, for example a conflict or a stale cache, is usual. Warn only about the third
                     // consecutive one.
-                    if attempt == 2 {
+                    const QUIET_FAILURES: u32 = 2;
+                    if attempt == QUIET_FAILURES {
                         tracing::warn!(
-                            error = text,
+                            error = error_text,
                             "reconciliation keeps failing, will be retried"
                         );
                     } else {
-                        tracing::debug!(error = text, "reconciliation failed, will be retried");
+                        tracing::debug!(
+                            error = error_text,
+                            "reconciliation failed, will be retried"
+                        );
                     }
                     self.queue.add_rate_limited(key.clone());
                 }

@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 
-/// Calls `make` for `0..count` in concurrent batches, each twice as large as the one before. Stops after the
+/// Calls `send` for `0..count` in concurrent batches, each twice as large as the one before. Stops after the
 /// first batch with an answer for which `may_continue` is false. Returns the answers in order.
 pub(super) async fn slow_start<T, Fut>(
     count: usize,
-    make: impl Fn(usize) -> Fut,
+    send: impl Fn(usize) -> Fut,
     may_continue: impl Fn(&T) -> bool,
 ) -> Vec<T>
 where
@@ -17,7 +17,7 @@ where
     while answers.len() < count {
         let start = answers.len();
         let end = count.min(start + batch);
-        answers.extend(join_all((start..end).map(&make)).await);
+        answers.extend(join_all((start..end).map(&send)).await);
         if !answers[start..].iter().all(&may_continue) {
             break;
         }

@@ -8,16 +8,17 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Permits the first status write of a key immediately, and delays further writes within a period. While many children
-/// change one after the other, their owner's status is then written once per period.
+/// Permits the first status write of a key immediately, and delays further writes within a period. If many dependents
+/// change one after the other, the status of their owner is thus written once per period.
 #[derive(Debug)]
 pub(super) struct StatusThrottle {
     period: Duration,
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentWrites>,
 }
 
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentWrites {
+    /// Time of the last write of each key.
     written: HashMap<Key, Instant>,
     /// The same writes, oldest first. A key that was written twice within the period appears twice.
     order: VecDeque<(Instant, Key)>,
@@ -30,17 +31,17 @@ impl StatusThrottle {
     }
 
     /// Returns the delay of a status write of this key, or `None` if it may be sent now.
-    pub(super) fn wait(&self, key: &Key, now: Instant) -> Option<Duration> {
+    pub(super) fn delay(&self, key: &Key, now: Instant) -> Option<Duration> {
         if self.period.is_zero() {
             return None;
         }
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let due = *recent.written.get(key)? + self.period;
-        due.checked_duration_since(now).filter(|wait| !wait.is_zero())
+        due.checked_duration_since(now).filter(|delay| !delay.is_zero())
     }
 
     /// Records a status write of this key.
-    pub(super) fn wrote(&self, key: &Key, now: Instant) {
+    pub(super) fn record_write(&self, key: &Key, now: Instant) {
         if self.period.is_zero() {
             return;
         }
@@ -51,7 +52,7 @@ impl StatusThrottle {
     }
 }
 
-impl Recent {
+impl RecentWrites {
     /// Removes writes that are older than the period.
     fn forget_before(&mut self, now: Instant, period: Duration) {
         while let Some((at, _)) = self.order.front()
@@ -76,13 +77,13 @@ mod tests {
     fn the_first_write_is_permitted_and_the_next_waits_until_the_period_ends() {
         let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        assert_eq!(status_throttle.wait(&key, start), None);
-        status_throttle.wrote(&key, start);
+        assert_eq!(status_throttle.delay(&key, start), None);
+        status_throttle.record_write(&key, start);
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(status_throttle.wait(&key, at(0)), Some(PERIOD));
-        assert_eq!(status_throttle.wait(&key, at(70)), Some(Duration::from_millis(30)));
-        assert_eq!(status_throttle.wait(&key, at(100)), None);
-        assert_eq!(status_throttle.wait(&other, at(0)), None, "each for itself");
+        assert_eq!(status_throttle.delay(&key, at(0)), Some(PERIOD));
+        assert_eq!(status_throttle.delay(&key, at(70)), Some(Duration::from_millis(30)));
+        assert_eq!(status_throttle.delay(&key, at(100)), None);
+        assert_eq!(status_throttle.delay(&other, at(0)), None, "each for itself");
     }
 
     #[test]
@@ -90,7 +91,7 @@ mod tests {
         let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let key = |n: u32| Key::new("ns", &n.to_string());
         for n in 0..1000 {
-            status_throttle.wrote(&key(n / 2), start + n * Duration::from_millis(1));
+            status_throttle.record_write(&key(n / 2), start + n * Duration::from_millis(1));
         }
         let recent = status_throttle.recent.lock().unwrap();
         assert_eq!((recent.written.len(), recent.order.len()), (50, 100));
@@ -101,8 +102,8 @@ mod tests {
         let (status_throttle, now) =
             (StatusThrottle::new(Duration::ZERO), Clock::system().instant());
         let key = Key::new("ns", "a");
-        status_throttle.wrote(&key, now);
-        assert_eq!(status_throttle.wait(&key, now), None);
+        status_throttle.record_write(&key, now);
+        assert_eq!(status_throttle.delay(&key, now), None);
         assert!(status_throttle.recent.lock().unwrap().order.is_empty());
     }
 }

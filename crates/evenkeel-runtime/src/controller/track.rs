@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Maximum time that a key waits, like upstream's expectations (`ExpectationsTimeout`).
-pub(super) const LIMIT: Duration = Duration::from_secs(5 * 60);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The barrier's view of the caches.
 pub(super) trait View {
@@ -46,15 +46,17 @@ impl MissingWrite {
 /// A key's own writes that the caches have yet to show.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
+    /// Newest version that a write to each kind returned, with the time of the write.
     versions: Vec<(Kind, u64, Instant)>,
+    /// Deleted objects, with the time of the deletion.
     deletions: Vec<(Object, Instant)>,
 }
 
 impl Awaited {
     /// Records the version that a write to this kind returned.
     pub(super) fn wrote(&mut self, kind: &Kind, version: u64, now: Instant) {
-        match self.versions.iter_mut().find(|(present, ..)| present == kind) {
-            Some((_, present, since)) if *present < version => (*present, *since) = (version, now),
+        match self.versions.iter_mut().find(|(known, ..)| known == kind) {
+            Some((_, newest, since)) if *newest < version => (*newest, *since) = (version, now),
             Some(_) => {}
             None => self.versions.push((kind.clone(), version, now)),
         }
@@ -65,20 +67,20 @@ impl Awaited {
         self.deletions.push((object, now));
     }
 
-    /// Drops the writes that the caches show, and those older than [`LIMIT`]. Returns the first remaining write or
+    /// Drops the writes that the caches show, and those older than [`MAX_WAIT`]. Returns the first remaining write or
     /// deletion, if any.
     pub(super) fn first_missing(&mut self, view: &impl View, now: Instant) -> Option<MissingWrite> {
-        let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
+        let has_expired = |since: &Instant| now.saturating_duration_since(*since) >= MAX_WAIT;
         self.versions.retain(|(kind, version, since)| {
-            let observed = view.version(kind).is_none_or(|observed| observed >= *version);
-            !observed && !given_up(since)
+            let is_shown = view.version(kind).is_none_or(|observed| observed >= *version);
+            !is_shown && !has_expired(since)
         });
         if let Some((kind, version, _)) = self.versions.first() {
             return Some(MissingWrite::Version(kind.clone(), *version));
         }
         // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {
-            if !given_up(since) && view.alive(object) {
+            if !has_expired(since) && view.alive(object) {
                 return Some(MissingWrite::Deletion(object.clone()));
             }
             self.deletions.pop();
@@ -153,7 +155,7 @@ mod tests {
         caches.alive.insert("a".into());
         awaited.wrote(&PODS, 2, now);
         awaited.deleted(pod("a"), now);
-        assert!(awaited.first_missing(&caches, now + LIMIT - Duration::from_secs(1)).is_some());
-        assert_eq!(awaited.first_missing(&caches, now + LIMIT), None);
+        assert!(awaited.first_missing(&caches, now + MAX_WAIT - Duration::from_secs(1)).is_some());
+        assert_eq!(awaited.first_missing(&caches, now + MAX_WAIT), None);
     }
 }

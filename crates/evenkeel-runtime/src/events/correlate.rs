@@ -46,6 +46,7 @@ pub(super) struct EventCorrelator {
 }
 
 struct AggregateRecord {
+    /// Hashes of the different messages.
     messages: Vec<u64>,
     last: Timestamp,
 }
@@ -58,6 +59,7 @@ struct EventLog {
 }
 
 struct SpamRecord {
+    /// Time at which the token bucket would be full again.
     full_at: Instant,
 }
 
@@ -76,11 +78,11 @@ impl EventCorrelator {
     /// Upstream: `EventCorrelate`.
     pub(super) fn correlate(
         &mut self,
-        note: &EventRecord,
+        event: &EventRecord,
         at: Timestamp,
         now: Instant,
     ) -> Option<CorrelatedEvent> {
-        let (entry, key) = self.aggregate(note, at);
+        let (entry, key) = self.aggregate(event, at);
         let entry = self.observe(entry, key);
         self.passes_spam_filter(&entry, now).then_some(entry)
     }
@@ -88,9 +90,9 @@ impl EventCorrelator {
     /// Aggregates similar events: from the tenth different message of a reason, one event represents all further ones.
     ///
     /// Upstream: `EventAggregate`.
-    fn aggregate(&mut self, note: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
-        let group = hash(&(&note.regarding, note.warning, note.reason));
-        let message = hash(&note.message);
+    fn aggregate(&mut self, event: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
+        let group = hash(&(&event.regarding, event.warning, event.reason));
+        let message = hash(&event.message);
         let similar = self
             .aggregates
             .get_or_insert_with(group, || AggregateRecord { messages: Vec::new(), last: at });
@@ -106,15 +108,15 @@ impl EventCorrelator {
             similar.messages.pop();
         }
         let text = if aggregated {
-            format!("{AGGREGATED_PREFIX}{}", note.message)
+            format!("{AGGREGATED_PREFIX}{}", event.message)
         } else {
-            note.message.clone()
+            event.message.clone()
         };
         let entry = CorrelatedEvent {
-            name: event_name(&note.regarding.name, at),
-            regarding: note.regarding.clone(),
-            warning: note.warning,
-            reason: note.reason,
+            name: event_name(&event.regarding.name, at),
+            regarding: event.regarding.clone(),
+            warning: event.warning,
+            reason: event.reason,
             message: text,
             first: at,
             last: at,
@@ -130,10 +132,10 @@ impl EventCorrelator {
     /// Upstream: `eventObserve`.
     fn observe(&mut self, mut entry: CorrelatedEvent, key: u64) -> CorrelatedEvent {
         let log = self.logs.get_or_insert_with(key, || None);
-        if let Some(present) = log {
-            entry.name.clone_from(&present.name);
-            entry.first = present.first;
-            entry.count = present.count + 1;
+        if let Some(known) = log {
+            entry.name.clone_from(&known.name);
+            entry.first = known.first;
+            entry.count = known.count + 1;
         }
         *log = Some(EventLog { name: entry.name.clone(), first: entry.first, count: entry.count });
         entry
@@ -201,8 +203,8 @@ mod tests {
             message: &str,
         ) -> Option<(String, u32)> {
             let target = Target::new(PODS, "default", object, "uid");
-            let note = EventRecord::normal(target, reason, message);
-            let entry = self.correlator.correlate(&note, self.at, self.now)?;
+            let event = EventRecord::normal(target, reason, message);
+            let entry = self.correlator.correlate(&event, self.at, self.now)?;
             Some((entry.message, entry.count))
         }
     }
@@ -210,11 +212,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn repeats_increase_the_count_of_the_first_event() {
         let mut fixture = Fixture::new();
-        let note =
+        let event =
             EventRecord::normal(Target::new(PODS, "default", "web", "uid"), "Killing", "stopping");
-        let first = fixture.correlator.correlate(&note, fixture.at, fixture.now).unwrap();
+        let first = fixture.correlator.correlate(&event, fixture.at, fixture.now).unwrap();
         fixture.wait(5);
-        let second = fixture.correlator.correlate(&note, fixture.at, fixture.now).unwrap();
+        let second = fixture.correlator.correlate(&event, fixture.at, fixture.now).unwrap();
         assert_eq!((first.name.as_str(), first.count), ("web.0", 1));
         assert_eq!(
             (second.name, second.count, second.first, second.last),

@@ -9,8 +9,11 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     capacity: usize,
+    /// Values with the tick of their last use.
     entries: HashMap<K, (V, u64)>,
+    /// Keys by the tick of their last use.
     by_use: BTreeMap<u64, K>,
+    /// Number of uses so far.
     tick: u64,
 }
 
@@ -30,11 +33,11 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         {
             self.entries.remove(&oldest);
         }
-        let entry = self.entries.entry(key.clone()).or_insert_with(|| (make(), tick));
-        self.by_use.remove(&entry.1);
-        entry.1 = tick;
+        let (value, last_use) = self.entries.entry(key.clone()).or_insert_with(|| (make(), tick));
+        self.by_use.remove(last_use);
+        *last_use = tick;
         self.by_use.insert(tick, key);
-        &mut entry.0
+        value
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     correlate::EventCorrelator,
-    sink::{Write, record_to_sink},
+    sink::{EventWrite, record_to_sink},
     wire,
 };
 use crate::{client::Client, clock::Clock, plan::EventRecord, tasks::Tasks};
@@ -48,13 +48,13 @@ impl Shared {
         let later = |time: Timestamp, nanos| {
             time.checked_add(SignedDuration::from_nanos(nanos)).unwrap_or(time)
         };
-        *last = later(self.clock.now(), fraction(&self.component)).max(later(*last, 1));
+        *last = later(self.clock.now(), component_fraction(&self.component)).max(later(*last, 1));
         *last
     }
 }
 
 /// Returns the component's fraction of a microsecond, in nanoseconds from 0 to 999.
-fn fraction(component: &str) -> i64 {
+fn component_fraction(component: &str) -> i64 {
     // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
     let mut hasher = DefaultHasher::new();
     component.hash(&mut hasher);
@@ -79,14 +79,14 @@ impl EventRecorder {
 
     /// Records an event. Never blocks: if 1,000 events are queued, drops and counts the event.
     #[doc(alias = "Eventf")]
-    pub fn record(&self, note: &EventRecord) {
+    pub fn record(&self, event: &EventRecord) {
         let at = self.shared.unique_time();
-        if self.shared.sender.try_send((note.clone(), at)).is_err() {
+        if self.shared.sender.try_send((event.clone(), at)).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(
                 component = self.shared.component,
                 dropped,
-                reason = note.reason,
+                reason = event.reason,
                 "event dropped"
             );
         }
@@ -120,15 +120,15 @@ impl Shared {
         stop: &CancellationToken,
     ) {
         let mut correlator = EventCorrelator::new();
-        while let Some((note, at)) = next(receiver, stop).await {
-            let Some(entry) = correlator.correlate(&note, at, self.clock.instant()) else {
+        while let Some((event, at)) = next(receiver, stop).await {
+            let Some(entry) = correlator.correlate(&event, at, self.clock.instant()) else {
                 continue;
             };
-            let event = Write {
+            let event = EventWrite {
                 kind: &wire::CORE,
                 regarding: &entry.regarding,
                 name: &entry.name,
-                body: wire::core(&entry, &self.component),
+                body: wire::core_event(&entry, &self.component),
                 patch: (entry.count > 1).then(|| wire::core_patch(&entry)),
             };
             record_to_sink(&self.client, &self.clock, stop, event).await;

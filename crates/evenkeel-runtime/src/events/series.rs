@@ -13,7 +13,7 @@ const FINISH_TIME: SignedDuration = SignedDuration::from_mins(6);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
-    pub(super) note: EventRecord,
+    pub(super) record: EventRecord,
     pub(super) action: &'static str,
     pub(super) related: Option<Target>,
     pub(super) at: Timestamp,
@@ -24,13 +24,13 @@ pub(super) struct Series {
 impl Series {
     /// Creates an event that occurred once.
     pub(super) fn first(
-        note: EventRecord,
+        record: EventRecord,
         action: &'static str,
         related: Option<Target>,
         at: Timestamp,
     ) -> Self {
-        let name = event_name(&note.regarding.name, at);
-        Self { name, note, action, related, at, series: None }
+        let name = event_name(&record.regarding.name, at);
+        Self { name, record, action, related, at, series: None }
     }
 }
 
@@ -58,27 +58,27 @@ impl EventCache {
     /// Upstream: `getKey`, `recordToSink`.
     pub(super) fn record(
         &mut self,
-        note: EventRecord,
+        record: EventRecord,
         action: &'static str,
         related: Option<Target>,
         at: Timestamp,
     ) -> Option<Series> {
         let key = EventKey {
-            warning: note.warning,
+            warning: record.warning,
             action,
-            reason: note.reason,
-            regarding: note.regarding.clone(),
+            reason: record.reason,
+            regarding: record.regarding.clone(),
             related: related.clone(),
         };
-        if let Some(present) = self.events.get_mut(&key) {
-            if let Some((count, last)) = &mut present.series {
+        if let Some(known) = self.events.get_mut(&key) {
+            if let Some((count, last)) = &mut known.series {
                 (*count, *last) = (*count + 1, at);
                 return None;
             }
-            present.series = Some((2, at));
-            return Some(present.clone());
+            known.series = Some((2, at));
+            return Some(known.clone());
         }
-        let event = Series::first(note, action, related, at);
+        let event = Series::first(record, action, related, at);
         self.events.insert(key, event.clone());
         Some(event)
     }

@@ -3,7 +3,7 @@
 use super::{
     record::next,
     series::{EventCache, Series},
-    sink::{Write, record_to_sink},
+    sink::{EventWrite, record_to_sink},
     wire,
 };
 use crate::{
@@ -32,7 +32,9 @@ use tokio_util::sync::CancellationToken;
 const MAX_QUEUED_EVENTS: usize = 50_000;
 /// Maximum number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 64;
+/// Interval at which series without recent repeats are finished.
 const FINISH_TIME: Duration = Duration::from_secs(6 * 60);
+/// Interval at which series are written again, before their Events expire.
 const REFRESH_TIME: Duration = Duration::from_secs(30 * 60);
 
 /// Records events.k8s.io/v1 Events, in which repeats become a series. Clones share it. The scheduler uses
@@ -45,7 +47,7 @@ pub struct SeriesEventRecorder {
 }
 
 struct QueuedEvent {
-    note: EventRecord,
+    event: EventRecord,
     action: &'static str,
     related: Option<Target>,
     at: Timestamp,
@@ -83,18 +85,24 @@ impl SeriesEventRecorder {
 
     /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks: if 50,000
     /// events are queued, drops and counts the event.
-    pub fn record(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
-        self.send(note, action, related, false);
+    pub fn record(&self, event: &EventRecord, action: &'static str, related: Option<&Target>) {
+        self.send(event, action, related, false);
     }
 
     /// Like [`SeriesEventRecorder::record`], for an event that cannot repeat and is therefore not cached.
-    pub fn record_once(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
-        self.send(note, action, related, true);
+    pub fn record_once(&self, event: &EventRecord, action: &'static str, related: Option<&Target>) {
+        self.send(event, action, related, true);
     }
 
-    fn send(&self, note: &EventRecord, action: &'static str, related: Option<&Target>, once: bool) {
-        let (note, related, at) = (note.clone(), related.cloned(), self.shared.clock.now());
-        if self.shared.sender.try_send(QueuedEvent { note, action, related, at, once }).is_err() {
+    fn send(
+        &self,
+        event: &EventRecord,
+        action: &'static str,
+        related: Option<&Target>,
+        once: bool,
+    ) {
+        let (event, related, at) = (event.clone(), related.cloned(), self.shared.clock.now());
+        if self.shared.sender.try_send(QueuedEvent { event, action, related, at, once }).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(controller = self.shared.controller, dropped, action, "event dropped");
         }
@@ -124,18 +132,19 @@ impl SeriesEventRecorder {
 impl Shared {
     async fn run(&self, receiver: &mut mpsc::Receiver<QueuedEvent>, stop: &CancellationToken) {
         let mut cache = EventCache::default();
-        let mut finish = every(FINISH_TIME, &self.clock);
-        let mut refresh = every(REFRESH_TIME, &self.clock);
+        let mut finish = interval_from_now(FINISH_TIME, &self.clock);
+        let mut refresh = interval_from_now(REFRESH_TIME, &self.clock);
         let mut writes = FuturesUnordered::new();
         loop {
             let due: Vec<Series> = tokio::select! {
                 biased;
                 Some(()) = writes.next(), if !writes.is_empty() => continue,
                 recorded = next(receiver, stop), if writes.len() < MAX_CONCURRENT_WRITES => {
-                    let Some(QueuedEvent { note, action, related, at, once }) = recorded else { break };
-                    match once {
-                        true => vec![Series::first(note, action, related, at)],
-                        false => cache.record(note, action, related, at).into_iter().collect(),
+                    let Some(QueuedEvent { event, action, related, at, once }) = recorded else { break };
+                    if once {
+                        vec![Series::first(event, action, related, at)]
+                    } else {
+                        cache.record(event, action, related, at).into_iter().collect()
                     }
                 }
                 _ = finish.tick() => cache.finish_series(self.clock.now()),
@@ -154,18 +163,18 @@ impl Shared {
 
     async fn record_to_sink(&self, event: Series, stop: &CancellationToken) {
         let event = &event;
-        let wire = Write {
+        let write = EventWrite {
             kind: &wire::EVENTS,
-            regarding: &event.note.regarding,
+            regarding: &event.record.regarding,
             name: &event.name,
-            body: wire::series(event, &self.controller, &self.instance),
+            body: wire::series_event(event, &self.controller, &self.instance),
             patch: event.series.is_some().then(|| wire::series_patch(event)),
         };
-        record_to_sink(&self.client, &self.clock, stop, wire).await;
+        record_to_sink(&self.client, &self.clock, stop, write).await;
     }
 }
 
-fn every(period: Duration, clock: &Clock) -> tokio::time::Interval {
+fn interval_from_now(period: Duration, clock: &Clock) -> tokio::time::Interval {
     let mut interval = interval_at(clock.instant() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval

@@ -15,7 +15,7 @@ const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
 /// Write of one event.
-pub(super) struct Write<'a> {
+pub(super) struct EventWrite<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,
     pub(super) name: &'a str,
@@ -33,12 +33,12 @@ pub(super) async fn record_to_sink(
     client: &Client,
     clock: &Clock,
     stop: &CancellationToken,
-    write: Write<'_>,
+    write: EventWrite<'_>,
 ) {
     for attempt in 1..=MAX_ATTEMPTS_PER_EVENT {
         let Err(error) = record_event(client, &write).await else { return };
         if error.status().is_some() {
-            refused(&error, &write);
+            log_refused(&error, &write);
             return;
         }
         tracing::debug!(
@@ -47,8 +47,8 @@ pub(super) async fn record_to_sink(
             "event not written, will be retried"
         );
         // The first delay is random, so that clients retry at different times after the server was unreachable.
-        let share = if attempt == 1 { clock.draw(&(write.name, "event")) } else { 1.0 };
-        if stop.run_until_cancelled(clock.sleep(SLEEP_DURATION.mul_f64(share))).await.is_none() {
+        let fraction = if attempt == 1 { clock.draw(&(write.name, "event")) } else { 1.0 };
+        if stop.run_until_cancelled(clock.sleep(SLEEP_DURATION.mul_f64(fraction))).await.is_none() {
             break;
         }
     }
@@ -58,7 +58,7 @@ pub(super) async fn record_to_sink(
 /// Patches the Event, or creates it if it does not exist.
 ///
 /// Upstream: `recordEvent`.
-async fn record_event(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
+async fn record_event(client: &Client, write: &EventWrite<'_>) -> Result<(), ApiError> {
     let namespace = event_namespace(write.regarding);
     if let Some(patch) = &write.patch {
         let answer = client
@@ -80,7 +80,7 @@ async fn record_event(client: &Client, write: &Write<'_>) -> Result<(), ApiError
     client.create::<Metadata>(write.kind, namespace, write.body.clone()).await.map(drop)
 }
 
-fn refused(error: &ApiError, write: &Write<'_>) {
+fn log_refused(error: &ApiError, write: &EventWrite<'_>) {
     if error.is_already_exists() || error.namespace_terminating() {
         tracing::debug!(event = write.name, %error, "event refused");
     } else {

@@ -80,7 +80,7 @@ struct CoreEvent<'a> {
 }
 
 /// Encodes a core/v1 Event, to be created.
-pub(super) fn core(entry: &CorrelatedEvent, component: &str) -> Bytes {
+pub(super) fn core_event(entry: &CorrelatedEvent, component: &str) -> Bytes {
     let event = CoreEvent {
         kind: "Event",
         api_version: "v1",
@@ -132,7 +132,7 @@ impl WireSeries {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NewEvent<'a> {
+struct EventsV1Event<'a> {
     kind: &'static str,
     api_version: &'static str,
     metadata: ObjectMeta<'a>,
@@ -152,26 +152,26 @@ struct NewEvent<'a> {
 }
 
 /// Encodes an events.k8s.io/v1 Event, to be created.
-pub(super) fn series(event: &Series, controller: &str, instance: &str) -> Bytes {
-    let wire = NewEvent {
+pub(super) fn series_event(event: &Series, controller: &str, instance: &str) -> Bytes {
+    let encoded = EventsV1Event {
         kind: "Event",
         api_version: "events.k8s.io/v1",
         metadata: ObjectMeta {
             name: &event.name,
-            namespace: event_namespace(&event.note.regarding),
+            namespace: event_namespace(&event.record.regarding),
         },
         event_time: micros(event.at),
         series: event.series.map(WireSeries::new),
         reporting_controller: controller,
         reporting_instance: instance,
         action: event.action,
-        reason: event.note.reason,
-        regarding: (&event.note.regarding).into(),
+        reason: event.record.reason,
+        regarding: (&event.record.regarding).into(),
         related: event.related.as_ref().map(Reference::from),
-        note: &event.note.message,
-        event_type: event_type(event.note.warning),
+        note: &event.record.message,
+        event_type: event_type(event.record.warning),
     };
-    json(&wire)
+    json(&encoded)
 }
 
 #[derive(Serialize)]
@@ -216,7 +216,7 @@ mod tests {
             aggregated: false,
         };
         expect![[r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"n1.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"n1","uid":"u1","apiVersion":"v1"},"reason":"NodeNotReady","message":"gone","source":{"component":"node-controller"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:05Z","count":2,"type":"Warning","eventTime":null,"reportingComponent":"node-controller","reportingInstance":""}"#]]
-            .assert_eq(std::str::from_utf8(&core(&entry, "node-controller")).unwrap());
+            .assert_eq(std::str::from_utf8(&core_event(&entry, "node-controller")).unwrap());
         expect![[r#"{"count":2,"lastTimestamp":"2026-01-01T00:00:05Z","message":"gone"}"#]]
             .assert_eq(std::str::from_utf8(&core_patch(&entry)).unwrap());
     }
@@ -225,7 +225,7 @@ mod tests {
     fn a_series_event_has_upstreams_json() {
         let event = Series {
             name: "web.1".into(),
-            note: EventRecord::normal(
+            record: EventRecord::normal(
                 Target::new(PODS, "ns", "web", "u"),
                 "Scheduled",
                 "Successfully assigned ns/web to n1",
@@ -236,7 +236,7 @@ mod tests {
             series: Some((2, at(5))),
         };
         expect![[r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"web.1","namespace":"ns"},"eventTime":"2026-01-01T00:00:00.123456Z","series":{"count":2,"lastObservedTime":"2026-01-01T00:00:05.123456Z"},"reportingController":"default-scheduler","reportingInstance":"default-scheduler-host","action":"Binding","reason":"Scheduled","regarding":{"kind":"Pod","namespace":"ns","name":"web","uid":"u","apiVersion":"v1"},"note":"Successfully assigned ns/web to n1","type":"Normal"}"#]]
-            .assert_eq(std::str::from_utf8(&series(&event, "default-scheduler", "default-scheduler-host")).unwrap());
+            .assert_eq(std::str::from_utf8(&series_event(&event, "default-scheduler", "default-scheduler-host")).unwrap());
         expect![[r#"{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:05.123456Z"}}"#]]
             .assert_eq(std::str::from_utf8(&series_patch(&event)).unwrap());
     }

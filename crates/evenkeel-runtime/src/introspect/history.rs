@@ -67,18 +67,18 @@ impl RecordedActions {
         self.count == 0
     }
 
-    fn words(&self) -> Vec<String> {
-        let mut words: Vec<String> = self.first.iter().map(RecordedAction::words).collect();
+    fn describe(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.first.iter().map(RecordedAction::describe).collect();
         let more = self.count - self.first.len();
         if more > 0 {
-            words.push(format!("and {more} more"));
+            lines.push(format!("and {more} more"));
         }
-        words
+        lines
     }
 }
 
 fn recorded_action(action: &Action) -> Option<RecordedAction> {
-    let of = |verb, target: &crate::plan::Target, subresource| RecordedAction {
+    let on_target = |verb, target: &crate::plan::Target, subresource| RecordedAction {
         verb,
         kind: target.kind.clone(),
         namespace: target.namespace.clone(),
@@ -97,7 +97,7 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
             count: create.count,
             failed: false,
         },
-        Action::Delete(delete) => of("delete", &delete.target, ""),
+        Action::Delete(delete) => on_target("delete", &delete.target, ""),
         Action::DeleteCollection(delete) => RecordedAction {
             verb: "delete all",
             kind: delete.kind.clone(),
@@ -107,34 +107,36 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
             count: 1,
             failed: false,
         },
-        Action::Patch(patch) => of("patch", &patch.target, patch.subresource),
-        Action::Update(update) => of("update", &update.target, update.subresource),
-        Action::Rewrite(rewrite) => of("update", &rewrite.target, rewrite.subresource),
+        Action::Patch(patch) => on_target("patch", &patch.target, patch.subresource),
+        Action::Update(update) => on_target("update", &update.target, update.subresource),
+        Action::Rewrite(rewrite) => on_target("update", &rewrite.target, rewrite.subresource),
         Action::Event(_) | Action::Read(_) | Action::Local(_) => return None,
     })
 }
 
 impl RecordedAction {
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let Self { verb, kind, namespace, name, subresource, count, failed } = self;
-        let end = if *failed { ": failed" } else { "" };
+        let suffix = if *failed { ": failed" } else { "" };
         if name.is_empty() {
-            let place =
+            let in_namespace =
                 if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-            return format!("{verb} {count} {}{place}{end}", kind.kind);
+            return format!("{verb} {count} {}{in_namespace}{suffix}", kind.kind);
         }
         let subresource_of =
             if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
         let slash = if namespace.is_empty() { "" } else { "/" };
-        format!("{verb} {subresource_of}{} {namespace}{slash}{name}{end}", kind.kind)
+        format!("{verb} {subresource_of}{} {namespace}{slash}{name}{suffix}", kind.kind)
     }
 }
 
+/// The last pass over a key.
 #[derive(Debug, Clone)]
 struct Record {
     at: Timestamp,
     took: Duration,
     recorded: RecordedActions,
+    /// Delay after which the key is reconciled again.
     again: Option<Duration>,
     error: Option<Arc<str>>,
 }
@@ -147,7 +149,9 @@ pub struct History {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Last pass by key.
     last: HashMap<Key, Record>,
+    /// The same keys, in the order in which they were added.
     order: VecDeque<Key>,
     errors: VecDeque<(Key, Timestamp, Arc<str>)>,
 }
@@ -167,7 +171,7 @@ impl History {
         result: Result<Option<Duration>, &str>,
     ) {
         let mut state = self.lock();
-        let error = result.err().map(|error| Arc::from(cut(error)));
+        let error = result.err().map(|error| Arc::from(truncate(error)));
         if let Some(error) = &error {
             if state.errors.len() == MAX_ERRORS {
                 state.errors.pop_front();
@@ -175,14 +179,14 @@ impl History {
             state.errors.push_back((key.clone(), at, Arc::clone(error)));
         }
         let again = result.ok().flatten();
-        if let Some(present) = state.last.get_mut(key) {
+        if let Some(known) = state.last.get_mut(key) {
             // A later pass without actions does not hide the last actions.
             let recorded = if recorded.is_empty() && error.is_none() {
-                std::mem::take(&mut present.recorded)
+                std::mem::take(&mut known.recorded)
             } else {
                 recorded
             };
-            *present = Record { at, took, recorded, again, error };
+            *known = Record { at, took, recorded, again, error };
             return;
         }
         if recorded.is_empty() && error.is_none() {
@@ -202,14 +206,14 @@ impl History {
         self.lock().last.get(key).map(|record| record.to_pass(key))
     }
 
-    /// Returns the last passes, newest first, at most `most`.
-    pub(crate) fn passes(&self, most: usize) -> Vec<Pass> {
+    /// Returns the last passes, newest first, at most `max`.
+    pub(crate) fn passes(&self, max: usize) -> Vec<Pass> {
         let state = self.lock();
-        let mut all: Vec<Pass> =
+        let mut passes: Vec<Pass> =
             state.last.iter().map(|(key, record)| record.to_pass(key)).collect();
-        all.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.key.cmp(&b.key)));
-        all.truncate(most);
-        all
+        passes.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.key.cmp(&b.key)));
+        passes.truncate(max);
+        passes
     }
 
     /// Returns the last failures, newest first.
@@ -239,7 +243,7 @@ impl Record {
             key: key.to_string(),
             at: self.at,
             seconds: self.took.as_secs_f64(),
-            did: self.recorded.words(),
+            did: self.recorded.describe(),
             ended,
             error: self.error.as_deref().map(str::to_owned),
         }
@@ -254,7 +258,8 @@ pub(crate) fn format_duration(time: Duration) -> String {
     duration::format(nanos)
 }
 
-fn cut(text: &str) -> String {
+/// Truncates a text to [`MAX_ERROR_BYTES`].
+fn truncate(text: &str) -> String {
     let mut end = text.len().min(MAX_ERROR_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -85,7 +85,7 @@ impl Introspection {
     /// Adds a controller. It stays until its last other owner drops it, or forever if the set keeps controllers.
     pub fn add(&self, inspect: &Arc<dyn Inspect>) {
         let mut running = lock(&self.inner.running);
-        running.retain(|present| present.strong_count() > 0);
+        running.retain(|controller| controller.strong_count() > 0);
         running.push(Arc::downgrade(inspect));
         if let Some(kept) = &self.inner.kept {
             lock(kept).push(Arc::clone(inspect));
@@ -111,7 +111,7 @@ impl Introspection {
         self.all()
             .into_iter()
             .find(|controller| controller.name() == name)
-            .map(|found| found.report())
+            .map(|controller| controller.report())
     }
 
     /// Returns the reports of all controllers that handle an object.

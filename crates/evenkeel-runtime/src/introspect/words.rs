@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 /// Maximum number of characters of a value in a description.
 const MAX_VALUE_CHARS: usize = 80;
+/// Maximum number of characters of an event's message in a description.
+const MAX_EVENT_MESSAGE_CHARS: usize = 200;
 /// Maximum number of changed fields in a description.
 const MAX_VALUES: usize = 12;
 /// Metadata fields that are preconditions of a write and change nothing.
@@ -22,7 +24,7 @@ pub fn action(action: &Action) -> String {
             ReadRequest::Review { path, .. } => format!("post a review to {path}"),
             ReadRequest::Discovery { .. } => "discover the API's resources".to_owned(),
         },
-        Action::Create(create) => creation(create),
+        Action::Create(create) => describe_create(create),
         Action::Delete(delete) => {
             let how = match delete.propagation {
                 None => "",
@@ -30,35 +32,39 @@ pub fn action(action: &Action) -> String {
                 Some(Propagation::Background) => ", then its dependents",
                 Some(Propagation::Foreground) => ", its dependents first",
             };
-            format!("delete {}{how}", name(&delete.target))
+            format!("delete {}{how}", target_name(&delete.target))
         }
         Action::DeleteCollection(delete) => {
-            let place = if delete.namespace.is_empty() {
+            let in_namespace = if delete.namespace.is_empty() {
                 String::new()
             } else {
                 format!(" in {}", delete.namespace)
             };
-            format!("delete all {}{place}", delete.kind.plural)
+            format!("delete all {}{in_namespace}", delete.kind.plural)
         }
         Action::Patch(patch) => {
-            with_changes("patch", patch.subresource, &patch.target, &patch.body)
+            describe_change("patch", patch.subresource, &patch.target, &patch.body)
         }
         Action::Update(update) => {
-            with_changes("update", update.subresource, &update.target, &update.body)
+            describe_change("update", update.subresource, &update.target, &update.body)
         }
         Action::Rewrite(rewrite) => {
-            with_changes("change", rewrite.subresource, &rewrite.target, &rewrite.body)
+            describe_change("change", rewrite.subresource, &rewrite.target, &rewrite.body)
         }
         Action::Local(local) => format!("{} {}", local.work, local.subject),
         Action::Event(event) => {
-            let sort = if event.warning { "Warning" } else { "Normal" };
-            let about = name(&event.regarding);
-            format!("tell of {about}: {sort} {}: {}", event.reason, short(&event.message, 200))
+            let event_type = if event.warning { "Warning" } else { "Normal" };
+            let about = target_name(&event.regarding);
+            format!(
+                "tell of {about}: {event_type} {}: {}",
+                event.reason,
+                short(&event.message, MAX_EVENT_MESSAGE_CHARS)
+            )
         }
     }
 }
 
-fn creation(create: &Create) -> String {
+fn describe_create(create: &Create) -> String {
     let body: Value = serde_json::from_slice(&create.body).unwrap_or_default();
     let metadata = &body["metadata"];
     let name = match (metadata["name"].as_str(), metadata["generateName"].as_str()) {
@@ -73,15 +79,16 @@ fn creation(create: &Create) -> String {
     format!("create {object} {}{slash}{name}", create.namespace)
 }
 
-fn name(target: &Target) -> String {
+fn target_name(target: &Target) -> String {
     let slash = if target.namespace.is_empty() { "" } else { "/" };
     format!("{} {}{slash}{}", target.kind.kind, target.namespace, target.name)
 }
 
-fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> String {
+/// Describes a write that changes part of an object, with the changed fields.
+fn describe_change(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> String {
     let subresource_of =
         if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
-    let mut words = format!("{verb} {subresource_of}{}", name(target));
+    let mut text = format!("{verb} {subresource_of}{}", target_name(target));
     let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
     if target.kind.kind == "Secret" {
         hide_secrets(&mut body);
@@ -89,9 +96,9 @@ fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> 
     let body = if subresource.is_empty() { &body } else { body.get(subresource).unwrap_or(&body) };
     let changes = changes(body);
     if !changes.is_empty() {
-        let _ = write!(words, ": {changes}");
+        let _ = write!(text, ": {changes}");
     }
-    words
+    text
 }
 
 /// Summarizes the fields of a body, such as `spec.replicas 3, metadata.labels.a b`. Omits preconditions and the fields
@@ -101,7 +108,7 @@ pub fn changes(body: &Value) -> String {
     match body {
         Value::Object(fields) => flatten("", fields, &mut all),
         // The body is a JSON patch.
-        Value::Array(steps) => all.extend(steps.iter().map(step)),
+        Value::Array(steps) => all.extend(steps.iter().map(describe_patch_step)),
         _ => {}
     }
     let more = all.len().saturating_sub(MAX_VALUES);
@@ -112,16 +119,17 @@ pub fn changes(body: &Value) -> String {
     all.join(", ")
 }
 
+/// Adds a description of each changed field. `prefix` is the path of the object that has the fields.
 fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
     for (field, value) in fields {
-        let skipped = match prefix {
+        let is_skipped = match prefix {
             "" => matches!(&**field, "apiVersion" | "kind"),
             "metadata." => {
                 PRECONDITIONS.contains(&&**field) || matches!(&**field, "name" | "namespace")
             }
             _ => false,
         };
-        if skipped {
+        if is_skipped {
             continue;
         }
         let path = format!("{prefix}{field}");
@@ -130,7 +138,7 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
                 flatten(&format!("{path}."), inner, all);
             }
             Value::Array(items) if field == "conditions" => {
-                all.extend(items.iter().map(condition));
+                all.extend(items.iter().map(format_condition));
             }
             Value::Null => all.push(format!("{path} removed")),
             Value::String(text) => all.push(format!("{path} {}", short(text, MAX_VALUE_CHARS))),
@@ -142,14 +150,15 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
 /// Summarizes the differences of two states of an object, such as `spec.replicas 3, was 2`. For a subresource, compares
 /// only its part and the metadata that writers change. If `before` is null, all fields differ.
 pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
-    let leaves = |object: &Value| {
+    let leaves_of = |object: &Value| {
         let mut all = BTreeMap::new();
         let Some(fields) = object.as_object() else { return all };
         for (field, value) in fields {
             let compared = match (subresource, &**field) {
                 ("", "status") | (_, "apiVersion" | "kind") => continue,
                 (_, "metadata") => {
-                    OWN.iter().filter_map(|own| Some((*own, value.get(*own)?))).collect()
+                    let known = CHANGED_METADATA.iter();
+                    known.filter_map(|name| Some((*name, value.get(*name)?))).collect()
                 }
                 ("", field) => vec![(field, value)],
                 (part, field) if field == part || (part, field) == ("finalize", "spec") => {
@@ -159,21 +168,21 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
             };
             for (name, value) in compared {
                 let prefix = if field == "metadata" { "metadata." } else { "" };
-                leaf(format!("{prefix}{name}"), value, &mut all);
+                add_leaves(format!("{prefix}{name}"), value, &mut all);
             }
         }
         all
     };
-    let (old, new) = (leaves(before), leaves(after));
+    let (old, new) = (leaves_of(before), leaves_of(after));
     let mut all = Vec::new();
     for (path, value) in &new {
         match old.get(path) {
-            Some(was) if was == value => {}
-            Some(was) => {
+            Some(previous) if previous == value => {}
+            Some(previous) => {
                 all.push(format!(
                     "{path} {}, was {}",
                     short(value, MAX_VALUE_CHARS),
-                    short(was, MAX_VALUE_CHARS)
+                    short(previous, MAX_VALUE_CHARS)
                 ));
             }
             None => all.push(format!("{path} {}", short(value, MAX_VALUE_CHARS))),
@@ -190,39 +199,45 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
 }
 
 /// Metadata fields that writers change.
-const OWN: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
+const CHANGED_METADATA: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
 
-fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
+/// Adds the value of each field below `path`, by the field's path.
+fn add_leaves(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
             for (field, value) in fields {
-                leaf(format!("{path}.{field}"), value, all);
+                add_leaves(format!("{path}.{field}"), value, all);
             }
         }
         Value::Array(items) if path.ends_with("conditions") => {
             for item in items {
-                let condition = condition(item);
+                let condition = format_condition(item);
                 let (name, value) = condition.split_once('=').unwrap_or((&condition, ""));
                 all.insert(format!("condition {name}"), value.to_owned());
             }
         }
         // A null field is equal to an absent one.
         Value::Null => {}
-        Value::String(text) => drop(all.insert(path, text.clone())),
-        other => drop(all.insert(path, other.to_string())),
+        Value::String(text) => {
+            all.insert(path, text.clone());
+        }
+        other => {
+            all.insert(path, other.to_string());
+        }
     }
 }
 
 /// Hides the data of a Secret or of a JSON patch of one, because readers of a report may lack permission to read it.
 pub(crate) fn hide_secrets(secret: &mut Value) {
+    // In a JSON patch, any value may be data.
     for step in secret.as_array_mut().into_iter().flatten() {
         if let Some(value) = step.get_mut("value") {
             *value = Value::from("(hidden)");
         }
     }
     // The last applied configuration repeats the data.
-    let applied = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
-    if let Some(applied) = secret.pointer_mut(applied) {
+    let last_applied = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+    if let Some(applied) = secret.pointer_mut(last_applied) {
         *applied = Value::from("(hidden)");
     }
     for field in ["data", "stringData"] {
@@ -233,22 +248,23 @@ pub(crate) fn hide_secrets(secret: &mut Value) {
 }
 
 /// Formats a condition, such as `Available=True (MinimumReplicasAvailable)`.
-fn condition(condition: &Value) -> String {
+fn format_condition(condition: &Value) -> String {
     let field = |name: &str| condition[name].as_str().unwrap_or_default();
     let reason = field("reason");
     let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
     format!("{}={}{reason}", field("type"), field("status"))
 }
 
-fn step(step: &Value) -> String {
+fn describe_patch_step(step: &Value) -> String {
     let field = |name: &str| step[name].as_str().unwrap_or_default();
     let value =
         step.get("value").map(|value| format!(" {}", short(&value.to_string(), MAX_VALUE_CHARS)));
     format!("{} {}{}", field("op"), field("path"), value.unwrap_or_default())
 }
 
-fn short(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// Truncates a text to a number of characters.
+fn short(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }

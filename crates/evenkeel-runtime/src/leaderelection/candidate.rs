@@ -73,17 +73,17 @@ impl Candidate {
         let now = self.client.clock().now();
         match self.client.get::<Full<LeaseCandidate>>(namespace, identity).await {
             Ok(found) => {
-                let mut found = found.into_inner();
-                let spec = &mut found.spec;
+                let mut candidate = found.into_inner();
+                let spec = &mut candidate.spec;
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
-                let pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
-                let stale = renewed.is_none_or(|renewed| {
+                let is_pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
+                let is_due = renewed.is_none_or(|renewed| {
                     Duration::try_from(now.duration_since(renewed))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
-                if pinged || stale {
+                if is_pinged || is_due {
                     spec.renew_time = Some(MicroTime(now));
-                    let body = body(&found)?;
+                    let body = encode(&candidate)?;
                     self.client
                         .update::<Full<LeaseCandidate>>(&CANDIDATES, namespace, identity, "", body)
                         .await?;
@@ -91,7 +91,7 @@ impl Candidate {
                 Ok(())
             }
             Err(error) if error.is_not_found() => {
-                let body = body(&self.new_lease(MicroTime(now)))?;
+                let body = encode(&self.new_candidate(MicroTime(now)))?;
                 self.client.create::<Full<LeaseCandidate>>(&CANDIDATES, namespace, body).await?;
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl Candidate {
         }
     }
 
-    fn new_lease(&self, now: MicroTime) -> LeaseCandidate {
+    fn new_candidate(&self, now: MicroTime) -> LeaseCandidate {
         let CandidateConfig {
             namespace,
             identity,
@@ -125,7 +125,7 @@ impl Candidate {
     }
 }
 
-fn body(candidate: &LeaseCandidate) -> Result<bytes::Bytes, ApiError> {
+fn encode(candidate: &LeaseCandidate) -> Result<bytes::Bytes, ApiError> {
     let body = serde_json::to_vec(candidate).map_err(|error| ApiError::Request {
         path: CANDIDATES.path("").into(),
         reason: error.to_string().into(),

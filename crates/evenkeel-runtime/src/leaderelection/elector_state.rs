@@ -56,7 +56,9 @@ pub(super) struct SendTime {
 pub(super) struct ElectorState {
     identity: String,
     lease_duration_seconds: i32,
+    /// The last record that was read or written.
     observed_record: LeaderElectionRecord,
+    /// Time when the record was observed, from which other processes' leases last.
     observed_time: Option<Instant>,
     /// Time when the last confirmed write was sent. For other electors, the lease's duration starts later, when they
     /// observe the write.
@@ -155,6 +157,7 @@ impl ElectorState {
         (!self.observed_record.holder_identity.is_empty() && !self.is_leader()) || self.must_yield()
     }
 
+    /// Returns whether coordinated election chose another process, to which this leader must yield.
     fn must_yield(&self) -> bool {
         self.is_leader() && !self.observed_record.preferred_holder.is_empty()
     }
@@ -177,10 +180,14 @@ impl ElectorState {
         wall: Timestamp,
         now: Instant,
     ) -> Option<Instant> {
-        let SendTime { at, wall: then } =
-            self.last_renewal.filter(|_| self.is_leader() && !self.releasing)?;
-        let passed = Duration::try_from(wall.duration_since(then)).unwrap_or_default();
-        Some(at + renew_deadline).filter(|until| *until > now && passed < renew_deadline)
+        if !self.is_leader() || self.releasing {
+            return None;
+        }
+        let last_renewal = self.last_renewal?;
+        let until = last_renewal.at + renew_deadline;
+        let wall_elapsed =
+            Duration::try_from(wall.duration_since(last_renewal.wall)).unwrap_or_default();
+        (now < until && wall_elapsed < renew_deadline).then_some(until)
     }
 
     /// Records that a record with this process as the holder is about to be sent.
@@ -210,8 +217,12 @@ impl ElectorState {
         wall: Timestamp,
     ) -> Option<LeaderElectionRecord> {
         // Check the observed and the live record, so that a lost lease is not changed.
-        (self.may_lead() && found.holder_identity == self.identity).then(|| LeaderElectionRecord {
+        if !self.may_lead() || found.holder_identity != self.identity {
+            return None;
+        }
+        Some(LeaderElectionRecord {
             holder_identity: String::new(),
+            // The shortest duration, so that other processes need not wait.
             lease_duration_seconds: 1,
             acquire_time: Some(wall),
             renew_time: Some(wall),
@@ -248,6 +259,7 @@ impl ElectorState {
         self.observed_time.is_some_and(|at| at + duration > now)
     }
 
+    /// Returns a record with this process as the holder since `wall`.
     fn acquire_record(&self, wall: Timestamp, transitions: i32) -> LeaderElectionRecord {
         LeaderElectionRecord {
             holder_identity: self.identity.clone(),
@@ -259,10 +271,15 @@ impl ElectorState {
         }
     }
 
-    fn renew_record(&self, of: &LeaderElectionRecord, wall: Timestamp) -> LeaderElectionRecord {
+    /// Returns a record with this process as the holder since the time in `current`.
+    fn renew_record(
+        &self,
+        current: &LeaderElectionRecord,
+        wall: Timestamp,
+    ) -> LeaderElectionRecord {
         LeaderElectionRecord {
-            acquire_time: of.acquire_time,
-            ..self.acquire_record(wall, of.leader_transitions)
+            acquire_time: current.acquire_time,
+            ..self.acquire_record(wall, current.leader_transitions)
         }
     }
 }

@@ -75,7 +75,7 @@ impl LeaseLock {
     pub(super) async fn read(&self) -> Result<Option<LeaderElectionRecord>, LockError> {
         let request = self.client.get::<Full<Lease>>(&self.namespace, &self.name);
         match self.with_timeout(request).await {
-            Ok(lease) => Ok(Some(self.remember(lease))),
+            Ok(lease) => Ok(Some(self.store(lease))),
             Err(LockError::Api(error)) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -88,35 +88,36 @@ impl LeaseLock {
             labels: (!self.labels.is_empty()).then(|| self.labels.clone()),
             ..ObjectMeta::default()
         };
-        let lease = Lease { metadata, spec: Some(spec(record, None)) };
+        let lease = Lease { metadata, spec: Some(to_spec(record, None)) };
         let body = serde_json::to_vec(&lease)?.into();
-        let made = self
+        let created = self
             .with_timeout(self.client.create::<Full<Lease>>(&LEASES, &self.namespace, body))
             .await?;
-        self.remember(made);
+        self.store(created);
         Ok(())
     }
 
     /// Updates the lease. The precondition is the resourceVersion that was last read or written.
     pub(super) async fn update(&self, record: &LeaderElectionRecord) -> Result<(), LockError> {
         let mut lease = self.lease().clone().ok_or(LockError::NotRead)?;
-        lease.spec = Some(spec(record, lease.spec.take()));
+        lease.spec = Some(to_spec(record, lease.spec.take()));
         if !self.labels.is_empty() {
             lease.metadata.labels.get_or_insert_default().extend(self.labels.clone());
         }
         let body = serde_json::to_vec(&lease)?.into();
         let request =
             self.client.update::<Full<Lease>>(&LEASES, &self.namespace, &self.name, "", body);
-        let made = self.with_timeout(request).await?;
-        self.remember(made);
+        let updated = self.with_timeout(request).await?;
+        self.store(updated);
         Ok(())
     }
 
-    fn remember(&self, lease: Full<Lease>) -> LeaderElectionRecord {
+    /// Stores a lease that was read or written, and returns its record.
+    fn store(&self, lease: Full<Lease>) -> LeaderElectionRecord {
         let lease = lease.into_inner();
-        let found = record(lease.spec.as_ref());
+        let record = to_record(lease.spec.as_ref());
         *self.lease() = Some(lease);
-        found
+        record
     }
 
     async fn with_timeout<T>(
@@ -133,7 +134,7 @@ impl LeaseLock {
     }
 }
 
-fn record(spec: Option<&LeaseSpec>) -> LeaderElectionRecord {
+fn to_record(spec: Option<&LeaseSpec>) -> LeaderElectionRecord {
     let Some(spec) = spec else { return LeaderElectionRecord::default() };
     LeaderElectionRecord {
         holder_identity: spec.holder_identity.clone().unwrap_or_default(),
@@ -148,13 +149,13 @@ fn record(spec: Option<&LeaseSpec>) -> LeaderElectionRecord {
 /// Returns the spec to write. Upstream sets these five fields and keeps the others.
 ///
 /// Upstream: `LeaderElectionRecordToLeaseSpec`.
-fn spec(record: &LeaderElectionRecord, present: Option<LeaseSpec>) -> LeaseSpec {
+fn to_spec(record: &LeaderElectionRecord, current: Option<LeaseSpec>) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(record.holder_identity.clone()),
         lease_duration_seconds: Some(record.lease_duration_seconds),
         acquire_time: record.acquire_time.map(MicroTime),
         renew_time: record.renew_time.map(MicroTime),
         lease_transitions: Some(record.leader_transitions),
-        ..present.unwrap_or_default()
+        ..current.unwrap_or_default()
     }
 }

@@ -5,7 +5,7 @@
 //! [`LeaderElector::renew`] during the work, then [`LeaderElector::step_down`] after all work has ended. A standby that
 //! can be stopped uses [`LeaderElector::acquire_until`] and [`LeaderElector::withdraw`].
 //!
-//! | documented | where |
+//! | behaviour | implemented in |
 //! |---|---|
 //! | a candidate acquires an expired or released lease | `elector_state::slow_path` |
 //! | the leader renews without reading | `elector_state::fast_path` |
@@ -50,7 +50,7 @@ pub struct LeaderElector {
     clock: Clock,
     events: Option<EventRecorder>,
     metrics: Metrics,
-    election: Mutex<ElectorState>,
+    state: Mutex<ElectorState>,
 }
 
 impl LeaderElector {
@@ -67,10 +67,10 @@ impl LeaderElector {
         metrics: Metrics,
     ) -> Result<Self, ConfigError> {
         config.check()?;
-        let election = Mutex::new(ElectorState::new(&config.identity, config.lease_duration));
+        let state = Mutex::new(ElectorState::new(&config.identity, config.lease_duration));
         let lock = LeaseLock::new(client.with_user_agent("leader-election"), &config);
         metrics.master.with_label_values(&[&config.name]).set(0);
-        Ok(Self { config, lock, clock, events, metrics, election })
+        Ok(Self { config, lock, clock, events, metrics, state })
     }
 
     /// Contends until this process leads. If the future is dropped during a request, this process may hold the
@@ -90,10 +90,10 @@ impl LeaderElector {
     async fn contend(&self, stop: &CancellationToken) -> bool {
         let Config { namespace, name, retry_period, .. } = &self.config;
         tracing::info!(%namespace, %name, "attempting to acquire leader lease");
-        self.election().start_acquiring();
+        self.state().start_acquiring();
         while !self.try_acquire_or_renew(stop).await {
-            let stretch = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
-            let pause = self.clock.sleep(retry_period.mul_f64(stretch));
+            let jitter = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
+            let pause = self.clock.sleep(retry_period.mul_f64(jitter));
             if stop.run_until_cancelled(pause).await.is_none() {
                 return false;
             }
@@ -109,10 +109,10 @@ impl LeaderElector {
     ///
     /// Upstream: `renew`.
     pub fn renew(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.keep_renewing())
+        Box::pin(self.renew_until_lost())
     }
 
-    async fn keep_renewing(&self) {
+    async fn renew_until_lost(&self) {
         while self.renew_before_deadline().await {
             self.clock.sleep(self.config.retry_period).await;
         }
@@ -137,14 +137,14 @@ impl LeaderElector {
     /// Stops contending: releases the lease if a request without a response may have acquired it.
     pub fn withdraw(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if self.election().may_lead() {
+            if self.state().may_lead() {
                 self.release_in_time().await;
             }
         })
     }
 
     async fn release_in_time(&self) {
-        self.election().start_releasing();
+        self.state().start_releasing();
         if self.config.release_on_cancel
             && timeout(self.config.renew_deadline, self.release()).await.is_err()
         {
@@ -164,18 +164,18 @@ impl LeaderElector {
         let this = Arc::clone(self);
         LeaderFence::new(move || {
             let (wall, now) = (this.clock.now(), this.clock.instant());
-            this.election().may_write_until(this.config.renew_deadline, wall, now)
+            this.state().may_write_until(this.config.renew_deadline, wall, now)
         })
     }
 
     /// Returns whether this process is the leader, by its last observation.
     pub fn is_leader(&self) -> bool {
-        self.election().is_leader()
+        self.state().is_leader()
     }
 
     /// Returns the identity of the last observed leader, or an empty string without one.
     pub fn leader(&self) -> String {
-        self.election().leader().to_owned()
+        self.state().leader().to_owned()
     }
 
     /// Fails if this process considers itself the leader, but has not renewed the lease for its duration plus
@@ -187,7 +187,7 @@ impl LeaderElector {
     /// The message of the health check, which is upstream's.
     pub fn check(&self, tolerance: Duration) -> Result<(), String> {
         if self
-            .election()
+            .state()
             .is_renewal_overdue(self.config.lease_duration + tolerance, self.clock.instant())
         {
             return Err(format!(
@@ -204,6 +204,7 @@ impl LeaderElector {
         let deadline = self.clock.instant() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        // A renewal is never stopped: this token is not cancelled.
         let never = CancellationToken::new();
         let attempts = async {
             loop {
@@ -211,7 +212,7 @@ impl LeaderElector {
                 if self.try_acquire_or_renew(&never).await {
                     return true;
                 }
-                if self.election().is_lost() {
+                if self.state().is_lost() {
                     return false;
                 }
             }
@@ -224,7 +225,7 @@ impl LeaderElector {
     /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`.
     async fn try_acquire_or_renew(&self, stop: &CancellationToken) -> bool {
         let before = self.leader();
-        let leads = match self.try_paths(stop).await {
+        let leads = match self.run_paths(stop).await {
             Ok(leads) => leads,
             Err(error) => {
                 tracing::warn!(name = %self.config.name, %error, "leader lease not acquired or renewed");
@@ -238,9 +239,11 @@ impl LeaderElector {
         leads
     }
 
-    async fn try_paths(&self, stop: &CancellationToken) -> Result<bool, LockError> {
-        let first = self.election().fast_path(self.clock.now(), self.clock.instant());
-        if let FastPath::Update(record) = first
+    /// Renews the lease on the fast path, or else acquires or renews it on the slow path. Returns whether this process
+    /// leads.
+    async fn run_paths(&self, stop: &CancellationToken) -> Result<bool, LockError> {
+        let fast_path = self.state().fast_path(self.clock.now(), self.clock.instant());
+        if let FastPath::Update(record) = fast_path
             && !self.config.coordinated
         {
             // Assume that the last observed record is current. Otherwise the server responds with a conflict.
@@ -257,9 +260,9 @@ impl LeaderElector {
         }
         let (wall, now) = (self.clock.now(), self.clock.instant());
         let path = if self.config.coordinated {
-            self.election().coordinated_path(found, wall, now)
+            self.state().coordinated_path(found, wall, now)
         } else {
-            self.election().slow_path(found, wall, now)
+            self.state().slow_path(found, wall, now)
         };
         match path {
             SlowPath::Held => return Ok(false),
@@ -281,10 +284,10 @@ impl LeaderElector {
         request: impl Future<Output = Result<(), LockError>>,
         record: &LeaderElectionRecord,
     ) -> Result<(), LockError> {
-        self.election().record_sent();
-        let sent = self.now();
+        self.state().record_sent();
+        let sent = self.send_time();
         request.await?;
-        self.election().record_written(record.clone(), sent, self.clock.instant());
+        self.state().record_written(record.clone(), sent, self.clock.instant());
         Ok(())
     }
 
@@ -300,12 +303,12 @@ impl LeaderElector {
                     return;
                 }
             };
-            let Some(record) = self.election().release_record(&found, self.clock.now()) else {
+            let Some(record) = self.state().release_record(&found, self.clock.now()) else {
                 return;
             };
             match self.lock.update(&record).await {
                 Ok(()) => {
-                    self.election().record_written(record, self.now(), self.clock.instant());
+                    self.state().record_written(record, self.send_time(), self.clock.instant());
                     return;
                 }
                 Err(error) if error.is_conflict() => {}
@@ -317,18 +320,18 @@ impl LeaderElector {
         }
     }
 
-    fn now(&self) -> SendTime {
+    fn send_time(&self) -> SendTime {
         SendTime { at: self.clock.instant(), wall: self.clock.now() }
     }
 
-    fn record_event(&self, what: &str) {
+    fn record_event(&self, change: &str) {
         if let Some(events) = &self.events {
-            let message = format!("{} {what}", self.config.identity);
+            let message = format!("{} {change}", self.config.identity);
             events.record(&EventRecord::normal(self.lock.target(), "LeaderElection", message));
         }
     }
 
-    fn election(&self) -> MutexGuard<'_, ElectorState> {
-        self.election.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ElectorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

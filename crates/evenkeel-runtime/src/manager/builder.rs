@@ -136,11 +136,11 @@ impl ManagerBuilder {
             health.add("leaderElection", move || elector.check(LEADER_TOLERANCE));
         }
         let supervisor = Supervisor::default();
-        let supervised = supervisor.clone();
-        health.add("tasks", move || supervised.check());
-        let synced = caches.clone();
+        let checked_supervisor = supervisor.clone();
+        health.add("tasks", move || checked_supervisor.check());
+        let checked_caches = caches.clone();
         readiness.add("informer-sync", move || {
-            let missing = synced.unsynced();
+            let missing = checked_caches.unsynced();
             if missing.is_empty() {
                 return Ok(());
             }

@@ -29,6 +29,10 @@ const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum time that each group has to stop.
 const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Time that aborted tasks have to end.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Tasks of the groups of runnables, and of the parts of the manager that run between them.
 struct Groups {
     serving: Tasks,
     caches: Tasks,
@@ -101,27 +105,28 @@ impl Manager {
         // The lease has its own task, because stopping the program must not cancel a request for the lease that
         // is in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
-        let (elected, is_elected) = oneshot::channel();
+        let (elected_sender, elected) = oneshot::channel();
         groups.lease.spawn_finite("lease", async move {
-            if candidate.acquire_until(&stop).await && elected.send(()).is_ok() {
+            if candidate.acquire_until(&stop).await && elected_sender.send(()).is_ok() {
                 stop.run_until_cancelled(candidate.renew()).await;
             }
         });
-        if is_elected.await.is_ok() {
+        if elected.await.is_ok() {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
         }
         groups.lease.join().await;
         ManagerError::LeaderElectionLost
     }
 
+    /// Starts the runnables of a group. For HTTP servers, also waits until all are ready.
     async fn start(
         &self,
         group: RunnableGroup,
         tasks: &Tasks,
         failed: &mpsc::UnboundedSender<ManagerError>,
     ) {
-        let started: Vec<_> = self
-            .take(group)
+        let ready_signals: Vec<_> = self
+            .take_runnables(group)
             .into_iter()
             .map(|runnable| {
                 let name = runnable.name.clone();
@@ -133,15 +138,16 @@ impl Manager {
         if group != RunnableGroup::HttpServers {
             return;
         }
-        for mut ready in started {
+        for mut ready in ready_signals {
             // An error means that the runnable has ended, which `failed` reports.
             let _ = ready.wait_for(|ready| *ready).await;
         }
     }
 
-    fn take(&self, group: RunnableGroup) -> Vec<Runnable> {
-        let mut all = self.runnables.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extract_if(.., |runnable| runnable.group == group).collect()
+    /// Removes the runnables of a group, and returns them.
+    fn take_runnables(&self, group: RunnableGroup) -> Vec<Runnable> {
+        let mut runnables = self.runnables.lock().unwrap_or_else(PoisonError::into_inner);
+        runnables.extract_if(.., |runnable| runnable.group == group).collect()
     }
 
     /// Stops all groups. Returns the names of the tasks that did not stop in time.
@@ -171,10 +177,11 @@ impl Manager {
         is_lease_lost: bool,
     ) -> Vec<std::borrow::Cow<'static, str>> {
         if !is_lease_lost {
-            let renewed = !groups.leader.running().is_empty() && !groups.lease.running().is_empty();
+            let holds_lease =
+                !groups.leader.running().is_empty() && !groups.lease.running().is_empty();
             tokio::select! {
                 biased;
-                () = groups.lease.join(), if renewed => {}
+                () = groups.lease.join(), if holds_lease => {}
                 not_stopped = groups.leader.shut_down(self.grace_period) => return not_stopped,
             }
         }
@@ -195,8 +202,7 @@ impl Manager {
         // The task ends immediately while it renews the lease, and after its request while it acquires the lease.
         groups.lease.shut_down(election.request_timeout()).await;
         // An aborted task ends at its next await, and may still write before.
-        let have_ended =
-            tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
+        let have_ended = tokio::time::timeout(ABORT_TIMEOUT, groups.leader.join()).await.is_ok();
         if (election.is_leader() && have_ended) || is_lease_lost {
             election.step_down().await;
         } else if have_ended {

@@ -68,6 +68,7 @@ impl RunContext {
     }
 }
 
+/// Function that runs a runnable until it is stopped.
 type Work = Box<
     dyn FnOnce(RunContext) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> + Send,
 >;

@@ -10,11 +10,11 @@ use tokio::{
 /// inside a tokio runtime. After the call, the signals have no default action.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let (first, received) = oneshot::channel();
-    let listening = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    if let (Ok(terminate), Ok(interrupt)) = listening {
+    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    if let (Ok(terminate), Ok(interrupt)) = streams {
         // This task must outlive the first signal and all other groups, to receive the second signal. If it ended
         // before the first one, it would drop the sender, and the program would stop.
-        Tasks::new().spawn_finite("signals", listen(terminate, interrupt, first));
+        Tasks::new().spawn_finite("signals", handle_signals(terminate, interrupt, first));
     } else {
         tracing::warn!("signals cannot be handled, only their default action stops this process");
         // Never drop the sender, so that the future stays pending.
@@ -26,7 +26,8 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-async fn listen(mut terminate: Signal, mut interrupt: Signal, first: oneshot::Sender<()>) {
+/// Sends `first` at the first signal, and ends the process at the second one.
+async fn handle_signals(mut terminate: Signal, mut interrupt: Signal, first: oneshot::Sender<()>) {
     let mut first = Some(first);
     loop {
         tokio::select! {

@@ -48,15 +48,16 @@ impl Format {
 /// assert_eq!(answer.body(), "# HELP up Whether it is.\n# TYPE up gauge\nup 1\n");
 /// ```
 pub fn answer(headers: &HeaderMap, families: &[MetricFamily]) -> Response<Bytes> {
-    let format = format(&ranges(headers, &header::ACCEPT));
+    let format = choose_format(&accepted_ranges(headers, &header::ACCEPT));
     let mut body = match format {
         Format::Text => text::encode(families, Dialect::Prometheus).into_bytes(),
         Format::OpenMetrics => text::encode(families, Dialect::OpenMetrics).into_bytes(),
         Format::Protobuf => protobuf::encode(families),
     };
-    let gzip = ranges(headers, &header::ACCEPT_ENCODING).iter().any(|range| range.name == "gzip");
+    let accepts_gzip =
+        accepted_ranges(headers, &header::ACCEPT_ENCODING).iter().any(|range| range.name == "gzip");
     // Compression into memory cannot fail, so an uncompressed body is only a fallback.
-    let compressed = gzip.then(|| compress(&body)).and_then(Result::ok);
+    let compressed = accepts_gzip.then(|| compress(&body)).and_then(Result::ok);
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -75,32 +76,32 @@ fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
     gzip.finish()
 }
 
-/// One choice in an `Accept…` header.
-struct Range<'a> {
+/// One choice in an `Accept…` header, such as `text/plain;version=0.0.4`.
+struct AcceptRange<'a> {
     name: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-impl Range<'_> {
+impl AcceptRange<'_> {
     /// Returns whether a parameter has one of the values. An absent parameter equals an empty value.
-    fn is(&self, parameter: &str, values: &[&str]) -> bool {
+    fn has_parameter(&self, parameter: &str, values: &[&str]) -> bool {
         let found = self.parameters.iter().find(|(name, _)| *name == parameter);
         found.map_or_else(|| values.contains(&""), |(_, value)| values.contains(value))
     }
 }
 
 /// Returns the choices of a header by descending quality, without those of quality 0.
-fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a>> {
+fn accepted_ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<AcceptRange<'a>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    let mut found: Vec<(f32, Range<'a>)> = values
+    let mut found: Vec<(f32, AcceptRange<'a>)> = values
         .flat_map(|value| value.split(','))
         .map(|range| {
             let mut parts = range.split(';').map(str::trim);
             let name = parts.next().unwrap_or_default();
             let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
             let quality = parameters.iter().find(|(name, _)| *name == "q");
-            let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(1.0));
-            (quality, Range { name, parameters })
+            let quality = quality.map_or(1.0, |(_, quality)| quality.parse().unwrap_or(1.0));
+            (quality, AcceptRange { name, parameters })
         })
         .filter(|(quality, _)| *quality > 0.0)
         .collect();
@@ -108,24 +109,25 @@ fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a
     found.into_iter().map(|(_, range)| range).collect()
 }
 
-fn format(accepted: &[Range<'_>]) -> Format {
-    let mut open = false;
+/// Returns the first of text and protobuf that a client accepts, then OpenMetrics, then text.
+fn choose_format(accepted: &[AcceptRange<'_>]) -> Format {
+    let mut accepts_openmetrics = false;
     for range in accepted {
         match range.name {
-            "text/plain" if range.is("version", &["", "0.0.4"]) => return Format::Text,
+            "text/plain" if range.has_parameter("version", &["", "0.0.4"]) => return Format::Text,
             "application/vnd.google.protobuf"
-                if range.is("proto", &["io.prometheus.client.MetricFamily"])
-                    && range.is("encoding", &["delimited"]) =>
+                if range.has_parameter("proto", &["io.prometheus.client.MetricFamily"])
+                    && range.has_parameter("encoding", &["delimited"]) =>
             {
                 return Format::Protobuf;
             }
             "application/openmetrics-text" => {
-                open |= range.is("version", &["", "0.0.1", "1.0.0"]);
+                accepts_openmetrics |= range.has_parameter("version", &["", "0.0.1", "1.0.0"]);
             }
             _ => {}
         }
     }
-    if open { Format::OpenMetrics } else { Format::Text }
+    if accepts_openmetrics { Format::OpenMetrics } else { Format::Text }
 }
 
 #[cfg(test)]
@@ -137,7 +139,7 @@ mod tests {
     fn check(accept: &'static str, want: Format) {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        assert_eq!(format(&ranges(&headers, &header::ACCEPT)), want, "{accept}");
+        assert_eq!(choose_format(&accepted_ranges(&headers, &header::ACCEPT)), want, "{accept}");
     }
 
     #[test]

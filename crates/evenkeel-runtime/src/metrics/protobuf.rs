@@ -1,5 +1,5 @@
 //! Prometheus' protobuf format: a sequence of `io.prometheus.client.MetricFamily`, each with its length as a
-//! prefix.
+//! prefix. The numbers in calls of `wire` are the field numbers of `metrics.proto`.
 
 use evenkeel_api::protobuf::wire;
 use prometheus::proto::{Metric, MetricFamily, MetricType};

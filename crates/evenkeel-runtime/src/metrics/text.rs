@@ -16,7 +16,7 @@ pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
     let mut writer = Writer { out: String::with_capacity(64 * 1024), dialect };
     let mut labels = String::new();
     for family in families {
-        let name = writer.head(family);
+        let name = writer.write_head(family);
         for metric in family.get_metric() {
             labels.clear();
             for (index, pair) in metric.get_label().iter().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
                 push_escaped(&mut labels, pair.value(), true);
                 labels.push('"');
             }
-            writer.metric(name, family.get_field_type(), &labels, metric);
+            writer.write_metric(name, family.get_field_type(), &labels, metric);
         }
     }
     if dialect == Dialect::OpenMetrics {
@@ -49,14 +49,14 @@ enum Number {
 
 impl Writer {
     /// Writes HELP and TYPE. Returns the name of the family's samples.
-    fn head<'a>(&mut self, family: &'a MetricFamily) -> &'a str {
+    fn write_head<'a>(&mut self, family: &'a MetricFamily) -> &'a str {
         let name = family.name();
-        let (mut shown, mut kind) = (name, kind(family.get_field_type()));
+        let (mut shown, mut kind) = (name, type_name(family.get_field_type()));
         if self.dialect == Dialect::OpenMetrics && kind == "counter" {
             // In OpenMetrics, a counter's samples end in `_total`. Renaming an upstream counter without that
             // suffix would break its users, so its type is `unknown`.
             match name.strip_suffix("_total") {
-                Some(bare) => shown = bare,
+                Some(without_suffix) => shown = without_suffix,
                 None => kind = "unknown",
             }
         }
@@ -72,34 +72,56 @@ impl Writer {
         name
     }
 
-    fn metric(&mut self, name: &str, kind: MetricType, labels: &str, metric: &Metric) {
+    fn write_metric(&mut self, name: &str, kind: MetricType, labels: &str, metric: &Metric) {
         match kind {
             MetricType::COUNTER => {
-                self.sample(name, labels, None, Number::Float(metric.get_counter().get_value()));
+                self.write_sample(
+                    name,
+                    labels,
+                    None,
+                    Number::Float(metric.get_counter().get_value()),
+                );
             }
             MetricType::GAUGE => {
-                self.sample(name, labels, None, Number::Float(metric.get_gauge().get_value()));
+                self.write_sample(
+                    name,
+                    labels,
+                    None,
+                    Number::Float(metric.get_gauge().get_value()),
+                );
             }
-            MetricType::HISTOGRAM => self.histogram(name, labels, metric),
+            MetricType::HISTOGRAM => self.write_histogram(name, labels, metric),
             MetricType::SUMMARY => {
                 let summary = metric.get_summary();
                 for quantile in summary.get_quantile() {
                     let bound_label = Some(("quantile", quantile.quantile()));
-                    self.sample(name, labels, bound_label, Number::Float(quantile.value()));
+                    self.write_sample(name, labels, bound_label, Number::Float(quantile.value()));
                 }
-                self.suffixed(name, "_sum", labels, None, Number::Float(summary.sample_sum()));
-                self.suffixed(name, "_count", labels, None, Number::Count(summary.sample_count()));
+                self.write_suffixed(
+                    name,
+                    "_sum",
+                    labels,
+                    None,
+                    Number::Float(summary.sample_sum()),
+                );
+                self.write_suffixed(
+                    name,
+                    "_count",
+                    labels,
+                    None,
+                    Number::Count(summary.sample_count()),
+                );
             }
-            MetricType::UNTYPED => self.sample(name, labels, None, Number::Float(0.0)),
+            MetricType::UNTYPED => self.write_sample(name, labels, None, Number::Float(0.0)),
         }
     }
 
-    fn histogram(&mut self, name: &str, labels: &str, metric: &Metric) {
+    fn write_histogram(&mut self, name: &str, labels: &str, metric: &Metric) {
         let histogram = metric.get_histogram();
         let count = histogram.get_sample_count();
         for bucket in histogram.get_bucket() {
             let bound_label = Some(("le", bucket.upper_bound()));
-            self.suffixed(
+            self.write_suffixed(
                 name,
                 "_bucket",
                 labels,
@@ -107,23 +129,25 @@ impl Writer {
                 Number::Count(bucket.cumulative_count()),
             );
         }
-        let all = Some(("le", f64::INFINITY));
-        self.suffixed(name, "_bucket", labels, all, Number::Count(count));
-        self.suffixed(name, "_sum", labels, None, Number::Float(histogram.get_sample_sum()));
-        self.suffixed(name, "_count", labels, None, Number::Count(count));
+        let infinite_bound = Some(("le", f64::INFINITY));
+        self.write_suffixed(name, "_bucket", labels, infinite_bound, Number::Count(count));
+        self.write_suffixed(name, "_sum", labels, None, Number::Float(histogram.get_sample_sum()));
+        self.write_suffixed(name, "_count", labels, None, Number::Count(count));
     }
 
-    fn sample(
+    /// Writes a sample without a suffix.
+    fn write_sample(
         &mut self,
         name: &str,
         labels: &str,
         bound_label: Option<(&str, f64)>,
         value: Number,
     ) {
-        self.suffixed(name, "", labels, bound_label, value);
+        self.write_suffixed(name, "", labels, bound_label, value);
     }
 
-    fn suffixed(
+    /// Writes a sample whose name is `name` and `suffix`. `bound_label` is the label `le` or `quantile`.
+    fn write_suffixed(
         &mut self,
         name: &str,
         suffix: &str,
@@ -158,7 +182,7 @@ impl Writer {
     }
 }
 
-fn kind(kind: MetricType) -> &'static str {
+fn type_name(kind: MetricType) -> &'static str {
     match kind {
         MetricType::COUNTER => "counter",
         MetricType::GAUGE => "gauge",

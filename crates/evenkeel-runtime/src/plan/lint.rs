@@ -11,41 +11,42 @@ pub const BURST_LIMIT: u64 = 500;
 
 /// Returns the violations of the rules in `plan`.
 pub fn lint(plan: &Plan) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let created: u64 = plan.actions.iter().map(creates).sum();
+    let mut violations = Vec::new();
+    let created: u64 = plan.actions.iter().map(created_count).sum();
     if created > BURST_LIMIT {
-        wrong.push(format!("{created} objects created in one plan, more than {BURST_LIMIT}"));
+        violations.push(format!("{created} objects created in one plan, more than {BURST_LIMIT}"));
     }
     let mut deleted = HashSet::new();
-    for target in plan.actions.iter().filter_map(deletes) {
+    for target in plan.actions.iter().filter_map(deleted_target) {
         if !deleted.insert(identity(target)) {
-            wrong.push(format!("{} deleted twice", describe(target)));
+            violations.push(format!("{} deleted twice", describe(target)));
         }
     }
-    for target in plan.actions.iter().filter_map(adopts) {
+    for target in plan.actions.iter().filter_map(adopted_target) {
         if deleted.contains(&identity(target)) {
-            wrong.push(format!("{} both adopted and deleted", describe(target)));
+            violations.push(format!("{} both adopted and deleted", describe(target)));
         }
     }
-    wrong.extend(plan.actions.iter().filter_map(nameless));
-    wrong
+    violations.extend(plan.actions.iter().filter_map(without_object_name));
+    violations
 }
 
-fn creates(action: &Action) -> u64 {
+/// Returns the number of objects that an action creates.
+fn created_count(action: &Action) -> u64 {
     match action {
         Action::Create(create) => u64::from(create.count),
         _ => 0,
     }
 }
 
-fn deletes(action: &Action) -> Option<&Target> {
+fn deleted_target(action: &Action) -> Option<&Target> {
     match action {
         Action::Delete(delete) => Some(&delete.target),
         _ => None,
     }
 }
 
-fn changes(action: &Action) -> Option<&Target> {
+fn changed_target(action: &Action) -> Option<&Target> {
     match action {
         Action::Patch(patch) => Some(&patch.target),
         Action::Update(update) => Some(&update.target),
@@ -54,7 +55,8 @@ fn changes(action: &Action) -> Option<&Target> {
     }
 }
 
-fn adopts(action: &Action) -> Option<&Target> {
+/// Returns the object that a patch adopts. Only adoptions have a live precondition.
+fn adopted_target(action: &Action) -> Option<&Target> {
     match action {
         Action::Patch(patch) if patch.if_live.is_some() => Some(&patch.target),
         _ => None,
@@ -63,10 +65,10 @@ fn adopts(action: &Action) -> Option<&Target> {
 
 /// Returns an error for a write without a name, or without the namespace that its kind requires, because it would
 /// affect the collection.
-fn nameless(action: &Action) -> Option<String> {
-    let target = deletes(action).or_else(|| changes(action))?;
-    let misplaced = target.kind.namespaced == target.namespace.is_empty();
-    (target.name.is_empty() || misplaced).then(|| format!("{} names no object", describe(target)))
+fn without_object_name(action: &Action) -> Option<String> {
+    let target = deleted_target(action).or_else(|| changed_target(action))?;
+    let wrong_scope = target.kind.namespaced == target.namespace.is_empty();
+    (target.name.is_empty() || wrong_scope).then(|| format!("{} names no object", describe(target)))
 }
 
 fn identity(target: &Target) -> (&Kind, &str, &str) {

@@ -68,7 +68,7 @@ impl Plan {
 
     /// Plans the key again after `time`, or earlier if an earlier call requested that.
     pub fn requeue_after(&mut self, time: Duration) {
-        self.requeue = Some(self.requeue.map_or(time, |present| present.min(time)));
+        self.requeue = Some(self.requeue.map_or(time, |earlier| earlier.min(time)));
     }
 }
 

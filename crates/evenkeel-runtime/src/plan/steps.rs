@@ -24,7 +24,9 @@ use std::time::Duration;
 /// The function must be deterministic, so all steps of a pass receive the same time.
 #[derive(Debug)]
 pub struct Steps<'a> {
+    /// Outcomes of the steps that `decide` has not reached yet.
     rest: &'a [Outcome],
+    /// Total duration of the live reads so far.
     took: Duration,
 }
 

@@ -37,6 +37,7 @@ impl Default for Backoff {
 /// keys.
 pub(super) struct RateLimiter<K> {
     backoff: Backoff,
+    /// Consecutive failures by key.
     failures: HashMap<K, u32>,
     /// Time at which the bucket would be full again (the "theoretical arrival time" of a leaky bucket).
     full_at: Option<Instant>,
@@ -61,13 +62,13 @@ impl<K: Eq + Hash> RateLimiter<K> {
         K: Clone,
     {
         let failures = self.failures.entry(key.clone()).or_insert(0);
-        let backoff = self.backoff.after(*failures);
+        let backoff = self.backoff.delay_after(*failures);
         *failures = failures.saturating_add(1);
-        if self.backoff.bucket { backoff.max(self.reserve(now)) } else { backoff }
+        if self.backoff.bucket { backoff.max(self.reserve_token(now)) } else { backoff }
     }
 
     /// Takes a token, perhaps a future one, and returns the time until the token exists.
-    fn reserve(&mut self, now: Instant) -> Duration {
+    fn reserve_token(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + BUCKET_INTERVAL;
         self.full_at = Some(full_at);
         full_at.saturating_duration_since(now).saturating_sub(BUCKET_INTERVAL * BUCKET_BURST)
@@ -89,7 +90,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
 
 impl Backoff {
     /// Returns the base delay, doubled `failures` times, but at most the maximum delay.
-    fn after(&self, failures: u32) -> Duration {
+    fn delay_after(&self, failures: u32) -> Duration {
         self.base_delay.saturating_mul(2u32.saturating_pow(failures)).min(self.max_delay)
     }
 }
@@ -113,7 +114,7 @@ mod tests {
             (u32::MAX, 1_000_000),
         ];
         for (failures, millis) in table {
-            let after = Backoff::default().after(failures);
+            let after = Backoff::default().delay_after(failures);
             assert_eq!(after, Duration::from_millis(millis), "{failures} failures");
         }
     }

@@ -52,9 +52,9 @@ impl Metrics {
         }
     }
 
-    pub(super) fn handles(&self, name: &str) -> Handles {
+    pub(super) fn of_queue(&self, name: &str) -> QueueMetrics {
         let name = &[name];
-        Handles {
+        QueueMetrics {
             adds: self.adds.with_label_values(name),
             depth: self.depth.with_label_values(name),
             queue_duration: self.queue_duration.with_label_values(name),
@@ -76,7 +76,7 @@ impl Metrics {
 }
 
 /// Metrics of one queue.
-pub(super) struct Handles {
+pub(super) struct QueueMetrics {
     adds: IntCounter,
     depth: IntGauge,
     queue_duration: Histogram,
@@ -84,14 +84,14 @@ pub(super) struct Handles {
     retries: IntCounter,
 }
 
-impl Handles {
+impl QueueMetrics {
     pub(super) fn added(&self) {
         self.adds.inc();
         self.depth.inc();
     }
 
-    pub(super) fn dropped(&self, n: usize) {
-        self.depth.sub(i64::try_from(n).unwrap_or(i64::MAX));
+    pub(super) fn dropped(&self, count: usize) {
+        self.depth.sub(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(super) fn taken(&self, waited: Duration) {
@@ -108,6 +108,7 @@ impl Handles {
     }
 }
 
+/// Function that returns the seconds since the start of each key in process, or `None` after its queue was dropped.
 type Ages = Box<dyn Fn() -> Option<Vec<f64>> + Send + Sync>;
 
 /// The two gauges of unfinished work, which are computed at each scrape.
@@ -154,8 +155,9 @@ impl Collector for RunningWork {
             self.longest.with_label_values(&[name]).set(ages.iter().copied().fold(0.0, f64::max));
             true
         });
-        let families = self.unfinished.collect().into_iter().chain(self.longest.collect());
-        let families = families.collect();
+        // Keep the lock until here, so that concurrent scrapes do not reset each other's values.
+        let mut families = self.unfinished.collect();
+        families.extend(self.longest.collect());
         drop(queues);
         families
     }

@@ -16,7 +16,7 @@ pub use state::KeyStatus;
 
 use crate::{clock::Clock, tasks::catch_panic};
 use limiter::RateLimiter;
-use metrics::Handles;
+use metrics::QueueMetrics;
 use state::{Added, State, Taken};
 use std::{
     hash::Hash,
@@ -87,7 +87,7 @@ struct Shared<K> {
     wake: Notify,
     /// Wakes tasks that wait for the queue to drain, so that they check again.
     idle: Notify,
-    metrics: Option<Handles>,
+    metrics: Option<QueueMetrics>,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
@@ -98,7 +98,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Like [`Queue::new`], with a backoff policy.
     pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff, clock: &Clock) -> Self {
-        let queue = Self::with_metrics(Some(metrics.handles(name)), backoff, clock);
+        let queue = Self::with_metrics(Some(metrics.of_queue(name)), backoff, clock);
         let shared = Arc::downgrade(&queue.shared);
         metrics.observe_running(name, move || {
             let shared = shared.upgrade()?;
@@ -113,7 +113,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self::with_metrics(None, Backoff::default(), clock)
     }
 
-    fn with_metrics(metrics: Option<Handles>, backoff: Backoff, clock: &Clock) -> Self {
+    fn with_metrics(metrics: Option<QueueMetrics>, backoff: Backoff, clock: &Clock) -> Self {
         let shared = Shared {
             clock: clock.clone(),
             state: Mutex::new(State::default()),
@@ -129,25 +129,25 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// processed again afterwards. Does nothing after the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {
         let added = lock(&self.shared.state).add(key, priority, self.shared.clock.instant());
-        self.added(added);
+        self.handle_added(added);
     }
 
     /// Adds a key after `delay`. If several delays are requested for a key, the shortest applies. A key in
     /// process keeps its priority.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.delayed(key, delay, None);
+        self.add_delayed(key, delay, None);
     }
 
     /// Like [`Queue::add_after`], with a priority.
     pub fn add_after_with_priority(&self, key: K, delay: Duration, priority: Priority) {
-        self.delayed(key, delay, Some(priority));
+        self.add_delayed(key, delay, Some(priority));
     }
 
     /// Adds a key after its backoff, which grows with each call since [`Queue::forget`]. The default is
     /// client-go's `DefaultTypedControllerRateLimiter`; see [`Backoff`].
     pub fn add_rate_limited(&self, key: K) {
         let delay = lock(&self.shared.limiter).when(&key, self.shared.clock.instant());
-        self.delayed(key, delay, None);
+        self.add_delayed(key, delay, None);
     }
 
     /// Resets a key's backoff.
@@ -171,10 +171,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
                 let now = self.shared.clock.instant();
                 (state.promote_due(now), state.take(now), state.has_delayed())
             };
-            promoted.into_iter().for_each(|added| self.added(added));
+            promoted.into_iter().for_each(|added| self.handle_added(added));
             match taken {
                 Taken::Key { key, waited } => {
-                    self.measure(|m| m.taken(waited));
+                    self.measure(|metrics| metrics.taken(waited));
                     if delayed {
                         // Another worker must now wait for the next delayed key.
                         self.shared.wake.notify_one();
@@ -210,7 +210,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     pub fn done(&self, key: &K) {
         let done = lock(&self.shared.state).done(key, self.shared.clock.instant());
         if let Some(worked) = done.worked {
-            self.measure(|m| m.done(worked));
+            self.measure(|metrics| metrics.done(worked));
         }
         if done.again {
             self.shared.wake.notify_one();
@@ -223,11 +223,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         lock(&self.shared.state).key_status(key)
     }
 
-    /// Returns the number of keys in each state, and the first `most` keys of each state.
-    pub fn snapshot(&self, most: usize) -> QueueSnapshot<K> {
+    /// Returns the number of keys in each state, and the first `max_keys` keys of each state.
+    pub fn snapshot(&self, max_keys: usize) -> QueueSnapshot<K> {
         let state = lock(&self.shared.state);
         let [ready, running, delayed] = state.counts();
-        let keys = state.first(most).into_iter().map(|key| (state.key_status(&key), key)).collect();
+        let keys =
+            state.first(max_keys).into_iter().map(|key| (state.key_status(&key), key)).collect();
         drop(state);
         let failing = lock(&self.shared.limiter).len();
         QueueSnapshot { ready, running, delayed, failing, keys }
@@ -253,7 +254,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Like [`Queue::shut_down`], but also drops waiting keys.
     pub fn shut_down_now(&self) {
         let dropped = lock(&self.shared.state).shut_down(true);
-        self.measure(|m| m.dropped(dropped));
+        self.measure(|metrics| metrics.dropped(dropped));
         self.shared.wake.notify_waiters();
         self.shared.idle.notify_waiters();
     }
@@ -283,14 +284,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         lock(&self.shared.state).is_shut_down()
     }
 
-    fn delayed(&self, key: K, delay: Duration, priority: Option<Priority>) {
+    /// Adds a key after a delay. Without `priority`, a key in process keeps its priority.
+    fn add_delayed(&self, key: K, delay: Duration, priority: Option<Priority>) {
         let now = self.shared.clock.instant();
         {
             let mut state = lock(&self.shared.state);
             if state.is_shut_down() {
                 return;
             }
-            self.measure(Handles::retried);
+            self.measure(QueueMetrics::retried);
             if !delay.is_zero() {
                 // An object may specify a delay beyond the range of the clock.
                 let due = now.checked_add(delay).unwrap_or(now + MAX_DELAY);
@@ -302,22 +304,23 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             let priority = priority.unwrap_or_else(|| state.priority_of(&key));
             let added = state.add(key, priority, now);
             drop(state);
-            self.added(added);
+            self.handle_added(added);
         }
     }
 
-    fn added(&self, added: Added) {
+    /// Counts an added key, and wakes a worker if the key is ready.
+    fn handle_added(&self, added: Added) {
         if added != Added::Unchanged {
-            self.measure(Handles::added);
+            self.measure(QueueMetrics::added);
         }
         if added == Added::Ready {
             self.shared.wake.notify_one();
         }
     }
 
-    fn measure(&self, record: impl FnOnce(&Handles)) {
-        if let Some(handles) = &self.shared.metrics {
-            record(handles);
+    fn measure(&self, record: impl FnOnce(&QueueMetrics)) {
+        if let Some(metrics) = &self.shared.metrics {
+            record(metrics);
         }
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct State<K> {
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
     due: HashMap<u64, K>,
+    /// Sequence number of the last added key.
     sequence: u64,
     shut_down: bool,
 }
@@ -102,8 +103,9 @@ impl<K> Default for State<K> {
 /// Frees the memory of an empty map after a burst. At the start, the queue has the keys of all objects, later only a
 /// few.
 fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
-    const KEPT: usize = 256;
-    if map.is_empty() && map.capacity() > KEPT {
+    // A map up to this capacity uses little memory, and often fills again.
+    const KEPT_CAPACITY: usize = 256;
+    if map.is_empty() && map.capacity() > KEPT_CAPACITY {
         *map = HashMap::new();
     }
 }
@@ -118,8 +120,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             return if self.enqueue(key, priority, now) { Added::Ready } else { Added::Unchanged };
         };
         match &mut running.again {
-            Some((present, _)) => {
-                *present = priority.max(*present);
+            Some((again_priority, _)) => {
+                *again_priority = priority.max(*again_priority);
                 Added::Unchanged
             }
             again => {
@@ -129,6 +131,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Adds a key to the waiting keys, or raises its priority if it waits already. Returns whether it was added.
     fn enqueue(&mut self, key: K, priority: Priority, since: Instant) -> bool {
         match self.waiting.get_mut(&key) {
             None => {
@@ -155,12 +158,12 @@ impl<K: Clone + Eq + Hash> State<K> {
             return;
         }
         let priority = priority.unwrap_or_else(|| self.priority_of(&key));
-        if let Some(present) = self.delayed.get_mut(&key) {
-            present.priority = present.priority.max(priority);
-            if at < present.at {
-                self.timeline.remove(&(present.at, present.sequence));
-                present.at = at;
-                self.timeline.insert((at, present.sequence));
+        if let Some(delayed) = self.delayed.get_mut(&key) {
+            delayed.priority = delayed.priority.max(priority);
+            if at < delayed.at {
+                self.timeline.remove(&(delayed.at, delayed.sequence));
+                delayed.at = at;
+                self.timeline.insert((at, delayed.sequence));
             }
             return;
         }
@@ -203,8 +206,10 @@ impl<K: Clone + Eq + Hash> State<K> {
                 Taken::Wait(self.timeline.first().map(|(at, _)| *at))
             };
         };
-        let (priority, since) =
-            self.waiting.remove(&key).map_or((Priority::NORMAL, now), |w| (w.priority, w.since));
+        let (priority, since) = match self.waiting.remove(&key) {
+            Some(waiting) => (waiting.priority, waiting.since),
+            None => (Priority::NORMAL, now),
+        };
         shrink_if_empty(&mut self.waiting);
         self.running.insert(key.clone(), Running { priority, since: now, again: None });
         Taken::Key { key, waited: now.saturating_duration_since(since) }
@@ -264,15 +269,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Returns the first keys of each state, at most `most` of each: running, ready, delayed.
-    pub(super) fn first(&self, most: usize) -> Vec<K> {
+    /// Returns the first keys of each state, at most `max` of each: running, ready, delayed.
+    pub(super) fn first(&self, max: usize) -> Vec<K> {
         let mut running: Vec<(Instant, &K)> =
             self.running.iter().map(|(key, running)| (running.since, key)).collect();
         running.sort_by_key(|(since, _)| *since);
-        let running = running.into_iter().map(|(_, key)| key).take(most);
-        let ready = self.order.values().take(most);
+        let running = running.into_iter().map(|(_, key)| key).take(max);
+        let ready = self.order.values().take(max);
         let delayed =
-            self.timeline.iter().filter_map(|(_, sequence)| self.due.get(sequence)).take(most);
+            self.timeline.iter().filter_map(|(_, sequence)| self.due.get(sequence)).take(max);
         let mut seen = std::collections::HashSet::new();
         running.chain(ready).chain(delayed).filter(|key| seen.insert(*key)).cloned().collect()
     }

@@ -1,7 +1,7 @@
 //! Namespaces have what pods need, and tokens end with their account, whatever goes wrong.
 
 use crate::fixtures::{REST, SILENCE, each};
-use evenkeel_sim::{Faults, What, World};
+use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "/api/v1/namespaces/other";
@@ -43,10 +43,10 @@ async fn accounts_and_tokens(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &accounts_and_tokens);
+    each(FaultKind::CrashAfter, 6, &accounts_and_tokens);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &accounts_and_tokens);
+    each(FaultKind::LoseAnswer, 6, &accounts_and_tokens);
 }

@@ -1,7 +1,7 @@
 //! The autoscaler scales a Deployment to its load and then stops, despite faults.
 
 use crate::fixtures::{MINUTE, SILENCE, deployment, each, running};
-use evenkeel_sim::{Count, Faults, What, World};
+use evenkeel_sim::{Count, FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 pub(crate) const AUTOSCALERS: &str =
@@ -36,7 +36,7 @@ async fn scales_to_load(world: &mut World, faults: Faults) {
     world.until("four pods are ready", 30 * MINUTE, async |_| pods.now() == four).await;
     world.settle(6 * MINUTE).await;
     assert_eq!(pods.now(), four);
-    assert!(pods.most_active() <= 4, "more than it takes: {:?}", pods.counts());
+    assert!(pods.max_active() <= 4, "more than it takes: {:?}", pods.counts());
     let hpa = world.get(&format!("{AUTOSCALERS}/web")).await.expect("it is there");
     assert_eq!(hpa["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"], 50);
     assert_eq!(hpa["status"]["desiredReplicas"], 4);
@@ -46,10 +46,10 @@ async fn scales_to_load(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &scales_to_load);
+    each(FaultKind::CrashAfter, 6, &scales_to_load);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &scales_to_load);
+    each(FaultKind::LoseAnswer, 6, &scales_to_load);
 }

@@ -1,7 +1,7 @@
 //! No budget is overspent, and each is whole again in the end, while something goes wrong.
 
 use crate::fixtures::{MINUTE, PODS, SECOND, SILENCE, deployment, each, running, uid};
-use evenkeel_sim::{Count, Faults, What, World};
+use evenkeel_sim::{Count, FaultKind, Faults, World};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn drain(world: &mut World, faults: Faults) {
     let all = Count { active: 3, ready: 3 };
     world.until("three other pods are ready", 10 * MINUTE, async |_| pods.now() == all).await;
     assert!(!world.list(PODS).await.iter().any(is_first), "nobody left");
-    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 2, "too few pods: {:?}", pods.counts());
     world.settle(3 * MINUTE).await;
     let status = status(world).await;
     assert_eq!(status["disruptionsAllowed"], 1, "{status:#}");
@@ -50,10 +50,10 @@ async fn drain(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &drain);
+    each(FaultKind::CrashAfter, 6, &drain);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &drain);
+    each(FaultKind::LoseAnswer, 6, &drain);
 }

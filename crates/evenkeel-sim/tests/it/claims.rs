@@ -1,7 +1,7 @@
 //! Pods have one claim for each that they name, whatever goes wrong while it is made.
 
 use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
-use evenkeel_sim::{Faults, What, World};
+use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -38,10 +38,10 @@ async fn create_and_release(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &create_and_release);
+    each(FaultKind::CrashAfter, 5, &create_and_release);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 5, &create_and_release);
+    each(FaultKind::LoseAnswer, 5, &create_and_release);
 }

@@ -4,7 +4,7 @@ use crate::fixtures::{
     DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, is_ready,
     running, several, uid, web_pods,
 };
-use evenkeel_sim::{Count, Faults, Options, Part, What, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, World, explore};
 use serde_json::{Value, json};
 
 /// A Deployment with three pods, at rest, and who they are.
@@ -91,56 +91,56 @@ async fn namespace(world: &mut World, faults: Faults) {
 
 #[test]
 fn background_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 2, &background);
+    each(FaultKind::CrashAfter, 2, &background);
 }
 
 /// Among them are those of the garbage collector's workers.
 #[test]
 fn namespace_with_a_panic_at_each_write() {
-    each(What::Panic, 2, &namespace);
+    each(FaultKind::Panic, 2, &namespace);
 }
 
 #[test]
 fn background_with_a_panic_at_each_write() {
-    each(What::Panic, 2, &background);
+    each(FaultKind::Panic, 2, &background);
 }
 
 #[test]
 fn foreground_with_a_panic_at_each_write() {
-    each(What::Panic, 2, &foreground);
+    each(FaultKind::Panic, 2, &foreground);
 }
 
 #[test]
 fn foreground_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 2, &foreground);
+    each(FaultKind::CrashAfter, 2, &foreground);
 }
 
 #[test]
 fn orphan_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 2, &orphan);
+    each(FaultKind::CrashAfter, 2, &orphan);
 }
 
 #[test]
 fn namespace_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 2, &namespace);
+    each(FaultKind::CrashAfter, 2, &namespace);
 }
 
 /// A kubelet that got a conflict once still removes its pods.
 #[test]
 fn conflict_at_each_write_of_the_kubelets() {
     let options = Options::default();
-    assert!(explore::each_write(&options, Part::Nodes, What::Refuse(409), &background) > 3);
+    assert!(explore::each_write(&options, Part::Nodes, FaultKind::Refuse(409), &background) > 3);
 }
 
 /// Every manner of deletion, with several things at once.
 #[test]
 fn random_faults() {
     let kinds = [
-        What::CrashAfter,
-        What::Refuse(409),
-        What::Refuse(500),
-        What::LoseAnswer,
-        What::BreakWatches,
+        FaultKind::CrashAfter,
+        FaultKind::Refuse(409),
+        FaultKind::Refuse(500),
+        FaultKind::LoseAnswer,
+        FaultKind::BreakWatches,
     ];
     several(&Options::default(), 4, (4, 12), &kinds, &background);
     several(&Options::default(), 4, (4, 12), &kinds, &foreground);

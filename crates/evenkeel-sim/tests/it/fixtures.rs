@@ -1,6 +1,6 @@
 //! Objects that the scenarios share, and what is asked of them in the end.
 
-use evenkeel_sim::{Count, Faults, Options, Part, PodWatch, What, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, explore};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ pub(crate) const REST: Duration = Duration::from_secs(30);
 /// Longer than any controller waits before it looks at everything again. Much longer ones are for a world without faults.
 pub(crate) const SILENCE: Duration = Duration::from_secs(360);
 
-/// What may go wrong at any write of any part, where several things do.
-pub(crate) const KINDS: [What; 6] = [
-    What::CrashBefore,
-    What::CrashAfter,
-    What::Refuse(409),
-    What::Refuse(500),
-    What::LoseRequest,
-    What::BreakWatches,
+/// FaultKind may go wrong at any write of any part, where several things do.
+pub(crate) const KINDS: [FaultKind; 6] = [
+    FaultKind::CrashBefore,
+    FaultKind::CrashAfter,
+    FaultKind::Refuse(409),
+    FaultKind::Refuse(500),
+    FaultKind::LoseRequest,
+    FaultKind::BreakWatches,
 ];
 
 /// Runs the scenario with something going wrong at each write of the controllers, of which there must be more than so many.
-pub(crate) fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+pub(crate) fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&Options::default(), Part::Controllers, what, more_than, scenario);
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut Worl
 pub(crate) fn each_of(
     options: &Options,
     part: Part,
-    what: What,
+    what: FaultKind,
     more_than: u64,
     scenario: &impl AsyncFn(&mut World, Faults),
 ) {
@@ -51,12 +51,12 @@ pub(crate) fn several(
     options: &Options,
     seeds: u64,
     (n, span): (u64, u64),
-    kinds: &[What],
+    kinds: &[FaultKind],
     scenario: &impl AsyncFn(&mut World, Faults),
 ) {
     for seed in 0..seeds {
-        let faults = Faults::drawn(seed, n, span, kinds, SECOND);
-        explore::with(&Options { seed, ..options.clone() }, faults, scenario);
+        let faults = Faults::random(seed, n, span, kinds, SECOND);
+        explore::with_faults(&Options { seed, ..options.clone() }, faults, scenario);
     }
 }
 

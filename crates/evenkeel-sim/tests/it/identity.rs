@@ -2,7 +2,7 @@
 
 use crate::fixtures::{MINUTE, REST, SILENCE, each_of};
 use base64::prelude::*;
-use evenkeel_sim::{Faults, Options, Part, Requests, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World};
 use serde_json::{Value, json};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -117,7 +117,7 @@ async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
 }
 
 /// Runs the scenario with something going wrong at each write. It takes hours: nodes, which renew their leases, are left out.
-fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     let mut options = Options::default();
     options.nodes.nodes.clear();
     each_of(&options, Part::Controllers, what, more_than, scenario);
@@ -125,20 +125,20 @@ fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults))
 
 #[test]
 fn roles_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 4, &aggregated_roles);
+    each(FaultKind::CrashAfter, 4, &aggregated_roles);
 }
 
 #[test]
 fn certificates_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &certificates_are_issued);
+    each(FaultKind::CrashAfter, 5, &certificates_are_issued);
 }
 
 #[test]
 fn certificates_with_each_answer_lost() {
-    each(What::LoseAnswer, 5, &certificates_are_issued);
+    each(FaultKind::LoseAnswer, 5, &certificates_are_issued);
 }
 
 #[test]
 fn tokens_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 3, &tokens_sign_and_expire);
+    each(FaultKind::CrashAfter, 3, &tokens_sign_and_expire);
 }

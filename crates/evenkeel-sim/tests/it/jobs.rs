@@ -1,7 +1,7 @@
 //! Jobs run to their end while something goes wrong: every pod is counted, and counted once.
 
 use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, each, several, web_pods};
-use evenkeel_sim::{Faults, Options, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 pub(crate) const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -29,7 +29,7 @@ fn phase<'a>(pods: &'a [Value], phase: &str) -> Vec<&'a Value> {
     pods.iter().filter(|pod| pod["status"]["phase"] == phase).collect()
 }
 
-/// What a Job at its end must look like, and that nothing happens any more.
+/// FaultKind a Job at its end must look like, and that nothing happens any more.
 async fn check_end(world: &mut World, conditions: [&str; 2], succeeded: usize, failed: usize) {
     world.settle(REST).await;
     let job = world.get(&format!("{JOBS}/web")).await.expect("it is there");
@@ -60,7 +60,7 @@ async fn completes(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(JOBS, &job(&json!({ "completions": 3, "parallelism": 2 }), &json!({}))).await;
     world.settle(MINUTE).await;
-    assert!(pods.most_active() <= 2, "too many pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= 2, "too many pods: {:?}", pods.counts());
     check_end(world, ["SuccessCriteriaMet", "Complete"], 3, 0).await;
 }
 
@@ -97,22 +97,22 @@ async fn fails(world: &mut World, faults: Faults) {
 
 #[test]
 fn completion_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 10, &completes);
+    each(FaultKind::CrashAfter, 10, &completes);
 }
 
 #[test]
 fn completion_with_a_crash_before_each_write() {
-    each(What::CrashBefore, 10, &completes);
+    each(FaultKind::CrashBefore, 10, &completes);
 }
 
 #[test]
 fn indexes_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 10, &indexed);
+    each(FaultKind::CrashAfter, 10, &indexed);
 }
 
 #[test]
 fn failure_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 8, &fails);
+    each(FaultKind::CrashAfter, 8, &fails);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Two controller managers, of which one works: what happens to the one that leads must not make it two.
 
 use crate::fixtures::{DEPLOYMENTS, MINUTE, REST, check_deployment, deployment};
-use evenkeel_sim::{Faults, Options, Outcome, Part, What, World, Write, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Outcome, Part, World, Write, explore};
 
 const ONE: Part = Part::Replica(1);
 const TWO: Part = Part::Replica(2);
@@ -10,7 +10,7 @@ fn options() -> Options {
     Options { parts: vec![Part::Nodes, Part::Scheduler, ONE], ..Options::default() }
 }
 
-/// What controllers wrote and the server saw.
+/// FaultKind controllers wrote and the server saw.
 fn seen(world: &World) -> Vec<Write> {
     let written = |write: &Write| {
         let of_leader = matches!(write.part, Part::Replica(_));
@@ -44,15 +44,15 @@ async fn work(world: &mut World, faults: Faults) {
 
 #[test]
 fn leader_that_crashes_at_any_write_is_replaced() {
-    assert!(explore::each_write(&options(), ONE, What::CrashAfter, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::CrashAfter, &work) > 5);
 }
 
 #[test]
 fn leader_paused_at_any_write_writes_nothing_later() {
-    assert!(explore::each_write(&options(), ONE, What::Pause, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::Pause, &work) > 5);
 }
 
 #[test]
 fn leader_partitioned_at_any_write_writes_nothing_later() {
-    assert!(explore::each_write(&options(), ONE, What::Cut, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::Cut, &work) > 5);
 }

@@ -3,7 +3,7 @@
 use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, deployment, each, each_of, is_ready, ready, running, several,
 };
-use evenkeel_sim::{Faults, Options, Part, What, World, simulate};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, World, simulate};
 use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
@@ -134,34 +134,34 @@ async fn one_and_then_all_silent(world: &mut World, faults: Faults) {
 
 #[test]
 fn one_and_then_all_silent_with_each_write_refused() {
-    each(What::Refuse(409), 5, &one_and_then_all_silent);
+    each(FaultKind::Refuse(409), 5, &one_and_then_all_silent);
 }
 
 #[test]
 fn silent_node_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &silent_node);
+    each(FaultKind::CrashAfter, 5, &silent_node);
 }
 
 #[test]
 fn silent_node_with_each_answer_lost() {
-    each(What::LoseAnswer, 5, &silent_node);
+    each(FaultKind::LoseAnswer, 5, &silent_node);
 }
 
 /// Among them are those of the node monitor.
 #[test]
 fn silent_node_with_a_panic_at_each_write() {
-    each(What::Panic, 5, &silent_node);
+    each(FaultKind::Panic, 5, &silent_node);
 }
 
 /// The node monitor and all others go on also when the kubelets' tasks panic.
 #[test]
 fn silent_node_with_a_panic_at_each_kubelet_write() {
-    each_of(&Options::default(), Part::Nodes, What::Panic, 5, &silent_node);
+    each_of(&Options::default(), Part::Nodes, FaultKind::Panic, 5, &silent_node);
 }
 
 #[test]
 fn deleted_node_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &deleted_node);
+    each(FaultKind::CrashAfter, 5, &deleted_node);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A quota holds, and is right in the end, while something goes wrong.
 
 use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, each, template, web_pods};
-use evenkeel_sim::{Count, Faults, What, World};
+use evenkeel_sim::{Count, FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 pub(crate) const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
@@ -37,7 +37,7 @@ async fn filled_and_emptied(world: &mut World, faults: Faults) {
     world.merge(&format!("{QUOTAS}/few"), &json!({"spec": {"hard": {"pods": "2"}}})).await;
     let all = Count { active: 2, ready: 2 };
     world.until("two pods are ready", 10 * MINUTE, async |_| pods.now() == all).await;
-    assert!(pods.most_active() <= 2, "{:?}", pods.counts());
+    assert!(pods.max_active() <= 2, "{:?}", pods.counts());
     world.merge(&format!("{SETS}/web"), &json!({"spec": {"replicas": 0}})).await;
     world.settle(REST).await;
     assert_eq!(world.list(PODS).await, [Value::Null; 0]);
@@ -48,10 +48,10 @@ async fn filled_and_emptied(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 9, &filled_and_emptied);
+    each(FaultKind::CrashAfter, 9, &filled_and_emptied);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 9, &filled_and_emptied);
+    each(FaultKind::LoseAnswer, 9, &filled_and_emptied);
 }

@@ -1,23 +1,23 @@
 //! A seed reproduces a run to the letter.
 
 use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, image, ready, web_pods};
-use evenkeel_sim::{Fault, Faults, Options, Part, What, Write, simulate};
+use evenkeel_sim::{Fault, FaultKind, Faults, Options, Part, Write, simulate};
 
 fn run(seed: u64) -> Vec<Write> {
     let options = Options { seed, ..Options::default() };
     simulate(options, async |world| {
         world.settle(REST).await;
         let pods = web_pods(world).await;
-        let fault = |part, at, what| Fault { part, at, what };
+        let fault = |part, at, kind| Fault { part, at, kind };
         world.arm(Faults {
             at_writes: vec![
-                fault(Part::Controllers, 4, What::CrashAfter),
-                fault(Part::Controllers, 17, What::CrashBefore),
-                fault(Part::Scheduler, 3, What::CrashAfter),
-                fault(Part::Nodes, 5, What::CrashBefore),
-                fault(Part::Controllers, 20, What::BreakWatches),
+                fault(Part::Controllers, 4, FaultKind::CrashAfter),
+                fault(Part::Controllers, 17, FaultKind::CrashBefore),
+                fault(Part::Scheduler, 3, FaultKind::CrashAfter),
+                fault(Part::Nodes, 5, FaultKind::CrashBefore),
+                fault(Part::Controllers, 20, FaultKind::BreakWatches),
             ],
-            stale: SECOND,
+            max_watch_delay: SECOND,
         });
         world.create(DEPLOYMENTS, &deployment(6, "a")).await;
         ready(world, &pods, 6).await;

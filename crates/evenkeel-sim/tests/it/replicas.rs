@@ -4,7 +4,7 @@ use crate::fixtures::{
     CONTROLLERS, DEPLOYMENTS, PODS, REST, SILENCE, bare_pod, check_deployment, check_pods,
     deployment, each, ready, running, template, uid, web_pods,
 };
-use evenkeel_sim::{Faults, What, World};
+use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 /// Six pods become two: no more go than have to, and none is added.
@@ -16,7 +16,7 @@ async fn scale_down(world: &mut World, faults: Faults) {
     let scale = json!({ "spec": { "replicas": 2 } });
     world.merge(&format!("{DEPLOYMENTS}/web"), &scale).await;
     world.settle(REST).await;
-    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 2, "too few pods: {:?}", pods.counts());
     check_deployment(world, 2, "a", 1).await;
     let was_there = |pod: &Value| before.iter().any(|old| uid(old) == uid(pod));
     assert!(world.list(PODS).await.iter().all(was_there), "a pod was replaced");
@@ -42,7 +42,7 @@ async fn adoption(world: &mut World, faults: Faults) {
     for name in ["one", "two"] {
         assert!(found.iter().any(|pod| pod["metadata"]["name"] == name), "{name} is gone");
     }
-    assert!(pods.most_active() <= 3, "too many pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= 3, "too many pods: {:?}", pods.counts());
     let status = world.get(&format!("{CONTROLLERS}/web")).await.expect("it is there");
     assert_eq!(status["status"]["availableReplicas"], 3, "{status:#}");
     world.stays_silent(SILENCE).await;
@@ -50,20 +50,20 @@ async fn adoption(world: &mut World, faults: Faults) {
 
 #[test]
 fn scale_down_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &scale_down);
+    each(FaultKind::CrashAfter, 7, &scale_down);
 }
 
 #[test]
 fn scale_down_with_each_answer_lost() {
-    each(What::LoseAnswer, 7, &scale_down);
+    each(FaultKind::LoseAnswer, 7, &scale_down);
 }
 
 #[test]
 fn adoption_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 4, &adoption);
+    each(FaultKind::CrashAfter, 4, &adoption);
 }
 
 #[test]
 fn adoption_with_each_answer_lost() {
-    each(What::LoseAnswer, 4, &adoption);
+    each(FaultKind::LoseAnswer, 4, &adoption);
 }

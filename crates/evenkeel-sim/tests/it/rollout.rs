@@ -4,7 +4,7 @@ use crate::fixtures::{
     DEPLOYMENTS, KINDS, REST, SILENCE, check_deployment, deployment, each, image, ready, several,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 
 /// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
 async fn rollout(world: &mut World, faults: Faults) {
@@ -23,29 +23,29 @@ async fn roll_out(world: &mut World, faults: Faults, most: usize) {
     let pods = web_pods(world).await;
     world.create(DEPLOYMENTS, &deployment(4, "a")).await;
     ready(world, &pods, 4).await;
-    assert!(pods.most_active() <= 4, "{:?}", pods.counts());
+    assert!(pods.max_active() <= 4, "{:?}", pods.counts());
     pods.reset();
     world.merge(&format!("{DEPLOYMENTS}/web"), &image("b")).await;
     world.settle(REST).await;
-    assert!(pods.most_active() <= most, "too many pods: {:?}", pods.counts());
-    assert!(pods.fewest_ready() >= 3, "too few pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= most, "too many pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 3, "too few pods: {:?}", pods.counts());
     check_deployment(world, 4, "b", 2).await;
     world.stays_silent(SILENCE).await;
 }
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 20, &rollout);
+    each(FaultKind::CrashAfter, 20, &rollout);
 }
 
 #[test]
 fn with_a_crash_before_each_write() {
-    each(What::CrashBefore, 20, &rollout);
+    each(FaultKind::CrashBefore, 20, &rollout);
 }
 
-/// What a cluster in trouble does: several things at once, and nobody is up to date.
+/// FaultKind a cluster in trouble does: several things at once, and nobody is up to date.
 #[test]
 fn random_faults() {
-    let kinds = [&KINDS[..], &[What::Refuse(503)]].concat();
+    let kinds = [&KINDS[..], &[FaultKind::Refuse(503)]].concat();
     several(&Options::default(), 8, (8, 40), &kinds, &rollout_where_deletions_fail);
 }

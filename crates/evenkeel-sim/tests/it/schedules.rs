@@ -1,10 +1,10 @@
-//! What happens at certain times happens once for each of them, whatever goes wrong.
+//! FaultKind happens at certain times happens once for each of them, whatever goes wrong.
 
 use crate::{
     fixtures::{MINUTE, PODS, REST, SILENCE, each},
     jobs::{JOBS, job},
 };
-use evenkeel_sim::{Faults, What, World};
+use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -39,5 +39,5 @@ async fn runs_on_time(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 10, &runs_on_time);
+    each(FaultKind::CrashAfter, 10, &runs_on_time);
 }

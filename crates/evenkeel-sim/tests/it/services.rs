@@ -4,7 +4,7 @@ use crate::fixtures::{
     DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SILENCE, deployment, each, is_ready, ready, several,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ async fn follow(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
+/// FaultKind somebody writes for a Service without a selector is mirrored, as long as it is there.
 async fn mirror(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -133,22 +133,22 @@ async fn ranges(world: &mut World, faults: Faults) {
 
 #[test]
 fn endpoints_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 10, &follow);
+    each(FaultKind::CrashAfter, 10, &follow);
 }
 
 #[test]
 fn endpoints_with_each_answer_lost() {
-    each(What::LoseAnswer, 10, &follow);
+    each(FaultKind::LoseAnswer, 10, &follow);
 }
 
 #[test]
 fn mirroring_with_a_crash_before_each_write() {
-    each(What::CrashBefore, 3, &mirror);
+    each(FaultKind::CrashBefore, 3, &mirror);
 }
 
 #[test]
 fn service_cidrs_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 3, &ranges);
+    each(FaultKind::CrashAfter, 3, &ranges);
 }
 
 #[test]

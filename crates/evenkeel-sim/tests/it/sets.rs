@@ -4,7 +4,7 @@ use crate::fixtures::{
     KINDS, PODS, REST, SILENCE, check_pods, each, image, is_ready, ready, several, template, uid,
     web_pods,
 };
-use evenkeel_sim::{Faults, Options, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 pub(crate) const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
@@ -53,13 +53,13 @@ async fn ordered_ready(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.create(STATEFUL, &stateful(3, "OrderedReady")).await;
     ready(world, &pods, 3).await;
-    assert!(pods.most_active() <= 3, "{:?}", pods.counts());
+    assert!(pods.max_active() <= 3, "{:?}", pods.counts());
     pods.reset();
     world.merge(&format!("{STATEFUL}/web"), &image("b")).await;
     let counts =
         ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
     check_end(world, STATEFUL, &counts).await;
-    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 2, "too few pods: {:?}", pods.counts());
     let mut names: Vec<Value> =
         world.list(PODS).await.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
     names.sort_by_key(Value::to_string);
@@ -87,7 +87,7 @@ async fn daemon_set_max_unavailable(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.create(DAEMONS, &daemons(0)).await;
     ready(world, &pods, 3).await;
-    assert!(pods.most_active() <= 3, "{:?}", pods.counts());
+    assert!(pods.max_active() <= 3, "{:?}", pods.counts());
     pods.reset();
     world.merge(&format!("{DAEMONS}/web"), &image("b")).await;
     let counts = [
@@ -98,7 +98,7 @@ async fn daemon_set_max_unavailable(world: &mut World, faults: Faults) {
         "numberAvailable",
     ];
     check_end(world, DAEMONS, &counts).await;
-    assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 2, "too few pods: {:?}", pods.counts());
 }
 
 async fn daemon_set_max_surge(world: &mut World, faults: Faults) {
@@ -110,38 +110,38 @@ async fn daemon_set_max_surge(world: &mut World, faults: Faults) {
     pods.reset();
     world.merge(&format!("{DAEMONS}/web"), &image("b")).await;
     check_end(world, DAEMONS, &["desiredNumberScheduled", "numberAvailable"]).await;
-    assert!(pods.fewest_ready() >= 3, "too few pods: {:?}", pods.counts());
-    assert!(pods.most_active() <= 4, "too many pods: {:?}", pods.counts());
+    assert!(pods.min_ready() >= 3, "too few pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= 4, "too many pods: {:?}", pods.counts());
 }
 
 #[test]
 fn ordered_ready_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &ordered_ready);
+    each(FaultKind::CrashAfter, 7, &ordered_ready);
 }
 
 #[test]
 fn ordered_ready_with_each_answer_lost() {
-    each(What::LoseAnswer, 7, &ordered_ready);
+    each(FaultKind::LoseAnswer, 7, &ordered_ready);
 }
 
 #[test]
 fn parallel_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &parallel);
+    each(FaultKind::CrashAfter, 7, &parallel);
 }
 
 #[test]
 fn daemon_set_max_unavailable_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &daemon_set_max_unavailable);
+    each(FaultKind::CrashAfter, 7, &daemon_set_max_unavailable);
 }
 
 #[test]
 fn daemon_set_max_unavailable_with_each_answer_lost() {
-    each(What::LoseAnswer, 7, &daemon_set_max_unavailable);
+    each(FaultKind::LoseAnswer, 7, &daemon_set_max_unavailable);
 }
 
 #[test]
 fn daemon_set_max_surge_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &daemon_set_max_surge);
+    each(FaultKind::CrashAfter, 7, &daemon_set_max_surge);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
+//! FaultKind keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
 
 use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
-use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World, explore};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Without nodes that renew their leases: this takes days.
 fn alone() -> Options {
-    let mut options = Options { node_ranges: true, ..Options::default() };
+    let mut options = Options { allocate_node_cidrs: true, ..Options::default() };
     options.nodes.nodes.clear();
     options
 }
@@ -109,12 +109,12 @@ async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
 
 #[test]
 fn node_cidrs_and_ttl_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, What::CrashAfter, 6, &node_cidrs_and_ttl);
+    each_of(&alone(), Part::Controllers, FaultKind::CrashAfter, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
 fn node_cidrs_and_ttl_with_each_answer_lost() {
-    each_of(&alone(), Part::Controllers, What::LoseAnswer, 6, &node_cidrs_and_ttl);
+    each_of(&alone(), Part::Controllers, FaultKind::LoseAnswer, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn node_cidrs_and_ttl_with_random_faults() {
 
 #[test]
 fn storage_version_migration_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, What::CrashAfter, 4, &storage_version_migration);
+    each_of(&alone(), Part::Controllers, FaultKind::CrashAfter, 4, &storage_version_migration);
 }
 
 #[test]
@@ -135,5 +135,9 @@ fn storage_version_migration_with_random_faults() {
 /// Once only: it takes three days.
 #[test]
 fn legacy_tokens_are_cleaned_with_an_answer_lost() {
-    explore::with(&alone(), Faults::one(1, What::LoseAnswer), &legacy_tokens_are_cleaned);
+    explore::with_faults(
+        &alone(),
+        Faults::single(1, FaultKind::LoseAnswer),
+        &legacy_tokens_are_cleaned,
+    );
 }

@@ -4,7 +4,7 @@ use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, is_ready, several, template,
 };
 use evenkeel_nodes::StorageOptions;
-use evenkeel_sim::{Faults, Options, Part, What, World};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, World};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -210,43 +210,43 @@ async fn lost_and_found(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
+fn each(part: Part, what: FaultKind, scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&options(), part, what, 3, scenario);
 }
 
 #[test]
 fn provisioning_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &provisioning);
+    each(Part::Controllers, FaultKind::CrashAfter, &provisioning);
 }
 
 #[test]
 fn provisioning_with_each_answer_lost() {
-    each(Part::Controllers, What::LoseAnswer, &provisioning);
+    each(Part::Controllers, FaultKind::LoseAnswer, &provisioning);
 }
 
 #[test]
 fn provisioning_with_a_scheduler_crash_after_each_write() {
-    each(Part::Scheduler, What::CrashAfter, &provisioning);
+    each(Part::Scheduler, FaultKind::CrashAfter, &provisioning);
 }
 
 #[test]
 fn ephemeral_volume_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &ephemeral_volume);
+    each(Part::Controllers, FaultKind::CrashAfter, &ephemeral_volume);
 }
 
 #[test]
 fn binding_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &binding);
+    each(Part::Controllers, FaultKind::CrashAfter, &binding);
 }
 
 #[test]
 fn binding_with_a_crash_before_each_write() {
-    each(Part::Controllers, What::CrashBefore, &binding);
+    each(Part::Controllers, FaultKind::CrashBefore, &binding);
 }
 
 /// As [`each`], of scenarios in which not much is written.
 fn few(scenario: &impl AsyncFn(&mut World, Faults)) {
-    each_of(&options(), Part::Controllers, What::CrashAfter, 0, scenario);
+    each_of(&options(), Part::Controllers, FaultKind::CrashAfter, 0, scenario);
 }
 
 #[test]

@@ -21,7 +21,11 @@ pub(super) struct AggregationFlags {
 pub(super) fn flags(read: &Reader, gates: &FeatureGates) -> AggregationFlags {
     AggregationFlags {
         // Evenkeel refuses one of these flags alone. Upstream then presents no certificate to extension API servers.
-        proxy_client: server::pair(read, "proxy-client-cert-file", "proxy-client-key-file"),
+        proxy_client: server::certificate_and_key(
+            read,
+            "proxy-client-cert-file",
+            "proxy-client-key-file",
+        ),
         forward_redirects: !read.bool("aggregator-reject-forwarding-redirect"),
         request_header: RequestHeader::from_flags(read, gates),
     }
@@ -31,8 +35,8 @@ impl AggregationFlags {
     /// Reads the files of the proxy's certificate and key.
     pub(super) fn options(&self) -> Result<AggregationOptions> {
         let proxy_client = self.proxy_client.as_ref().map(|[chain, key]| {
-            let chain = server::read("proxy-client-cert-file", chain)?;
-            Ok::<_, anyhow::Error>((chain, server::read("proxy-client-key-file", key)?))
+            let chain = server::read_file("proxy-client-cert-file", chain)?;
+            Ok::<_, anyhow::Error>((chain, server::read_file("proxy-client-key-file", key)?))
         });
         let proxy_client = proxy_client.transpose()?;
         Ok(AggregationOptions { proxy_client, forward_redirects: self.forward_redirects })
@@ -43,7 +47,7 @@ impl AggregationFlags {
         let header = self.request_header.clone();
         let Some(path) = header.client_ca else { return Ok(None) };
         Ok(Some(RequestHeaderOptions {
-            client_ca: server::read("requestheader-client-ca-file", Path::new(&path))?,
+            client_ca: server::read_file("requestheader-client-ca-file", Path::new(&path))?,
             allowed_names: header.allowed_names,
             username_headers: header.username,
             uid_headers: header.uid,

@@ -6,8 +6,8 @@ use evenkeel_apiserver::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookO
 use evenkeel_component::flags::Reader;
 use std::{path::PathBuf, time::Duration};
 
-/// Flags that set something which auditing relies on and that this server has not, with the only value that it takes.
-const FIXED: [(&str, &str); 5] = [
+/// Flags that accept a single value, because this server implements no other.
+const SINGLE_VALUE_FLAGS: [(&str, &str); 5] = [
     ("audit-log-format", "json"),
     ("audit-log-version", "audit.k8s.io/v1"),
     ("audit-webhook-version", "audit.k8s.io/v1"),
@@ -15,7 +15,7 @@ const FIXED: [(&str, &str); 5] = [
     ("audit-log-compress", "false"),
 ];
 
-/// Flags that are refused: without their effect, events would be larger than their users rely on.
+/// Flags that this server rejects, because it does not truncate events. Their users rely on small events.
 const TRUNCATION: [&str; 2] = ["audit-log-truncate-enabled", "audit-webhook-truncate-enabled"];
 
 /// Validated options of auditing. The files are read when the server starts.
@@ -23,6 +23,7 @@ const TRUNCATION: [&str; 2] = ["audit-log-truncate-enabled", "audit-webhook-trun
 pub(super) struct AuditFlags {
     policy: PathBuf,
     log: Option<AuditLogOptions>,
+    /// Kubeconfig of the webhook, and its other flags.
     webhook: Option<(PathBuf, WebhookFlags)>,
 }
 
@@ -34,15 +35,15 @@ struct WebhookFlags {
     initial_backoff: Duration,
 }
 
-/// Reads the flags; `None` without a policy, as then no events are recorded.
+/// Reads the flags. Returns `None` without a policy, because no events are recorded then.
 pub(super) fn flags(read: &Reader) -> Option<AuditFlags> {
-    for (flag, only) in FIXED {
-        let given = match flag {
+    for (flag, only_value) in SINGLE_VALUE_FLAGS {
+        let value = match flag {
             "audit-log-compress" => read.bool(flag).to_string(),
             flag => read.text(flag),
         };
-        if given != only {
-            read.record_invalid(flag, format!("--{flag} must be {only} in this server"));
+        if value != only_value {
+            read.record_invalid(flag, format!("--{flag} must be {only_value} in this server"));
         }
     }
     for flag in TRUNCATION {
@@ -53,14 +54,14 @@ pub(super) fn flags(read: &Reader) -> Option<AuditFlags> {
             );
         }
     }
-    let log = read.non_empty_text("audit-log-path").map(|path| log(read, &path));
+    let log = read.non_empty_text("audit-log-path").map(|path| log_options(read, &path));
     let webhook = read.non_empty_text("audit-webhook-config-file").map(PathBuf::from);
     let webhook = webhook.map(|path| (path, webhook_flags(read)));
     let policy = read.non_empty_text("audit-policy-file").map(PathBuf::from)?;
     Some(AuditFlags { policy, log, webhook })
 }
 
-fn log(read: &Reader, path: &str) -> AuditLogOptions {
+fn log_options(read: &Reader, path: &str) -> AuditLogOptions {
     let number = |flag: &str| {
         let number = read.int(flag);
         u32::try_from(number).unwrap_or_else(|_| {
@@ -94,9 +95,9 @@ fn webhook_flags(read: &Reader) -> WebhookFlags {
 impl AuditFlags {
     /// Reads the files.
     pub(super) fn options(&self) -> Result<AuditOptions> {
-        let policy = server::read("audit-policy-file", &self.policy)?;
+        let policy = server::read_file("audit-policy-file", &self.policy)?;
         let webhook = self.webhook.as_ref().map(|(path, flags)| {
-            let kubeconfig = server::read("audit-webhook-config-file", path)?;
+            let kubeconfig = server::read_file("audit-webhook-config-file", path)?;
             Ok::<_, anyhow::Error>(AuditWebhookOptions {
                 kubeconfig,
                 buffer_size: flags.buffer_size,

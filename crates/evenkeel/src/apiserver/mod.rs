@@ -31,7 +31,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs the program with these arguments, and returns its exit code.
 pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     if arguments.first().is_some_and(|first| first == "snapshot") {
-        return snapshot::of_apiserver(arguments);
+        return snapshot::main_of_apiserver(arguments);
     }
     let parsed = match command_line().read(arguments) {
         Ok(parsed) => parsed,
@@ -50,9 +50,9 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
 
 /// Returns the program's command line.
 pub(crate) fn command_line() -> CommandLine {
-    let what = "The embedded API server alone, in place of kube-apiserver and etcd: with kube-apiserver's flags, as far as it has \
+    let description = "The embedded API server alone, in place of kube-apiserver and etcd: with kube-apiserver's flags, as far as it has \
                 what they set. It warns of flags without effect, and refuses those that something relies on.";
-    CommandLine { flags: flags(), about: About { name: NAME, what, more: BTreeMap::new() } }
+    CommandLine { flags: flags(), about: About { name: NAME, description, notes: BTreeMap::new() } }
 }
 
 async fn run(options: &Options) -> Result<()> {
@@ -63,22 +63,22 @@ async fn run(options: &Options) -> Result<()> {
     let server = build(options, address).await?;
     let serving = Tasks::new();
     if let Some(path) = options.kubeconfig.clone() {
-        let url = server::url(address);
+        let url = server::local_url(address);
         kubeconfig::write(&server.kubeconfig(&url), &path, None)?;
         let server = server.clone();
         serving.spawn_restarting_until_cancelled("kubeconfig", move || {
-            kubeconfig::keep(server.clone(), url.clone(), path.clone(), None)
+            kubeconfig::keep_renewed(server.clone(), url.clone(), path.clone(), None)
         });
     }
-    let (of_server, stop) = (server.clone(), serving.token());
+    let (listening_server, stop) = (server.clone(), serving.token());
     serving.spawn("API server", async move {
-        if let Err(error) = of_server.serve(listener, stop.cancelled_owned()).await {
+        if let Err(error) = listening_server.serve(listener, stop.cancelled_owned()).await {
             tracing::error!(%error, "API server stopped");
         }
     });
     let control = options.data_dir.as_ref().map(|folder| {
         let path = explain::socket_beside(&folder.join("kubeconfig"));
-        let url = server::url(address);
+        let url = server::local_url(address);
         let served = Served { url, introspection: None, server: Some(server.clone()) };
         control::start(&path, served, &serving)
     });
@@ -97,18 +97,17 @@ async fn run(options: &Options) -> Result<()> {
 }
 
 async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
-    let reached = SocketAddr::new(options.advertise.unwrap_or(address.ip()), address.port());
-    let [reads, writes] = options.in_flight;
+    let advertised = SocketAddr::new(options.advertise.unwrap_or(address.ip()), address.port());
     let request_header = options.aggregation.request_header()?;
-    let mut builder = server::configure(&options.server, reached, request_header)?
+    let mut builder = server::configure(&options.server, advertised, request_header)?
         .data_dir(options.data_dir.clone())
-        .max_requests_in_flight(reads, writes)
+        .max_requests_in_flight(options.max_reads_in_flight, options.max_writes_in_flight)
         .priority_and_fairness(options.priority_and_fairness)
         .event_ttl(options.event_ttl)
         .aggregation(options.aggregation.options()?);
     if let Some([chain, key]) = &options.certificate {
-        let chain = server::read("tls-cert-file", chain)?;
-        builder = builder.certificate(chain, server::read("tls-private-key-file", key)?);
+        let chain = server::read_file("tls-cert-file", chain)?;
+        builder = builder.certificate(chain, server::read_file("tls-private-key-file", key)?);
     }
     if let Some(audit) = &options.audit {
         builder = builder.audit(audit.options()?);

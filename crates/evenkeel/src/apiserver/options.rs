@@ -2,7 +2,7 @@
 
 use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
-use crate::server::{ServerArgs, pair};
+use crate::server::{ServerArgs, certificate_and_key};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
@@ -15,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// Flags that are refused, each with the reason, because users rely on their effect.
+/// Flags that this server rejects, each with the reason. Ignoring them would be dangerous, because users rely on their
+/// effect.
 const REFUSED: [(&str, &str); 7] = [
     ("authorization-config", "authorizers are set by --authorization-mode"),
     ("authorization-policy-file", "there is no ABAC"),
@@ -28,7 +29,7 @@ const REFUSED: [(&str, &str); 7] = [
 
 /// Flags that are ignored without a warning, because they have no visible effect here: flags of etcd, of kubelet
 /// credentials, and of diagnosis, and that of routing to endpoints, which this server always does.
-const SILENT: [&str; 13] = [
+const IGNORED_WITHOUT_WARNING: [&str; 13] = [
     "enable-aggregator-routing",
     "etcd-servers",
     "etcd-cafile",
@@ -61,8 +62,10 @@ pub(super) struct Options {
     /// Files of the certificate chain and of its key.
     pub(super) certificate: Option<[PathBuf; 2]>,
     pub(super) server: ServerArgs,
-    /// Limits on concurrent read and write requests.
-    pub(super) in_flight: [usize; 2],
+    /// `--max-requests-inflight`: limit on concurrent read requests.
+    pub(super) max_reads_in_flight: usize,
+    /// `--max-mutating-requests-inflight`: limit on concurrent write requests.
+    pub(super) max_writes_in_flight: usize,
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
     pub(super) audit: Option<AuditFlags>,
@@ -111,11 +114,9 @@ impl Options {
             data_dir: read.non_empty_text("data-dir").map(PathBuf::from),
             kubeconfig,
             certificate,
-            server: server(&read),
-            in_flight: [
-                limit(&read, "max-requests-inflight"),
-                limit(&read, "max-mutating-requests-inflight"),
-            ],
+            server: server_args(&read),
+            max_reads_in_flight: in_flight_limit(&read, "max-requests-inflight"),
+            max_writes_in_flight: in_flight_limit(&read, "max-mutating-requests-inflight"),
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
             audit: audit::flags(&read),
@@ -124,8 +125,11 @@ impl Options {
             parsed_flags: read.parsed().clone(),
             warnings: Vec::new(),
         };
-        let unimplemented: Vec<&str> =
-            read.unimplemented_flags().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
+        let unimplemented: Vec<&str> = read
+            .unimplemented_flags()
+            .into_iter()
+            .filter(|flag| !IGNORED_WITHOUT_WARNING.contains(flag))
+            .collect();
         warnings.extend(options.aggregation.request_header.warnings());
         read.done()?;
         warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
@@ -142,7 +146,7 @@ fn port(read: &Reader) -> u16 {
     })
 }
 
-fn limit(read: &Reader, flag: &str) -> usize {
+fn in_flight_limit(read: &Reader, flag: &str) -> usize {
     let limit = read.int(flag);
     usize::try_from(limit).unwrap_or_else(|_| {
         read.record_invalid(flag, format!("--{flag} can not be negative value"));
@@ -153,26 +157,25 @@ fn limit(read: &Reader, flag: &str) -> usize {
 /// Returns the files of the serving certificate: the ones that flags name, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
     let folder = PathBuf::from(read.text("cert-dir"));
-    pair(read, "tls-cert-file", "tls-private-key-file").or_else(|| {
+    certificate_and_key(read, "tls-cert-file", "tls-private-key-file").or_else(|| {
         let files = ["apiserver.crt", "apiserver.key"].map(|name| folder.join(name));
         files.iter().all(|file| exists(file)).then_some(files)
     })
 }
 
 /// Reads the flags that `evenkeel up` also has.
-fn server(read: &Reader) -> ServerArgs {
+fn server_args(read: &Reader) -> ServerArgs {
     let path = |flag| read.non_empty_text(flag).map(PathBuf::from);
     let anonymous = read.bool("anonymous-auth");
     let is_set = |flag: &str| read.parsed().names().any(|name| name == flag);
     let enable_admission_plugins = read.list("enable-admission-plugins");
     let mut disable_admission_plugins = read.list("disable-admission-plugins");
     // Upstream enables this plug-in only on request.
-    let restriction = "NodeRestriction".to_owned();
-    if ![&enable_admission_plugins, &disable_admission_plugins]
-        .iter()
-        .any(|names| names.contains(&restriction))
+    let node_restriction = "NodeRestriction".to_owned();
+    if !enable_admission_plugins.contains(&node_restriction)
+        && !disable_admission_plugins.contains(&node_restriction)
     {
-        disable_admission_plugins.push(restriction);
+        disable_admission_plugins.push(node_restriction);
     }
     ServerArgs {
         token_auth_file: path("token-auth-file"),
@@ -237,7 +240,7 @@ mod tests {
         let disabled = ["ServiceAccount", "NodeRestriction"];
         assert_eq!(options.server.disable_admission_plugins, disabled);
         assert_eq!(options.server.service_cluster_ip_range.as_deref(), Some("10.0.0.0/24"));
-        assert_eq!(options.in_flight, [400, 200]);
+        assert_eq!((options.max_reads_in_flight, options.max_writes_in_flight), (400, 200));
         assert!(options.priority_and_fairness);
     }
 
@@ -311,9 +314,9 @@ mod tests {
     #[test]
     fn every_flag_has_a_description() {
         for flag in flags().iter() {
-            assert!(!flag.words.is_empty(), "{}", flag.name);
+            assert!(!flag.description.is_empty(), "{}", flag.name);
         }
-        for flag in REFUSED.map(|(flag, _)| flag).iter().chain(&SILENT) {
+        for flag in REFUSED.map(|(flag, _)| flag).iter().chain(&IGNORED_WITHOUT_WARNING) {
             assert!(flags().get(flag).is_some(), "{flag} is no flag of upstream's");
         }
     }

@@ -38,16 +38,16 @@ pub fn socket_beside(kubeconfig: &Path) -> PathBuf {
 }
 
 /// Returns a server's URL without trailing slashes, for comparison.
-pub fn url_of(url: &str) -> &str {
+pub fn normalized_url(url: &str) -> &str {
     url.trim_end_matches('/')
 }
 
 impl Live {
     /// Returns the first of these sockets on which a manager of the cluster at `url` responds.
-    pub(super) async fn over_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
+    pub(super) async fn connect_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
         for socket in sockets {
             let Ok(answer) = ask_socket(socket, Method::GET, "/cluster").await else { continue };
-            if url_of(&String::from_utf8_lossy(&answer)) == url_of(url) {
+            if normalized_url(&String::from_utf8_lossy(&answer)) == normalized_url(url) {
                 return Some(Self::Socket(socket.clone()));
             }
         }
@@ -55,7 +55,7 @@ impl Live {
     }
 
     /// Returns a connection to the manager at `server`, with the credentials of `config`.
-    pub(super) fn over_https(
+    pub(super) fn connect_https(
         mut config: kube::Config,
         args: &Args,
         server: &str,
@@ -68,7 +68,8 @@ impl Live {
             let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
             let certificates: Vec<CertificateDer<'static>> = read
                 .map_err(|error| anyhow!("--certificate-authority {}: {error}", path.display()))?;
-            config.root_cert = Some(certificates.iter().map(|c| c.to_vec()).collect());
+            config.root_cert =
+                Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
             config.root_cert_file = None;
         }
         config.accept_invalid_certs = args.insecure_skip_tls_verify;
@@ -87,22 +88,23 @@ impl Live {
 
     /// Returns the kinds that the manager's controllers reconcile, as `Kind.group`.
     pub(super) async fn kinds(&self) -> Result<Vec<String>> {
-        let listing: Listing = self.ask("/debug/controllers").await?;
+        let listing: Listing = self.get("/debug/controllers").await?;
         Ok(listing
             .controllers
             .into_iter()
-            .map(|c| c.kind)
+            .map(|controller| controller.kind)
             .filter(|kind| !kind.is_empty())
             .collect())
     }
 
-    async fn ask<T: DeserializeOwned>(&self, target: &str) -> Result<T> {
+    /// Sends a GET request to the manager, and decodes its JSON response.
+    async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T> {
         let body = match self {
             Self::Socket(path) => ask_socket(path, Method::GET, target).await?,
             Self::Https(client, url) => {
                 let request = Request::get(target).header(header::ACCEPT, "application/json");
                 let answer = client.raw(request.body(Bytes::new())?).await;
-                answer.map_err(|error| anyhow!(unanswered(url, &error)))?.into_body()
+                answer.map_err(|error| anyhow!(describe_failure(url, &error)))?.into_body()
             }
         };
         serde_json::from_slice(&body).context("the manager's answer cannot be read")
@@ -110,7 +112,7 @@ impl Live {
 }
 
 /// Returns the reason why a manager did not respond, and a remedy.
-fn unanswered(url: &str, error: &ApiError) -> String {
+fn describe_failure(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {
         401 => format!(
@@ -143,10 +145,10 @@ impl Source for Live {
             let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
             let Subject { group, kind, .. } = subject;
             let dot = if group.is_empty() { "" } else { "." };
-            let (object, kind) =
-                (escape(&subject.key().to_string()), escape(&format!("{kind}{dot}{group}")));
+            let kind = escape(&format!("{kind}{dot}{group}"));
+            let object = escape(&subject.key().to_string());
             let target = format!("/debug/controllers?object={object}&kind={kind}");
-            Ok(self.ask::<Reports>(&target).await?.reports)
+            Ok(self.get::<Reports>(&target).await?.reports)
         })
     }
 }
@@ -196,6 +198,6 @@ mod tests {
         for (kubeconfig, socket) in table {
             assert_eq!(socket_beside(Path::new(kubeconfig)), Path::new(socket));
         }
-        assert_eq!(url_of("https://127.0.0.1:6443/"), "https://127.0.0.1:6443");
+        assert_eq!(normalized_url("https://127.0.0.1:6443/"), "https://127.0.0.1:6443");
     }
 }

@@ -9,7 +9,7 @@ mod offline;
 mod resolve;
 mod tree;
 
-pub use live::{ask_socket, socket_beside, url_of};
+pub use live::{ask_socket, normalized_url, socket_beside};
 pub use offline::Offline;
 pub use resolve::{resolve, split};
 pub use tree::{Explained, Source, explain};
@@ -86,25 +86,26 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
         Client::builder(kube.clone(), clock.clone()).user_agent("evenkeel-explain").build();
     let manager = match (&args.server, args.offline) {
         (_, true) => None,
-        (Some(server), _) => Some(Live::over_https(config, args, server, &clock)?),
-        (None, _) => Live::over_socket(sockets, &url.to_string()).await,
+        (Some(server), _) => Some(Live::connect_https(config, args, server, &clock)?),
+        (None, _) => Live::connect_socket(sockets, &url.to_string()).await,
     };
     let (kind, name) = split(&args.object)?;
-    let scheduling = kube.clone();
+    let scheduler_client = kube.clone();
     let explained = match manager {
         Some(live) => {
             let subject = match client.api_resources().await {
-                Ok(found) => resolve(&found, kind, &namespace, name)?,
+                Ok(resources) => resolve(&resources, kind, &namespace, name)?,
                 // The manager can also explain its reasons to wait while the API server is unavailable.
-                Err(_) => known_to(&live, kind, &namespace, name).await?,
+                Err(_) => subject_of_manager(&live, kind, &namespace, name).await?,
             };
             let mode = live.description();
             explain(&live, subject, mode).await?
         }
         None => {
-            let found = client.api_resources().await.context("the API server does not answer")?;
-            let subject = resolve(&found, kind, &namespace, name)?;
-            let offline = Offline::start(kube, &clock, found, &subject).await?;
+            let resources =
+                client.api_resources().await.context("the API server does not answer")?;
+            let subject = resolve(&resources, kind, &namespace, name)?;
+            let offline = Offline::start(kube, &clock, resources, &subject).await?;
             let mode = format!("worked out from the cluster {url}; no manager was asked");
             let explained = explain(&offline, subject, mode).await;
             offline.stop().await;
@@ -113,7 +114,7 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
     };
     let scheduled = match kind.split('.').next() {
         Some("pod" | "pods" | "po" | "Pod") => {
-            crate::schedule::explain(scheduling, &namespace, name).await?
+            crate::schedule::explain(scheduler_client, &namespace, name).await?
         }
         _ => None,
     };
@@ -123,9 +124,9 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
     Ok(match (args.output.as_str(), &scheduled) {
         ("json", None) => serde_json::to_string_pretty(&explained)? + "\n",
         ("json", Some(scheduled)) => {
-            let mut whole = serde_json::to_value(&explained)?;
-            whole["scheduler"] = serde_json::to_value(scheduled)?;
-            serde_json::to_string_pretty(&whole)? + "\n"
+            let mut output = serde_json::to_value(&explained)?;
+            output["scheduler"] = serde_json::to_value(scheduled)?;
+            serde_json::to_string_pretty(&output)? + "\n"
         }
         (_, scheduled) => {
             let mut text = explained.text(clock.now());
@@ -140,18 +141,24 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
 
 /// Returns the CA (PEM) that a configuration trusts.
 pub fn ca_of(config: &kube::Config) -> Option<String> {
-    config.root_cert.as_deref().map(pem)
+    config.root_cert.as_deref().map(to_pem)
 }
 
 /// Returns a subject of a kind that the manager's controllers reconcile, without discovery.
-async fn known_to(live: &Live, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
+async fn subject_of_manager(
+    live: &Live,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Subject> {
     let kinds = live.kinds().await?;
-    let fits = |known: &&String| {
-        let lower = known.split('.').next().unwrap_or_default().to_lowercase();
-        let asked = kind.split('.').next().unwrap_or_default().to_lowercase();
-        asked == lower || asked == format!("{lower}s")
+    let requested = kind.split('.').next().unwrap_or_default().to_lowercase();
+    // Without discovery, the plural of a kind is a guess.
+    let is_requested = |known: &&String| {
+        let singular = known.split('.').next().unwrap_or_default().to_lowercase();
+        requested == singular || requested == format!("{singular}s")
     };
-    let Some(known) = kinds.iter().find(fits) else {
+    let Some(known) = kinds.iter().find(is_requested) else {
         bail!("the API server does not answer, and no controller of the manager is for {kind}");
     };
     let (kind, group) = known.split_once('.').unwrap_or((known, ""));
@@ -159,7 +166,10 @@ async fn known_to(live: &Live, kind: &str, namespace: &str, name: &str) -> Resul
     Ok(Subject::new(group, kind, if namespaced { namespace } else { "" }, name))
 }
 
-fn pem(certificates: &[Vec<u8>]) -> String {
+/// Length of a line of base64 in PEM (RFC 7468).
+const PEM_LINE_LENGTH: usize = 64;
+
+fn to_pem(certificates: &[Vec<u8>]) -> String {
     use base64::Engine;
     let mut text = String::new();
     for certificate in certificates {
@@ -167,7 +177,7 @@ fn pem(certificates: &[Vec<u8>]) -> String {
         text.push_str("-----BEGIN CERTIFICATE-----\n");
         let mut rest = &*encoded;
         while !rest.is_empty() {
-            let (line, after) = rest.split_at(rest.len().min(64));
+            let (line, after) = rest.split_at(rest.len().min(PEM_LINE_LENGTH));
             text.push_str(line);
             text.push('\n');
             rest = after;

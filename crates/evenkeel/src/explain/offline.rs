@@ -33,7 +33,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Offline {
     client: Client,
     clock: Clock,
-    found: Arc<ServerResources>,
+    resources: Arc<ServerResources>,
     /// Snapshot for the garbage collector, read on first use.
     snapshot: Mutex<Option<Snapshot>>,
     namespace: String,
@@ -50,7 +50,7 @@ impl Offline {
     pub async fn start(
         kube: kube::Client,
         clock: &Clock,
-        found: Arc<ServerResources>,
+        resources: Arc<ServerResources>,
         subject: &Subject,
     ) -> Result<Self> {
         let (kube, _) = dry_run(kube);
@@ -66,11 +66,11 @@ impl Offline {
         // Cancel the tasks before they start, so that the controllers are set up but never run.
         let stopped = Tasks::new();
         stopped.token().cancel();
-        let writer = client.clone();
-        let clients = Arc::new(move |_: &str| writer.clone());
+        let shared_client = client.clone();
+        let clients = Arc::new(move |_: &str| shared_client.clone());
         let mut context =
             ControllerContext::new(env, clients, stopped.clone(), registry, Options::default());
-        context.resources = Resources::discovered(&found);
+        context.resources = Resources::discovered(&resources);
         for descriptor in descriptors() {
             if let Err(error) = context.start(&descriptor) {
                 tracing::debug!(%error, "left out");
@@ -80,7 +80,7 @@ impl Offline {
         Ok(Self {
             client,
             clock: clock.clone(),
-            found,
+            resources,
             snapshot: Mutex::new(None),
             namespace: namespace.clone(),
             caches,
@@ -95,35 +95,37 @@ impl Offline {
     }
 
     /// Fills the caches of the controllers that reconcile objects of this kind.
-    async fn fill(&self, subject: &Subject) {
+    async fn sync_caches(&self, subject: &Subject) {
         let kind = match &*subject.group {
             "" => subject.kind.clone(),
             group => format!("{}.{group}", subject.kind),
         };
-        let reports = || self.introspection.all().into_iter().map(|inspect| inspect.report());
-        let concerned = || reports().filter(|report| report.kind == kind);
-        let wanted: Vec<String> =
-            concerned().flat_map(|r| r.caches).map(|cache| cache.resource).collect();
+        let reports = || {
+            let all = self.introspection.all().into_iter().map(|inspect| inspect.report());
+            all.filter(|report| report.kind == kind)
+        };
+        let needed_caches: Vec<String> =
+            reports().flat_map(|report| report.caches).map(|cache| cache.resource).collect();
         self.caches.start_some(&self.reflectors, |kind| {
             let dot = if kind.group.is_empty() { "" } else { "." };
-            wanted.contains(&format!("{}{dot}{}", kind.plural, kind.group))
+            needed_caches.contains(&format!("{}{dot}{}", kind.plural, kind.group))
         });
-        let filled = async {
-            while concerned().any(|report| report.caches.iter().any(|cache| !cache.synced)) {
+        let synced = async {
+            while reports().any(|report| report.caches.iter().any(|cache| !cache.synced)) {
                 self.clock.sleep(POLL_INTERVAL).await;
             }
         };
         // After a timeout, the report names the caches that have not synced, with the reason.
-        let _ = tokio::time::timeout(SYNC_TIMEOUT, filled).await;
+        let _ = tokio::time::timeout(SYNC_TIMEOUT, synced).await;
     }
 
     /// Returns the garbage collector's report, from live reads.
-    async fn collector(&self, subject: &Subject) -> Result<Option<ObjectReport>> {
+    async fn garbage_collector_report(&self, subject: &Subject) -> Result<Option<ObjectReport>> {
         let namespace = if subject.namespace.is_empty() { "" } else { &*self.namespace };
         let mut snapshot = self.snapshot.lock().await;
         if snapshot.is_none() {
-            let (client, found) = (self.client.clone(), Arc::clone(&self.found));
-            *snapshot = Some(Snapshot::read(client, found, namespace).await);
+            let (client, resources) = (self.client.clone(), Arc::clone(&self.resources));
+            *snapshot = Some(Snapshot::read(client, resources, namespace).await);
         }
         let Some(snapshot) = snapshot.as_mut() else { return Ok(None) };
         Ok(snapshot.report(subject, self.clock.now()).await?)
@@ -136,9 +138,9 @@ impl Source for Offline {
         subject: &'a Subject,
     ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
         Box::pin(async move {
-            self.fill(subject).await;
+            self.sync_caches(subject).await;
             let mut reports = self.introspection.object_reports(subject);
-            reports.extend(self.collector(subject).await?);
+            reports.extend(self.garbage_collector_report(subject).await?);
             Ok(reports)
         })
     }

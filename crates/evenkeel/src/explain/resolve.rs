@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 /// When the arguments have neither form.
 pub fn split(words: &[String]) -> Result<(&str, &str)> {
     let parts = match words {
-        [one] => one.split_once('/'),
+        [kind_and_name] => kind_and_name.split_once('/'),
         [kind, name] => Some((&**kind, &**name)),
         _ => None,
     };
@@ -30,7 +30,7 @@ pub fn split(words: &[String]) -> Result<(&str, &str)> {
 /// # Errors
 /// When the server has no such kind.
 pub fn resolve(
-    found: &ServerResources,
+    resources: &ServerResources,
     kind: &str,
     namespace: &str,
     name: &str,
@@ -40,16 +40,16 @@ pub fn resolve(
         Some((short, group)) => (short, Some(group)),
         None => (&*query, None),
     };
-    let named = |resource: &&Resource| {
+    let is_requested = |resource: &&Resource| {
         let kind = &resource.kind;
-        let names = *kind.plural == *short
+        let has_name = *kind.plural == *short
             || *resource.singular == *short
             || kind.kind.to_lowercase() == short
             || resource.short_names.iter().any(|name| **name == *short);
         // As in kubectl, a prefix of the group is sufficient.
-        names && group.is_none_or(|group| kind.group.starts_with(group))
+        has_name && group.is_none_or(|group| kind.group.starts_with(group))
     };
-    let Some(resource) = found.preferred().find(named) else {
+    let Some(resource) = resources.preferred().find(is_requested) else {
         bail!("the server has no resource type {kind:?}");
     };
     let namespace = if resource.kind.namespaced { namespace } else { "" };

@@ -8,9 +8,9 @@ use serde::Serialize;
 use std::{collections::HashSet, fmt::Write as _};
 
 /// Maximum depth of dependent objects. The pods of a Deployment have depth 2.
-const DEPTH: usize = 3;
+const MAX_DEPTH: usize = 3;
 /// Maximum number of explained dependent objects of one object.
-const CHILDREN: usize = 10;
+const MAX_CHILDREN: usize = 10;
 
 /// Source of reports about objects.
 pub trait Source {
@@ -34,12 +34,12 @@ pub struct Explained {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explained>,
     /// Number of further dependent objects.
-    #[serde(skip_serializing_if = "is_none_more")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub more: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none_more(n: &usize) -> bool {
+fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
@@ -49,13 +49,14 @@ fn is_none_more(n: &usize) -> bool {
 /// When the source does not respond.
 pub async fn explain(source: &impl Source, subject: Subject, asked: String) -> Result<Explained> {
     let mut known = HashSet::from([subject.clone()]);
-    let mut explained = explain_at(source, subject, 0, &mut known).await?;
+    let mut explained = explain_recursively(source, subject, 0, &mut known).await?;
     explained.asked = asked;
     Ok(explained)
 }
 
-/// Explains an object at a depth. `known` prevents that an object is explained twice.
-fn explain_at<'a>(
+/// Explains an object and its dependents. `depth` is the object's depth below the root. `known` are the objects that
+/// the explanation already contains, so that none is explained twice.
+fn explain_recursively<'a>(
     source: &'a impl Source,
     object: Subject,
     depth: usize,
@@ -63,17 +64,17 @@ fn explain_at<'a>(
 ) -> LocalBoxFuture<'a, Result<Explained>> {
     Box::pin(async move {
         let reports = source.reports(&object).await?;
-        let mut kept: Vec<Subject> = Vec::new();
+        let mut new_children: Vec<Subject> = Vec::new();
         for child in reports.iter().flat_map(|report| &report.children) {
-            if depth < DEPTH && known.insert(child.clone()) {
-                kept.push(child.clone());
+            if depth < MAX_DEPTH && known.insert(child.clone()) {
+                new_children.push(child.clone());
             }
         }
-        let more = kept.len().saturating_sub(CHILDREN);
-        kept.truncate(CHILDREN);
-        let mut children = Vec::with_capacity(kept.len());
-        for child in kept {
-            children.push(explain_at(source, child, depth + 1, known).await?);
+        let more = new_children.len().saturating_sub(MAX_CHILDREN);
+        new_children.truncate(MAX_CHILDREN);
+        let mut children = Vec::with_capacity(new_children.len());
+        for child in new_children {
+            children.push(explain_recursively(source, child, depth + 1, known).await?);
         }
         Ok(Explained { object, asked: String::new(), reports, children, more })
     })
@@ -91,13 +92,13 @@ impl Explained {
     fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
         let indent = 2 * (depth + 1);
         // Show all reports of the root, but only reports of its dependents that need attention.
-        let reports = self.reports.iter().filter(|report| depth == 0 || matters(report));
+        let reports = self.reports.iter().filter(|report| depth == 0 || needs_attention(report));
         for report in reports {
             out.push_str(&render(report, now, indent));
         }
         for child in &self.children {
-            let rest = if child.is_at_rest() { ": nothing to do" } else { "" };
-            let _ = writeln!(out, "{}{}{rest}", " ".repeat(indent), child.object);
+            let note = if child.needs_no_attention() { ": nothing to do" } else { "" };
+            let _ = writeln!(out, "{}{}{note}", " ".repeat(indent), child.object);
             child.write(out, now, depth + 1);
         }
         if self.more > 0 {
@@ -105,14 +106,15 @@ impl Explained {
         }
     }
 
-    fn is_at_rest(&self) -> bool {
-        !self.reports.iter().any(matters) && self.children.iter().all(Self::is_at_rest)
+    fn needs_no_attention(&self) -> bool {
+        !self.reports.iter().any(needs_attention)
+            && self.children.iter().all(Self::needs_no_attention)
     }
 }
 
 /// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the
 /// object does not exist.
-fn matters(report: &ObjectReport) -> bool {
+fn needs_attention(report: &ObjectReport) -> bool {
     let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
     !report.would.is_empty() || !report.waits.is_empty() || failed || !report.exists
 }

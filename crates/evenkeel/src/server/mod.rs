@@ -27,7 +27,7 @@ pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListene
 }
 
 /// Returns the URL of a server that listens on this address, for clients on this machine.
-pub(crate) fn url(address: SocketAddr) -> String {
+pub(crate) fn local_url(address: SocketAddr) -> String {
     let host =
         if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     format!("https://{}", SocketAddr::new(host, address.port()))
@@ -45,13 +45,14 @@ pub(crate) fn configure(
         builder = builder.name(address.ip().to_string());
     }
     if let Some(path) = &args.token_auth_file {
-        builder = builder.tokens_csv(&read("token-auth-file", path)?);
+        builder = builder.tokens_csv(&read_file("token-auth-file", path)?);
     }
     if let Some(path) = &args.client_ca_file {
-        builder = builder.client_ca(read("client-ca-file", path)?);
+        builder = builder.client_ca(read_file("client-ca-file", path)?);
     }
     if let Some(path) = &args.encryption_provider_config {
-        builder = builder.encryption_provider_config(read("encryption-provider-config", path)?);
+        builder =
+            builder.encryption_provider_config(read_file("encryption-provider-config", path)?);
     }
     if let Some(range) = &args.service_cluster_ip_range {
         builder = builder.service_cluster_ip_range(range);
@@ -65,25 +66,28 @@ pub(crate) fn configure(
     for name in &args.disable_admission_plugins {
         builder = builder.disable_admission_plugin(name);
     }
-    Ok(builder.authentication(authentication(args, request_header)?))
+    Ok(builder.authentication(authentication_options(args, request_header)?))
 }
 
 /// Reads the files of the authentication flags.
-fn authentication(
+fn authentication_options(
     args: &ServerArgs,
     request_header: Option<RequestHeaderOptions>,
 ) -> Result<AuthenticationOptions> {
-    let text =
-        |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
+    let read_optional =
+        |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read_file(flag, path)).transpose();
     let signing_key = &args.service_account_signing_key_file;
     let keys = args.service_account_key_file.iter();
     Ok(AuthenticationOptions {
-        authentication_config: text("authentication-config", &args.authentication_config)?,
+        authentication_config: read_optional("authentication-config", &args.authentication_config)?,
         anonymous_auth: args.anonymous_auth,
         enable_bootstrap_token_auth: args.enable_bootstrap_token_auth,
-        service_account_signing_key: text("service-account-signing-key-file", signing_key)?,
+        service_account_signing_key: read_optional(
+            "service-account-signing-key-file",
+            signing_key,
+        )?,
         service_account_keys: keys
-            .map(|path| read("service-account-key-file", path))
+            .map(|path| read_file("service-account-key-file", path))
             .collect::<Result<_>>()?,
         service_account_issuers: args.service_account_issuer.clone(),
         api_audiences: args.api_audiences.clone(),
@@ -93,7 +97,7 @@ fn authentication(
 }
 
 /// Returns the files of a certificate chain and of its key, which two flags name. One flag alone is invalid.
-pub(crate) fn pair(read: &Reader, chain: &str, key: &str) -> Option<[PathBuf; 2]> {
+pub(crate) fn certificate_and_key(read: &Reader, chain: &str, key: &str) -> Option<[PathBuf; 2]> {
     match [chain, key].map(|flag| read.non_empty_text(flag).map(PathBuf::from)) {
         [Some(chain), Some(key)] => Some([chain, key]),
         [None, None] => None,
@@ -105,7 +109,7 @@ pub(crate) fn pair(read: &Reader, chain: &str, key: &str) -> Option<[PathBuf; 2]
 }
 
 /// Reads the file that a flag names.
-pub(crate) fn read(flag: &str, path: &Path) -> Result<String> {
+pub(crate) fn read_file(flag: &str, path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .with_context(|| format!("--{flag}: cannot read {}", path.display()))
 }
@@ -116,7 +120,10 @@ mod tests {
 
     #[test]
     fn the_url_of_the_unspecified_address_has_loopback() {
-        assert_eq!(url("0.0.0.0:6443".parse().expect("an address")), "https://127.0.0.1:6443");
-        assert_eq!(url("[::1]:1".parse().expect("an address")), "https://[::1]:1");
+        assert_eq!(
+            local_url("0.0.0.0:6443".parse().expect("an address")),
+            "https://127.0.0.1:6443"
+        );
+        assert_eq!(local_url("[::1]:1".parse().expect("an address")), "https://[::1]:1");
     }
 }

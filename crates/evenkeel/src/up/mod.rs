@@ -9,7 +9,7 @@ use crate::{
     control::{self, Served},
     kubeconfig::{self, Home},
     limits,
-    server::{listen, url},
+    server::{listen, local_url},
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
@@ -26,7 +26,12 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `evenkeel up`, and returns its exit code.
 pub(crate) fn main(args: Args) -> ExitCode {
-    let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
+    // klog's verbosities of `info`, `debug` and `trace` events.
+    let verbosity = match args.verbose {
+        0 => 0,
+        1 => 4,
+        _ => 6,
+    };
     evenkeel_component::logging::start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -47,14 +52,14 @@ async fn run(args: Args) -> Result<()> {
     let clock = Clock::system();
     let messages = Messages::start(clock.clone());
     if args.is_remote() {
-        on_remote(&args, clock, &messages, shutdown).await
+        run_on_remote(&args, clock, &messages, shutdown).await
     } else {
-        embedded(&args, clock, &messages, shutdown).await
+        run_embedded(&args, clock, &messages, shutdown).await
     }
 }
 
 /// Runs the API server in this process, with controllers, scheduler and nodes.
-async fn embedded(
+async fn run_embedded(
     args: &Args,
     clock: Clock,
     messages: &Messages,
@@ -64,26 +69,26 @@ async fn embedded(
     let bind = SocketAddr::new(args.bind_address, args.port);
     let listener = listen(bind, "port").await?;
     let address = listener.local_addr().context("the listener has no address")?;
-    let url = url(address);
+    let url = local_url(address);
     let server = server::build(args, address).await?;
     let serving = Tasks::new();
-    let (of_server, stop) = (server.clone(), serving.token());
+    let (listening_server, stop) = (server.clone(), serving.token());
     serving.spawn("API server", async move {
-        if let Err(error) = of_server.serve(listener, stop.cancelled_owned()).await {
+        if let Err(error) = listening_server.serve(listener, stop.cancelled_owned()).await {
             tracing::error!(%error, "API server stopped");
         }
     });
-    let path = home.own(args.data_dir.as_deref(), address.port());
-    let users = if args.write_kubeconfig { Some(home.users()?) } else { None };
-    kubeconfig::write(&server.kubeconfig(&url), &path, users.as_deref())?;
+    let path = home.cluster_kubeconfig(args.data_dir.as_deref(), address.port());
+    let user_path = if args.write_kubeconfig { Some(home.user_kubeconfig()?) } else { None };
+    kubeconfig::write(&server.kubeconfig(&url), &path, user_path.as_deref())?;
     messages.served(&url, args.data_dir.as_deref());
-    if let Some(users) = &users {
-        messages.merged(users);
+    if let Some(user_path) = &user_path {
+        messages.merged(user_path);
     }
-    let (renewed, kubeconfigs) = (server.clone(), (url.clone(), path.clone(), users));
+    let (renewed, kubeconfigs) = (server.clone(), (url.clone(), path.clone(), user_path));
     serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
-        let (url, path, users) = kubeconfigs.clone();
-        kubeconfig::keep(renewed.clone(), url, path, users)
+        let (url, path, user_path) = kubeconfigs.clone();
+        kubeconfig::keep_renewed(renewed.clone(), url, path, user_path)
     });
 
     let kube = kube::Client::new(server.service(), "default");
@@ -94,8 +99,8 @@ async fn embedded(
         introspection: Some(plane.introspection().clone()),
         server: Some(server.clone()),
     };
-    let control = control::start(&explain::socket_beside(&path), served, &serving);
-    let _control = or_warn(control);
+    let control_socket = control::start(&explain::socket_beside(&path), served, &serving);
+    let _control = or_warn(control_socket);
     let ready = async {
         plane.synced().await;
         messages.ready(&path, args);
@@ -111,11 +116,11 @@ async fn embedded(
     messages.stopping();
     let mut late = plane.stop().await;
     late.extend(serving.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
-    ended.and_then(|()| end(&late))
+    ended.and_then(|()| require_stopped(&late))
 }
 
 /// Runs controllers, scheduler and nodes for another API server.
-async fn on_remote(
+async fn run_on_remote(
     args: &Args,
     clock: Clock,
     messages: &Messages,
@@ -129,13 +134,14 @@ async fn on_remote(
     }
     let plane = Plane::start(&remote.kube, &clock, options)?;
     let listening = Tasks::new();
-    let path = explain::socket_beside(&Home::from_env().own(None, remote.port));
-    let control = kubeconfig::make_private_folder(path.parent().unwrap_or(&path)).and_then(|()| {
-        let introspection = Some(plane.introspection().clone());
-        let served = Served { url: remote.url.clone(), introspection, server: None };
-        control::start(&path, served, &listening)
-    });
-    let _control = or_warn(control);
+    let path = explain::socket_beside(&Home::from_env().cluster_kubeconfig(None, remote.port));
+    let control_socket =
+        kubeconfig::make_private_folder(path.parent().unwrap_or(&path)).and_then(|()| {
+            let introspection = Some(plane.introspection().clone());
+            let served = Served { url: remote.url.clone(), introspection, server: None };
+            control::start(&path, served, &listening)
+        });
+    let _control = or_warn(control_socket);
     let ready = async {
         plane.synced().await;
         messages.running(args);
@@ -150,7 +156,7 @@ async fn on_remote(
     messages.stopping();
     let mut late = plane.stop().await;
     late.extend(listening.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
-    ended.and_then(|()| end(&late))
+    ended.and_then(|()| require_stopped(&late))
 }
 
 /// Logs an error of the control socket. `up` continues without it, because only `evenkeel explain` and `evenkeel
@@ -174,6 +180,7 @@ fn plane_options(args: &Args) -> Result<PlaneOptions> {
     Ok(options)
 }
 
-fn end(late: &[String]) -> Result<()> {
+/// Fails if tasks had to be aborted. `late` are their names.
+fn require_stopped(late: &[String]) -> Result<()> {
     if late.is_empty() { Ok(()) } else { bail!("did not stop in time: {}", late.join(", ")) }
 }

@@ -60,7 +60,7 @@ fn proxy_headers(allowed: &[&str]) -> ProxyHeaders {
 }
 
 fn today() -> UnixTime {
-    unix(&Clock::system())
+    unix_time(&Clock::system())
 }
 
 #[test]
@@ -75,32 +75,35 @@ fn token_is_read_from_the_authorization_header() {
         ("x", None),
     ];
     for (given, expected) in table {
-        assert_eq!(token(&headers(&[("authorization", given)])), expected, "{given}");
+        assert_eq!(bearer_token(&headers(&[("authorization", given)])), expected, "{given}");
     }
-    assert_eq!(token(&HeaderMap::new()), None);
+    assert_eq!(bearer_token(&HeaderMap::new()), None);
 }
 
 #[test]
 fn a_certificate_contains_name_and_groups() {
     let (ca, other) = (Ca::new("ca"), Ca::new("other"));
     let anchors = Anchors { clients: Some(ca.authority.clone()), proxies: None };
-    let alice = by_certificate(&anchors, &ca.sign("alice", &["dev"]), today());
+    let alice = authenticate_certificate(&anchors, &ca.sign("alice", &["dev"]), today());
     let AuthenticatorResult::Authenticated(alice) = alice else { panic!("{alice:?}") };
     assert_eq!((&*alice.name, &*alice.groups), ("alice", &texts(&["dev"])[..]));
     let id = &alice.extra["authentication.kubernetes.io/credential-id"][0];
     assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
 
-    let unnamed = by_certificate(&anchors, &ca.sign("", &["dev"]), today());
+    let unnamed = authenticate_certificate(&anchors, &ca.sign("", &["dev"]), today());
     assert_eq!(unnamed, AuthenticatorResult::NoCredentials);
-    let of_other_ca = by_certificate(&anchors, &other.sign("alice", &[]), today());
+    let of_other_ca = authenticate_certificate(&anchors, &other.sign("alice", &[]), today());
     assert!(matches!(of_other_ca, AuthenticatorResult::Invalid(_)), "{of_other_ca:?}");
     assert_eq!(
-        by_certificate(&Anchors::default(), &ca.sign("a", &[]), today()),
+        authenticate_certificate(&Anchors::default(), &ca.sign("a", &[]), today()),
         AuthenticatorResult::NoCredentials
     );
-    assert_eq!(by_certificate(&anchors, &[], today()), AuthenticatorResult::NoCredentials);
+    assert_eq!(
+        authenticate_certificate(&anchors, &[], today()),
+        AuthenticatorResult::NoCredentials
+    );
     let late = UnixTime::since_unix_epoch(Duration::from_secs(90_000_000_000));
-    let late = by_certificate(&anchors, &ca.sign("alice", &[]), late);
+    let late = authenticate_certificate(&anchors, &ca.sign("alice", &[]), late);
     assert!(matches!(late, AuthenticatorResult::Invalid(_)), "{late:?}");
 }
 
@@ -120,22 +123,24 @@ fn a_proxy_is_trusted_by_its_certificate() {
         ("x-remote-extra-scopes%2fall", "one"),
         ("x-remote-extra-scopes%2fall", "two"),
     ]);
-    let bob = by_proxy(&anchors(&["proxy"]), &forwarded, &front.sign("proxy", &[]), today());
+    let bob =
+        authenticate_proxy(&anchors(&["proxy"]), &forwarded, &front.sign("proxy", &[]), today());
     let AuthenticatorResult::Authenticated(bob) = bob else { panic!("{bob:?}") };
     assert_eq!((&*bob.name, &*bob.uid, &*bob.groups), ("bob", "7", &texts(&["a", "b"])[..]));
     assert_eq!(bob.extra["scopes/all"], ["one", "two"]);
 
-    let anyone = by_proxy(&anchors(&[]), &forwarded, &front.sign("whoever", &[]), today());
+    let anyone =
+        authenticate_proxy(&anchors(&[]), &forwarded, &front.sign("whoever", &[]), today());
     assert!(matches!(anyone, AuthenticatorResult::Authenticated(_)), "{anyone:?}");
     let without_headers =
-        by_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
+        authenticate_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
     assert_eq!(without_headers, AuthenticatorResult::NoCredentials);
     for chain in [front.sign("stranger", &[]), other.sign("proxy", &[])] {
-        let refused = by_proxy(&anchors(&["proxy"]), &forwarded, &chain, today());
+        let refused = authenticate_proxy(&anchors(&["proxy"]), &forwarded, &chain, today());
         assert!(matches!(refused, AuthenticatorResult::Invalid(_)), "{refused:?}");
     }
     assert_eq!(
-        by_proxy(&anchors(&["proxy"]), &forwarded, &[], today()),
+        authenticate_proxy(&anchors(&["proxy"]), &forwarded, &[], today()),
         AuthenticatorResult::NoCredentials
     );
 }

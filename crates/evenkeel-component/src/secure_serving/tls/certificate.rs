@@ -74,7 +74,7 @@ impl Certificate {
         Ok(Self { chain, key })
     }
 
-    /// Returns the certificate chain and the key, to compare.
+    /// Returns the certificate chain and the key, to detect changes.
     pub(super) fn bytes(&self) -> Vec<Vec<u8>> {
         let chain = self.chain.iter().map(|certificate| certificate.to_vec());
         chain.chain([self.key.secret_der().to_vec()]).collect()
@@ -95,14 +95,15 @@ impl Certificate {
             .map_err(TlsError::Use)
     }
 
-    /// Returns a self-signed certificate for these names. With a `folder`, it is stored there as `NAME.crt` and
-    /// `NAME.key`, and read from there if it exists.
-    pub fn self_signed(names: &[String], folder: Option<(&Path, &str)>) -> Result<Self, TlsError> {
-        let files = folder.map(|(folder, name)| {
+    /// Returns a self-signed certificate for these host names. `storage` is a folder and a file name: with it, the
+    /// certificate is read from `NAME.crt` and `NAME.key` in the folder, or stored there if they do not exist.
+    pub fn self_signed(names: &[String], storage: Option<(&Path, &str)>) -> Result<Self, TlsError> {
+        let files = storage.map(|(folder, name)| {
             (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")))
         });
-        if let Some((certificate, key)) =
-            files.as_ref().filter(|(certificate, key)| certificate.exists() && key.exists())
+        if let Some((certificate, key)) = &files
+            && certificate.exists()
+            && key.exists()
         {
             return Self::from_files(certificate, key);
         }

@@ -73,47 +73,52 @@ pub struct Tls {
     files: TrustFiles,
     trust: Trust,
     queues: Option<queue::Metrics>,
-    read: Mutex<Arc<Read>>,
-    served: Mutex<Served>,
+    read: Mutex<Arc<ReadCertificates>>,
+    served: Mutex<ServedConfigs>,
 }
 
 /// Certificates as they were last read.
-struct Read {
-    own: Certificate,
+struct ReadCertificates {
+    /// Certificate for clients whose server name no named certificate has.
+    default: Certificate,
+    /// Certificates in the order of [`Tls::named`].
     named: Vec<Certificate>,
 }
 
-impl Read {
+impl ReadCertificates {
     fn load(
         settings: &TlsSettings,
         identity: &Identity,
         named: &[NamedFiles],
     ) -> Result<Self, TlsError> {
         let read = |certificate: &PathBuf, key: &PathBuf| {
-            let read = Certificate::from_files(certificate, key)?;
+            let pair = Certificate::from_files(certificate, key)?;
             // While the files are being written, certificate and key may not match.
-            read.certified(&settings.provider)?;
-            Ok::<_, TlsError>(read)
+            pair.certified(&settings.provider)?;
+            Ok::<_, TlsError>(pair)
         };
-        let own = match identity {
+        let default = match identity {
             Identity::Files { certificate, key } => read(certificate, key)?,
             Identity::SelfSigned(certificate) => certificate.clone(),
         };
         let named = named.iter().map(|files| read(&files.certificate, &files.key));
-        Ok(Self { own, named: named.collect::<Result<_, _>>()? })
+        Ok(Self { default, named: named.collect::<Result<_, _>>()? })
     }
 
+    /// Returns the content of all certificates and keys, to detect changes.
     fn bytes(&self) -> Vec<Vec<u8>> {
-        [&self.own].into_iter().chain(&self.named).flat_map(Certificate::bytes).collect()
+        [&self.default].into_iter().chain(&self.named).flat_map(Certificate::bytes).collect()
     }
 }
 
 /// TLS configurations of new connections.
 #[derive(Clone)]
-struct Served {
+struct ServedConfigs {
+    /// For clients that send a server name, and for local addresses without a certificate.
     config: Arc<ServerConfig>,
     /// For clients that send no server name, by the local address.
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
+    /// Certificates, keys and CA hints of which the configurations were built.
     inputs: Vec<Vec<u8>>,
 }
 
@@ -130,8 +135,8 @@ impl Tls {
         trust: Trust,
     ) -> Result<Self, TlsError> {
         read_trust(&files, &trust)?;
-        let read = Read::load(&settings, &identity, &named)?;
-        let served = Served::make(&settings, &read, &named, &trust, None)?;
+        let read = ReadCertificates::load(&settings, &identity, &named)?;
+        let served = ServedConfigs::build(&settings, &read, &named, &trust, None)?;
         // Without an earlier state, the result is never `None`.
         let served = served.ok_or_else(|| TlsError::Pem("nothing was read".to_owned()))?;
         let (read, served) = (Mutex::new(Arc::new(read)), Mutex::new(served));
@@ -157,10 +162,10 @@ impl Tls {
     /// Rereads the files, and returns whether certificates have changed.
     fn reread(&self) -> Result<bool, TlsError> {
         read_trust(&self.files, &self.trust)?;
-        let now = Read::load(&self.settings, &self.identity, &self.named)?;
+        let reread = ReadCertificates::load(&self.settings, &self.identity, &self.named)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = now.bytes() != read.bytes();
-        *read = Arc::new(now);
+        let changed = reread.bytes() != read.bytes();
+        *read = Arc::new(reread);
         Ok(changed)
     }
 
@@ -168,7 +173,8 @@ impl Tls {
     fn rebuild(&self) -> Result<bool, TlsError> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let before = self.served().inputs;
-        let rebuilt = Served::make(&self.settings, &read, &self.named, &self.trust, Some(&before))?;
+        let rebuilt =
+            ServedConfigs::build(&self.settings, &read, &self.named, &self.trust, Some(&before))?;
         let changed = rebuilt.is_some();
         if let Some(rebuilt) = rebuilt {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;
@@ -178,22 +184,22 @@ impl Tls {
 
     /// Follows changes of the files and of [`Trust`], until dropped. Changes since the first read apply at
     /// once.
-    pub async fn keep(&self, clock: &Clock) {
-        // A self-signed certificate in memory is not reread, so it is not counted.
+    pub async fn keep_reloaded(&self, clock: &Clock) {
         let queues = self.queues.as_ref();
-        let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
-        let reading = SyncQueue::new("DynamicCABundle-serving-cert", files, clock);
-        let making = SyncQueue::new("DynamicServingCertificateController", queues, clock);
-        let ticks = async {
+        // A self-signed certificate in memory is not reread, so its rereads are not counted.
+        let reread_metrics = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
+        let reread_queue = SyncQueue::new("DynamicCABundle-serving-cert", reread_metrics, clock);
+        let rebuild_queue = SyncQueue::new("DynamicServingCertificateController", queues, clock);
+        let reread_ticks = async {
             loop {
-                reading.enqueue();
+                reread_queue.enqueue();
                 clock.sleep(REREAD).await;
             }
         };
         let mut trust = self.trust.watch();
-        let changes = async {
+        let rebuild_triggers = async {
             loop {
-                making.enqueue();
+                rebuild_queue.enqueue();
                 tokio::select! {
                     () = clock.sleep(REBUILD_INTERVAL) => {}
                     // The wait cannot fail, because `self.trust` owns the sender.
@@ -202,55 +208,55 @@ impl Tls {
             }
         };
         let message = "Certificates cannot be reread; the last ones stay in use";
-        let read = reading.work(message, || {
+        let rereads = reread_queue.work(message, || {
             if self.reread()? {
-                making.enqueue();
+                rebuild_queue.enqueue();
             }
             Ok::<(), TlsError>(())
         });
-        let make = making.work(message, || {
+        let rebuilds = rebuild_queue.work(message, || {
             if self.rebuild()? {
                 tracing::info!("Certificates have changed; new connections use them");
             }
             Ok::<(), TlsError>(())
         });
-        tokio::join!(read, make, ticks, changes);
+        tokio::join!(rereads, rebuilds, reread_ticks, rebuild_triggers);
     }
 
-    /// Returns the configuration of a new connection, by the client's server name or by the local address.
+    /// Returns the configuration of a new connection. `names_server` is whether the client sends a server name. If not,
+    /// the local address selects the certificate.
     pub(super) fn config(&self, names_server: bool, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_address = address.filter(|_| !names_server).map(|address| address.to_canonical());
-        by_address
-            .and_then(|address| served.by_address.get(&address))
-            .unwrap_or(&served.config)
-            .clone()
+        let config = match address {
+            Some(address) if !names_server => served.by_address.get(&address.to_canonical()),
+            _ => None,
+        };
+        config.unwrap_or(&served.config).clone()
     }
 
-    fn served(&self) -> Served {
+    fn served(&self) -> ServedConfigs {
         self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Served {
+impl ServedConfigs {
     /// Builds the TLS configurations. Returns `None` if their inputs are the same as `before`.
-    fn make(
+    fn build(
         settings: &TlsSettings,
-        read: &Read,
+        read: &ReadCertificates,
         named: &[NamedFiles],
         trust: &Trust,
         before: Option<&[Vec<u8>]>,
     ) -> Result<Option<Self>, TlsError> {
-        let hints = trust.now().hints();
+        let hints = trust.current().ca_hints();
         let mut inputs = read.bytes();
-        let pairs =
-            read.named.iter().cloned().zip(named.iter().map(|files| files.names.as_slice()));
-        let pairs: Vec<_> = pairs.collect();
+        let explicit_names = named.iter().map(|files| files.names.as_slice());
+        let pairs: Vec<_> = read.named.iter().cloned().zip(explicit_names).collect();
         inputs.extend(hints.iter().map(|hint| hint.as_ref().to_vec()));
         if before == Some(&inputs) {
             return Ok(None);
         }
-        let names = ByName::new(&read.own, &pairs, &settings.provider)?;
+        let names = ByName::new(&read.default, &pairs, &settings.provider)?;
         let by_address = names.addresses().map(|(address, certificate)| {
             let certificate: Arc<dyn ResolvesServerCert> =
                 Arc::new(names::SingleCertificate(certificate));
@@ -265,9 +271,11 @@ impl Served {
 /// Reads the CAs of clients and of front proxies from files. Without files, the cluster's ConfigMap may contain
 /// them.
 fn read_trust(files: &TrustFiles, trust: &Trust) -> Result<(), TlsError> {
-    let clients = files.clients.as_ref().map(authority).transpose()?;
-    let proxies = files.proxies.as_ref().map(|(path, words)| Ok((authority(path)?, words.clone())));
-    let proxies = proxies.transpose()?;
+    let clients = files.clients.as_ref().map(read_authority).transpose()?;
+    let proxies = match &files.proxies {
+        Some((path, headers)) => Some((read_authority(path)?, headers.clone())),
+        None => None,
+    };
     trust.change(|anchors| {
         if clients.is_some() {
             anchors.clients = clients;
@@ -279,7 +287,7 @@ fn read_trust(files: &TrustFiles, trust: &Trust) -> Result<(), TlsError> {
     Ok(())
 }
 
-fn authority(path: &PathBuf) -> Result<Authority, TlsError> {
+fn read_authority(path: &PathBuf) -> Result<Authority, TlsError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Read {
         what: "certificates",
         path: path.clone(),

@@ -1,4 +1,4 @@
-//! Choice of a certificate by server name. Exact names precede patterns, given names precede the certificates'
+//! Choice of a certificate by server name. Exact names precede patterns, names from flags precede the certificates'
 //! own, and earlier certificates precede later ones.
 
 use super::{Certificate, TlsError};
@@ -18,25 +18,26 @@ pub(super) struct ByName {
 }
 
 impl ByName {
-    /// Creates the table. `own` is for clients that send no server name, or one that no certificate of `pairs`
-    /// has.
+    /// Creates the table from certificates with their explicit names. Without explicit names, a certificate is used
+    /// for its own names. `default` is for clients that send no server name, or one that no certificate has.
     pub(super) fn new(
-        own: &Certificate,
+        default: &Certificate,
         pairs: &[(Certificate, &[String])],
         provider: &CryptoProvider,
     ) -> Result<Self, TlsError> {
-        let (mut found, mut explicit) = (HashMap::new(), HashMap::new());
+        let (mut by_name, mut explicit) = (HashMap::new(), HashMap::new());
         // Iterate backwards, so that earlier certificates overwrite later ones.
         for (certificate, names) in pairs.iter().rev() {
             let key = certificate.certified(provider)?;
             explicit.extend(names.iter().map(|name| (name.to_lowercase(), key.clone())));
             if names.is_empty() {
                 let names = certificate.leaf().map(names_of).unwrap_or_default();
-                found.extend(names.into_iter().map(|name| (name.to_lowercase(), key.clone())));
+                by_name.extend(names.into_iter().map(|name| (name.to_lowercase(), key.clone())));
             }
         }
-        found.extend(explicit);
-        Ok(Self { by_name: found, default: own.certified(provider)? })
+        // Explicit names replace the certificates' own names.
+        by_name.extend(explicit);
+        Ok(Self { by_name, default: default.certified(provider)? })
     }
 
     /// Returns the certificates for clients that send no server name, by the local address.
@@ -46,9 +47,11 @@ impl ByName {
 
     fn find(&self, name: &str) -> &Arc<CertifiedKey> {
         let name = name.to_lowercase();
-        let pattern = || name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
-        let exact = self.by_name.get(&name);
-        exact.or_else(|| self.by_name.get(&pattern()?)).unwrap_or(&self.default)
+        if let Some(exact) = self.by_name.get(&name) {
+            return exact;
+        }
+        let pattern = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
+        pattern.and_then(|pattern| self.by_name.get(&pattern)).unwrap_or(&self.default)
     }
 }
 
@@ -84,9 +87,12 @@ fn names_of(certificate: &[u8]) -> Vec<String> {
 
 fn is_domain(name: &str) -> bool {
     let label = |label: &str| {
-        let inner =
+        let has_only_label_characters =
             label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        inner && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+        has_only_label_characters
+            && !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     name == "*" || name.strip_prefix("*.").unwrap_or(name).split('.').all(label)
 }

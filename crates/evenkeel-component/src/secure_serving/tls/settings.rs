@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 type Versions = &'static [&'static SupportedProtocolVersion];
 
-static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
-static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
+static TLS12_AND_TLS13: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+static ONLY_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 
 /// TLS versions, cipher suites, key exchange groups and application protocols of a port.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct TlsSettings {
 impl Default for TlsSettings {
     fn default() -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        Self { provider, versions: &BOTH, http2: true }
+        Self { provider, versions: &TLS12_AND_TLS13, http2: true }
     }
 }
 
@@ -41,7 +41,7 @@ impl TlsSettings {
     /// Refuses TLS 1.2.
     #[must_use]
     pub fn only_tls13(mut self) -> Self {
-        self.versions = &NEWEST;
+        self.versions = &ONLY_TLS13;
         self
     }
 
@@ -59,22 +59,21 @@ impl TlsSettings {
             return Vec::new();
         }
         let provider = Arc::make_mut(&mut self.provider);
-        let named =
-            |suite: CipherSuite, name: &str| iana(suite).is_some_and(|known| known == alias(name));
-        let unknown = names
-            .iter()
-            .copied()
-            .filter(|name| !provider.cipher_suites.iter().any(|suite| named(suite.suite(), name)));
-        let unknown: Vec<&str> = unknown.collect();
+        let has_name = |suite: CipherSuite, name: &str| {
+            iana_name(suite).is_some_and(|iana_name| iana_name == to_iana_name(name))
+        };
+        let is_supported =
+            |name: &str| provider.cipher_suites.iter().any(|suite| has_name(suite.suite(), name));
+        let unsupported = names.iter().copied().filter(|name| !is_supported(name)).collect();
         provider.cipher_suites.retain(|suite| {
-            suite.tls13().is_some() || names.iter().any(|name| named(suite.suite(), name))
+            suite.tls13().is_some() || names.iter().any(|name| has_name(suite.suite(), name))
         });
         let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
         if !has_tls12 {
             // TLS 1.2 has no cipher suite left.
-            self.versions = &NEWEST;
+            self.versions = &ONLY_TLS13;
         }
-        unknown
+        unsupported
     }
 
     /// Limits key exchange to the groups with these IANA numbers. An empty list allows all. Returns the numbers
@@ -87,17 +86,18 @@ impl TlsSettings {
             return Ok(Vec::new());
         }
         let provider = Arc::make_mut(&mut self.provider);
-        let known = |number: u16| {
+        let is_supported = |number: u16| {
             provider.kx_groups.iter().any(|group| group.name() == NamedGroup::from(number))
         };
-        let unknown = numbers.iter().copied().filter(|number| !known(*number)).collect();
+        let unsupported = numbers.iter().copied().filter(|number| !is_supported(*number)).collect();
         provider.kx_groups.retain(|group| numbers.contains(&u16::from(group.name())));
         if provider.kx_groups.is_empty() {
             return Err(TlsError::Groups(numbers.to_vec()));
         }
-        Ok(unknown)
+        Ok(unsupported)
     }
 
+    /// Returns the configuration of a server that sends `hints`, the names of the CAs of client certificates.
     pub(super) fn config(
         &self,
         certificates: Arc<dyn ResolvesServerCert>,
@@ -121,7 +121,7 @@ impl TlsSettings {
 }
 
 /// Returns the IANA name for Go's name of a cipher suite.
-fn alias(name: &str) -> &str {
+fn to_iana_name(name: &str) -> &str {
     match name {
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -129,8 +129,8 @@ fn alias(name: &str) -> &str {
     }
 }
 
-/// Returns the IANA name of a cipher suite. rustls has other names for those of TLS 1.3.
-fn iana(suite: CipherSuite) -> Option<String> {
+/// Returns the IANA name of a cipher suite. rustls names the suites of TLS 1.3 differently.
+fn iana_name(suite: CipherSuite) -> Option<String> {
     let name = suite.as_str()?;
     Some(name.strip_prefix("TLS13_").map_or_else(|| name.to_owned(), |rest| format!("TLS_{rest}")))
 }
@@ -189,7 +189,12 @@ mod tests {
     use super::*;
 
     fn suites(settings: &TlsSettings) -> Vec<String> {
-        settings.provider.cipher_suites.iter().filter_map(|suite| iana(suite.suite())).collect()
+        settings
+            .provider
+            .cipher_suites
+            .iter()
+            .filter_map(|suite| iana_name(suite.suite()))
+            .collect()
     }
 
     #[test]

@@ -39,10 +39,10 @@ async fn files_that_change_are_read_again() {
             let before = std::mem::replace(&mut now, tls.config(true, None));
             assert!(!Arc::ptr_eq(&before, &now), "{name}");
         }
-        let before = trust.now();
+        let before = trust.current();
         write(folder.path(), "ca", "other");
         clock.sleep(REREAD + Duration::from_secs(1)).await;
-        assert!(before.clients != trust.now().clients);
+        assert!(before.clients != trust.current().clients);
         // A key that does not match its certificate, as while the files are being written.
         let (key, text) = (folder.path().join("own.key"), folder.path().join("named.key"));
         let before = std::fs::read(&key).unwrap();
@@ -52,7 +52,7 @@ async fn files_that_change_are_read_again() {
         std::fs::write(&key, before).unwrap();
         std::fs::write(folder.path().join("ca.crt"), "nonsense").unwrap();
         clock.sleep(REREAD * 3).await;
-        assert!(trust.now().clients.is_some());
+        assert!(trust.current().clients.is_some());
         // CAs from the cluster apply at once.
         let proxies = rcgen::generate_simple_self_signed(["proxies".to_owned()]).unwrap();
         write(folder.path(), "ca", "again");
@@ -64,7 +64,7 @@ async fn files_that_change_are_read_again() {
         assert!(!Arc::ptr_eq(&now, &tls.config(true, None)));
     };
     tokio::select! {
-        () = tls.keep(&clock) => {}
+        () = tls.keep_reloaded(&clock) => {}
         () = keeping => {}
     }
 }
@@ -106,7 +106,7 @@ async fn syncs_are_counted_under_upstreams_queue_names() {
         assert!(read > 0 && made == 0, "a failed reread is retried");
     };
     tokio::select! {
-        () = tls.keep(&clock) => {}
+        () = tls.keep_reloaded(&clock) => {}
         () = watching => {}
     }
 }

@@ -42,16 +42,18 @@ async fn record_profile(time: Duration) -> Result<Profile, String> {
 }
 
 fn profile(report: &Report) -> Profile {
+    // Nanoseconds between two samples.
     let period = 1_000_000_000 / i64::from(FREQUENCY);
     let types = [("samples", "count"), ("cpu", "nanoseconds")];
     let mut profile = Profile::new(&types, ("cpu", "nanoseconds"), period);
     let start = report.timing.start_time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    profile.taken(nanoseconds(start), nanoseconds(report.timing.duration));
+    profile.set_time(nanoseconds(start), nanoseconds(report.timing.duration));
     for (frames, count) in &report.data {
-        let stack = frames.frames.iter().map(|location| location.iter().map(frame).collect());
-        let stack: Vec<Vec<Frame>> = stack.collect();
-        let stack = interrupted(&stack);
+        let locations = frames.frames.iter();
+        let stack: Vec<Vec<Frame>> =
+            locations.map(|inlined| inlined.iter().map(frame).collect()).collect();
+        let stack = without_profiler_frames(&stack);
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
         let labels = [("thread", frames.thread_name.as_str())];
         profile.sample(stack, &[count, count.saturating_mul(period)], &labels);
@@ -60,13 +62,11 @@ fn profile(report: &Report) -> Profile {
 }
 
 /// Returns the interrupted stack, without the profiler's own frames.
-fn interrupted(stack: &[Vec<Frame>]) -> &[Vec<Frame>] {
-    const OWN: [&str; 4] = ["pprof::", "backtrace::", "perf_signal_handler", "__restore_rt"];
-    let own = |location: &Vec<Frame>| {
-        location.iter().any(|frame| OWN.iter().any(|name| frame.function.contains(name)))
-    };
-    let first = stack.iter().position(|location| !own(location)).unwrap_or(stack.len());
-    stack.get(first..).unwrap_or_default()
+fn without_profiler_frames(stack: &[Vec<Frame>]) -> &[Vec<Frame>] {
+    const PROFILER: [&str; 4] = ["pprof::", "backtrace::", "perf_signal_handler", "__restore_rt"];
+    let is_profiler = |frame: &Frame| PROFILER.iter().any(|name| frame.function.contains(name));
+    let interrupted = stack.iter().position(|location| !location.iter().any(is_profiler));
+    stack.get(interrupted.unwrap_or(stack.len())..).unwrap_or_default()
 }
 
 fn frame(symbol: &Symbol) -> Frame {
@@ -94,7 +94,7 @@ mod tests {
             location(&["work"]),
             location(&["evenkeel_component::serving::pprof::cpu::answer"]),
         ];
-        assert_eq!(interrupted(&stack), &stack[2..]);
-        assert!(interrupted(&stack[..2]).is_empty());
+        assert_eq!(without_profiler_frames(&stack), &stack[2..]);
+        assert!(without_profiler_frames(&stack[..2]).is_empty());
     }
 }

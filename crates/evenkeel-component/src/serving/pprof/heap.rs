@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 #[cfg(feature = "heap-profile")]
 pub(super) async fn answer() -> Response<Bytes> {
     let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {
-        return cannot(
+        return not_sampled(
             "Memory is not sampled: start the program with _RJEM_MALLOC_CONF=prof:true in its environment",
         );
     };
@@ -25,7 +25,7 @@ pub(super) async fn answer() -> Response<Bytes> {
         control.dump_pprof().map_err(|error| format!("{error:#}"))
     });
     match dumped.await {
-        Ok(Ok(profile)) => super::bytes_of("heap", profile),
+        Ok(Ok(profile)) => super::attachment("heap", profile),
         Ok(Err(error)) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
@@ -38,9 +38,9 @@ pub(super) async fn answer() -> Response<Bytes> {
     let Some(bytes) = resident(&status) else {
         return plain(StatusCode::INTERNAL_SERVER_ERROR, "The process' memory cannot be read");
     };
-    let all = "all memory of the process (built without the feature heap-profile: the allocator does not sample)";
+    let origin = "all memory of the process (built without the feature heap-profile: the allocator does not sample)";
     let mut profile = Profile::new(&[("inuse_space", "bytes")], ("space", "bytes"), 1);
-    profile.sample(&[vec![Frame::named(all)]], &[bytes], &[]);
+    profile.sample(&[vec![Frame::named(origin)]], &[bytes], &[]);
     super::file("heap", &profile)
 }
 
@@ -53,7 +53,7 @@ fn resident(status: &str) -> Option<i64> {
 }
 
 #[cfg(feature = "heap-profile")]
-fn cannot(text: &str) -> Response<Bytes> {
+fn not_sampled(text: &str) -> Response<Bytes> {
     let mut response = plain(StatusCode::NOT_IMPLEMENTED, text);
     response.headers_mut().insert("x-go-pprof", HeaderValue::from_static("1"));
     response

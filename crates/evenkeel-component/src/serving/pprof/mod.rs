@@ -55,26 +55,26 @@ pub(super) fn add_to(routes: Routes) -> Routes {
             response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(ROOT));
             response
         })
-        .under(ROOT, other)
+        .under(ROOT, missing_profile)
         .unlisted("/debug/pprof/", |_| index())
         .unlisted("/debug/pprof/cmdline", |_| cmdline())
         .unlisted("/debug/pprof/symbol", symbol::answer)
         .unlisted("/debug/pprof/goroutine", |request| {
-            counted(request, "goroutine", &tasks::tasks())
+            count_profile(request, "goroutine", &tasks::tasks())
         })
         .unlisted("/debug/pprof/threadcreate", |request| {
-            counted(request, "threadcreate", &tasks::threads())
+            count_profile(request, "threadcreate", &tasks::threads())
         })
         .unlisted("/debug/pprof/block", |request| contention(request, "block"))
         .unlisted("/debug/pprof/mutex", |request| contention(request, "mutex"))
-        .slow("/debug/pprof/profile", |request| async move { cpu::answer(&request).await })
-        .slow("/debug/pprof/heap", |_| heap::answer())
-        .slow("/debug/pprof/allocs", |_| heap::answer())
+        .get_async("/debug/pprof/profile", |request| async move { cpu::answer(&request).await })
+        .get_async("/debug/pprof/heap", |_| heap::answer())
+        .get_async("/debug/pprof/allocs", |_| heap::answer())
 }
 
 fn index() -> Response<Bytes> {
     let links =
-        PROFILES.map(|(name, what)| format!("<li><a href=\"{name}\">{name}</a>: {what}</li>\n"));
+        PROFILES.map(|(name, about)| format!("<li><a href=\"{name}\">{name}</a>: {about}</li>\n"));
     let text = format!(
         "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/<br>\n<ul>\n{}</ul>\n</body>\n</html>\n",
         links.concat()
@@ -83,7 +83,7 @@ fn index() -> Response<Bytes> {
 }
 
 /// Answers requests for profiles of Go's runtime, which are not available, and for unknown ones.
-fn other(request: &Request<Bytes>) -> Response<Bytes> {
+fn missing_profile(request: &Request<Bytes>) -> Response<Bytes> {
     let (code, text) = match request.uri().path().strip_prefix(ROOT) {
         Some("trace") => (StatusCode::NOT_IMPLEMENTED, "Execution traces are not supported"),
         _ => (StatusCode::NOT_FOUND, "Unknown profile"),
@@ -97,6 +97,7 @@ fn other(request: &Request<Bytes>) -> Response<Bytes> {
 fn cmdline() -> Response<Bytes> {
     match std::fs::read("/proc/self/cmdline") {
         Ok(mut line) => {
+            // Remove the null byte after the last argument.
             line.pop();
             answer(StatusCode::OK, "text/plain; charset=utf-8", line)
         }
@@ -105,54 +106,62 @@ fn cmdline() -> Response<Bytes> {
 }
 
 /// Answers with names and their counts, as a profile or as text.
-fn counted(request: &Request<Bytes>, what: &str, all: &[(String, usize)]) -> Response<Bytes> {
-    let total: usize = all.iter().map(|(_, n)| n).sum();
-    if parameter(request, "debug").is_some_and(|debug| debug != "0") {
-        let lines = all.iter().map(|(name, n)| format!("{n} @ {name}\n"));
-        let text = format!("{what} profile: total {total}\n{}", lines.collect::<String>());
+fn count_profile(
+    request: &Request<Bytes>,
+    profile_name: &str,
+    counts: &[(String, usize)],
+) -> Response<Bytes> {
+    if wants_text(request) {
+        let total: usize = counts.iter().map(|(_, count)| count).sum();
+        let lines = counts.iter().map(|(name, count)| format!("{count} @ {name}\n"));
+        let text = format!("{profile_name} profile: total {total}\n{}", lines.collect::<String>());
         return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
     }
-    let mut profile = Profile::new(&[(what, "count")], (what, "count"), 1);
-    for (name, n) in all {
-        profile.sample(
-            &[vec![profile::Frame::named(name)]],
-            &[i64::try_from(*n).unwrap_or(i64::MAX)],
-            &[],
-        );
+    let mut profile = Profile::new(&[(profile_name, "count")], (profile_name, "count"), 1);
+    for (name, count) in counts {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        profile.sample(&[vec![profile::Frame::named(name)]], &[count], &[]);
     }
-    file(what, &profile)
+    file(profile_name, &profile)
 }
 
 /// Answers with a profile without samples, as upstream's programs do while contention profiling is off.
-fn contention(request: &Request<Bytes>, what: &str) -> Response<Bytes> {
-    if parameter(request, "debug").is_some_and(|debug| debug != "0") {
-        let kind = if what == "mutex" { "mutex" } else { "contention" };
-        let text = format!("--- {kind}:\ncycles/second=1000000000\n");
+fn contention(request: &Request<Bytes>, profile_name: &str) -> Response<Bytes> {
+    if wants_text(request) {
+        let heading = if profile_name == "mutex" { "mutex" } else { "contention" };
+        let text = format!("--- {heading}:\ncycles/second=1000000000\n");
         return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
     }
     let types = [("contentions", "count"), ("delay", "nanoseconds")];
-    file(what, &Profile::new(&types, ("contentions", "count"), 1))
+    file(profile_name, &Profile::new(&types, ("contentions", "count"), 1))
 }
 
-/// Answers with a profile as a file.
-fn file(what: &str, profile: &Profile) -> Response<Bytes> {
+/// Returns whether the request asks for text instead of a profile (`debug=1`).
+fn wants_text(request: &Request<Bytes>) -> bool {
+    parameter(request, "debug").is_some_and(|debug| debug != "0")
+}
+
+/// Answers with a profile as a file to download.
+fn file(name: &str, profile: &Profile) -> Response<Bytes> {
     match profile.gzip() {
-        Ok(bytes) => bytes_of(what, bytes),
+        Ok(bytes) => attachment(name, bytes),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
-fn bytes_of(what: &str, bytes: impl Into<Bytes>) -> Response<Bytes> {
+fn attachment(file_name: &str, bytes: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = answer(StatusCode::OK, "application/octet-stream", bytes);
-    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{what}\"")) {
-        response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+    let disposition = format!("attachment; filename=\"{file_name}\"");
+    if let Ok(disposition) = HeaderValue::from_str(&disposition) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
     }
     response
 }
 
+/// Returns the first query parameter of this name.
 fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
-    let pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.into_iter().find(|(present, _)| *present == name).map(|(_, value)| value)
+    let mut pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// Returns the duration of a profile. As in Go, the default is 30 s, which also replaces invalid values.
@@ -186,7 +195,7 @@ mod tests {
     #[test]
     fn unavailable_profile_is_answered_with_a_reason() {
         for (name, code) in [("trace", 501), ("zzz", 404)] {
-            let response = other(&get(&format!("{ROOT}{name}")));
+            let response = missing_profile(&get(&format!("{ROOT}{name}")));
             assert_eq!(response.status().as_u16(), code, "{name}");
             assert_eq!(response.headers()["x-go-pprof"], "1");
         }
@@ -203,9 +212,9 @@ mod tests {
     #[test]
     fn counts_are_text_or_a_profile() {
         let all = [("watch pods".to_owned(), 1), ("worker".to_owned(), 5)];
-        let text = counted(&get("/?debug=1"), "goroutine", &all);
+        let text = count_profile(&get("/?debug=1"), "goroutine", &all);
         assert_eq!(text.body(), "goroutine profile: total 6\n1 @ watch pods\n5 @ worker\n");
-        let profile = counted(&get("/"), "goroutine", &all);
+        let profile = count_profile(&get("/"), "goroutine", &all);
         assert_eq!(profile.body()[..2], [0x1f, 0x8b], "gzip");
     }
 }

@@ -1,4 +1,5 @@
-//! File format of profiles: the gzipped `profile.proto` of github.com/google/pprof.
+//! File format of profiles: the gzipped `profile.proto` of github.com/google/pprof. The numbers in calls of `bytes`
+//! and `number` are that file's field numbers.
 
 use evenkeel_api::protobuf::wire::{bytes, number};
 use flate2::{Compression, write::GzEncoder};
@@ -20,13 +21,14 @@ impl Frame {
     }
 }
 
-/// Profile under construction.
+/// Profile under construction. The fields of bytes contain encoded fields of the message `Profile`.
 pub(super) struct Profile {
     samples: Vec<u8>,
-    types: Vec<u8>,
+    sample_types: Vec<u8>,
     locations: Vec<u8>,
     functions: Vec<u8>,
-    rest: Vec<u8>,
+    /// Period and time of the profile.
+    settings: Vec<u8>,
     strings: Vec<String>,
     string_ids: HashMap<String, u64>,
     location_ids: HashMap<Vec<Frame>, u64>,
@@ -39,38 +41,38 @@ impl Profile {
     pub(super) fn new(types: &[(&str, &str)], period_type: (&str, &str), period: i64) -> Self {
         let mut profile = Self {
             samples: Vec::new(),
-            types: Vec::new(),
+            sample_types: Vec::new(),
             locations: Vec::new(),
             functions: Vec::new(),
-            rest: Vec::new(),
+            settings: Vec::new(),
             strings: Vec::new(),
             string_ids: HashMap::new(),
             location_ids: HashMap::new(),
             function_ids: HashMap::new(),
         };
         // The format requires that the first string is empty.
-        profile.string("");
+        profile.string_id("");
         for pair in types {
             let pair = profile.value_type(*pair);
-            bytes(&mut profile.types, 1, &pair);
+            bytes(&mut profile.sample_types, 1, &pair);
         }
         let pair = profile.value_type(period_type);
-        bytes(&mut profile.rest, 11, &pair);
-        number(&mut profile.rest, 12, period.unsigned_abs());
+        bytes(&mut profile.settings, 11, &pair);
+        number(&mut profile.settings, 12, period.unsigned_abs());
         profile
     }
 
-    /// Sets the start time in nanoseconds since 1970, and the duration.
-    pub(super) fn taken(&mut self, at: i64, nanoseconds: i64) {
-        number(&mut self.rest, 9, at.unsigned_abs());
-        number(&mut self.rest, 10, nanoseconds.unsigned_abs());
+    /// Sets the start time in nanoseconds since 1970, and the duration in nanoseconds.
+    pub(super) fn set_time(&mut self, start: i64, duration: i64) {
+        number(&mut self.settings, 9, start.unsigned_abs());
+        number(&mut self.settings, 10, duration.unsigned_abs());
     }
 
     /// Adds a stack, innermost location first. Each location has its inlined functions, innermost first.
     pub(super) fn sample(&mut self, stack: &[Vec<Frame>], values: &[i64], labels: &[(&str, &str)]) {
         let mut sample = Vec::new();
         for frames in stack {
-            let id = self.location(frames);
+            let id = self.location_id(frames);
             number(&mut sample, 1, id);
         }
         for value in values {
@@ -78,8 +80,8 @@ impl Profile {
         }
         for (key, value) in labels {
             let mut label = Vec::new();
-            number(&mut label, 1, self.string(key));
-            number(&mut label, 2, self.string(value));
+            number(&mut label, 1, self.string_id(key));
+            number(&mut label, 2, self.string_id(value));
             bytes(&mut sample, 3, &label);
         }
         bytes(&mut self.samples, 2, &sample);
@@ -88,7 +90,7 @@ impl Profile {
     /// Encodes the profile as a gzipped protobuf, as `go tool pprof` reads it.
     pub(super) fn gzip(&self) -> std::io::Result<Vec<u8>> {
         let mut file = GzEncoder::new(Vec::new(), Compression::fast());
-        for part in [&self.types, &self.samples, &self.locations, &self.functions] {
+        for part in [&self.sample_types, &self.samples, &self.locations, &self.functions] {
             file.write_all(part)?;
         }
         let mut strings = Vec::new();
@@ -96,18 +98,19 @@ impl Profile {
             bytes(&mut strings, 6, string.as_bytes());
         }
         file.write_all(&strings)?;
-        file.write_all(&self.rest)?;
+        file.write_all(&self.settings)?;
         file.finish()
     }
 
     fn value_type(&mut self, (name, unit): (&str, &str)) -> Vec<u8> {
         let mut message = Vec::new();
-        number(&mut message, 1, self.string(name));
-        number(&mut message, 2, self.string(unit));
+        number(&mut message, 1, self.string_id(name));
+        number(&mut message, 2, self.string_id(unit));
         message
     }
 
-    fn location(&mut self, frames: &[Frame]) -> u64 {
+    /// Returns the id of a location, and adds the location if it is new. `frames` are its inlined functions.
+    fn location_id(&mut self, frames: &[Frame]) -> u64 {
         if let Some(id) = self.location_ids.get(frames) {
             return *id;
         }
@@ -117,7 +120,7 @@ impl Profile {
         number(&mut location, 3, frames.first().map_or(0, |frame| frame.address));
         for frame in frames {
             let mut line = Vec::new();
-            number(&mut line, 1, self.function(frame));
+            number(&mut line, 1, self.function_id(frame));
             number(&mut line, 2, u64::from(frame.line));
             bytes(&mut location, 4, &line);
         }
@@ -126,7 +129,8 @@ impl Profile {
         id
     }
 
-    fn function(&mut self, frame: &Frame) -> u64 {
+    /// Returns the id of a function, and adds the function if it is new.
+    fn function_id(&mut self, frame: &Frame) -> u64 {
         let key = (frame.function.clone(), frame.file.clone());
         if let Some(id) = self.function_ids.get(&key) {
             return *id;
@@ -134,14 +138,15 @@ impl Profile {
         let id = self.function_ids.len() as u64 + 1;
         let mut function = Vec::new();
         number(&mut function, 1, id);
-        number(&mut function, 2, self.string(&frame.function));
-        number(&mut function, 4, self.string(&frame.file));
+        number(&mut function, 2, self.string_id(&frame.function));
+        number(&mut function, 4, self.string_id(&frame.file));
         bytes(&mut self.functions, 5, &function);
         self.function_ids.insert(key, id);
         id
     }
 
-    fn string(&mut self, text: &str) -> u64 {
+    /// Returns the index of a text in the string table, and adds the text if it is new.
+    fn string_id(&mut self, text: &str) -> u64 {
         if let Some(id) = self.string_ids.get(text) {
             return *id;
         }

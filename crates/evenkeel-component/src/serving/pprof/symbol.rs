@@ -21,8 +21,8 @@ pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
         .filter_map(|address| usize::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok());
     for address in addresses.take(MAX_ADDRESSES) {
         // `resolve` expects a return address, and looks up the instruction before it.
-        let after = std::ptr::without_provenance_mut(address.saturating_add(1));
-        backtrace::resolve(after, |symbol| {
+        let return_address = std::ptr::without_provenance_mut(address.saturating_add(1));
+        backtrace::resolve(return_address, |symbol| {
             if let Some(name) = symbol.name() {
                 // Writing into a String cannot fail.
                 let _ = writeln!(text, "{address:#x} {name:#}");

@@ -3,7 +3,7 @@
 mod metal;
 
 use crate::fixtures::{MINUTE, REST, SECOND, SILENCE, uid};
-use evenkeel_sim::{Cloud, Faults, Options, Part, What, World, explore};
+use evenkeel_sim::{Cloud, FaultKind, Faults, Options, Part, World, explore};
 use metal::Metal;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn load_balancers_with_a_fault_at_each_write() {
             assert_eq!(*hosts, ["node-0", "node-1", "node-2"]);
         }
     };
-    for what in [What::CrashAfter, What::LoseAnswer, What::Refuse(500)] {
+    for what in [FaultKind::CrashAfter, FaultKind::LoseAnswer, FaultKind::Refuse(500)] {
         assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 8, "{what:?}");
     }
 }
@@ -103,11 +103,11 @@ fn load_balancers_with_a_fault_at_each_write() {
 #[test]
 fn pool_allocates_no_address_twice_across_restarts() {
     let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
-    for what in [What::CrashAfter, What::BreakWatches] {
+    for what in [FaultKind::CrashAfter, FaultKind::BreakWatches] {
         assert!(explore::each_write(&with_pool(), Part::Cloud, what, &scenario) > 8, "{what:?}");
     }
-    let stale = Faults { stale: 3 * SECOND, ..Faults::default() };
-    explore::with(&with_pool(), stale, &scenario);
+    let stale = Faults { max_watch_delay: 3 * SECOND, ..Faults::default() };
+    explore::with_faults(&with_pool(), stale, &scenario);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn failed_cloud_calls_are_retried() {
             balancers(world, faults, &FREE).await;
             assert_eq!(cloud.state().balancers.len(), 2);
         };
-        explore::with(&with(&cloud), Faults::default(), &scenario);
+        explore::with_faults(&with(&cloud), Faults::default(), &scenario);
     }
 }
 
@@ -146,7 +146,7 @@ fn load_balancers_follow_nodes() {
         let calls = |world: &World| world.writes(Part::Cloud);
         assert_eq!(calls(world), 0, "nothing of the service changes");
     };
-    explore::with(&with(&cloud), Faults::default(), &scenario);
+    explore::with_faults(&with(&cloud), Faults::default(), &scenario);
 }
 
 /// A machine's life: its node waits for the cloud, is initialised, goes silent, is tainted, and is deleted.
@@ -206,7 +206,7 @@ fn machine_with_a_fault_at_each_write() {
         machine(world, faults, &cloud).await;
         world.stays_silent(4 * MINUTE).await;
     };
-    for what in [What::CrashAfter, What::Refuse(409)] {
+    for what in [FaultKind::CrashAfter, FaultKind::Refuse(409)] {
         assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 5, "{what:?}");
     }
 }
@@ -222,6 +222,6 @@ fn machine_with_failing_cloud_calls() {
             cloud.reset((0..2000).filter(|call| drawn(*call, every)));
             machine(world, faults, &cloud).await;
         };
-        explore::with(&with(&cloud), Faults::default(), &scenario);
+        explore::with_faults(&with(&cloud), Faults::default(), &scenario);
     }
 }

@@ -6,12 +6,12 @@ mod preemption;
 
 use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
 use evenkeel_nodes::{NodeOptions, NodesOptions};
-use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World, explore};
 use pod_history::PodHistory;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What each node has.
+/// FaultKind each node has.
 const CPUS: i64 = 8;
 
 /// Nothing is written for so long once the last fault is over, be that a minute's absence.
@@ -40,7 +40,7 @@ async fn are_ready(user: &Requests, n: usize) -> bool {
 
 /// Nobody is up to date from the beginning on.
 fn behind(world: &World) {
-    world.arm(Faults { stale: SECOND, ..Faults::default() });
+    world.arm(Faults { max_watch_delay: SECOND, ..Faults::default() });
 }
 
 /// Four pods of four CPUs fill two nodes; one more waits until another is gone.
@@ -94,11 +94,11 @@ async fn full_and_reported(world: &mut World, faults: Faults) {
 /// The same where the scheduler sees everything late.
 async fn full_and_behind(world: &mut World, faults: Faults) {
     behind(world);
-    full(world, Faults { stale: SECOND, ..faults }).await;
+    full(world, Faults { max_watch_delay: SECOND, ..faults }).await;
 }
 
 fn each_write(
-    kinds: &[What],
+    kinds: &[FaultKind],
     options: &Options,
     scenario: &impl AsyncFn(&mut World, Faults),
     more_than: u64,
@@ -112,32 +112,32 @@ fn each_write(
 /// Several things go wrong for anybody, of which twice as many as usual are the scheduler's.
 fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     for seed in 0..seeds {
-        let mut faults = Faults::drawn(seed, 6, 12, &KINDS, SECOND);
+        let mut faults = Faults::random(seed, 6, 12, &KINDS, SECOND);
         for fault in faults.at_writes.iter_mut().step_by(2) {
             fault.part = Part::Scheduler;
         }
-        explore::with(&Options { seed, ..options.clone() }, faults, scenario);
+        explore::with_faults(&Options { seed, ..options.clone() }, faults, scenario);
     }
 }
 
 #[test]
 fn nodes_are_filled_despite_crashes() {
-    each_write(&[What::CrashBefore, What::CrashAfter], &nodes(2), &full_and_reported, 5);
+    each_write(&[FaultKind::CrashBefore, FaultKind::CrashAfter], &nodes(2), &full_and_reported, 5);
 }
 
 #[test]
 fn nodes_are_filled_despite_refused_bindings() {
-    each_write(&[What::Refuse(500)], &nodes(2), &full, 5);
+    each_write(&[FaultKind::Refuse(500)], &nodes(2), &full, 5);
 }
 
 #[test]
 fn nodes_are_filled_despite_lost_answers_and_stale_caches() {
-    each_write(&[What::LoseAnswer], &nodes(2), &full_and_behind, 5);
+    each_write(&[FaultKind::LoseAnswer], &nodes(2), &full_and_behind, 5);
 }
 
 #[test]
 fn nodes_are_filled_despite_a_partition() {
-    each_write(&[What::Cut], &nodes(2), &full, 5);
+    each_write(&[FaultKind::Cut], &nodes(2), &full, 5);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node refuses, a victim that
+//! FaultKind may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node refuses, a victim that
 //! is no less important than who it yields to.
 
 use evenkeel_api::views::Pod;

@@ -6,7 +6,7 @@ use crate::{
     budgets::BUDGETS,
     fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, is_ready},
 };
-use evenkeel_sim::{Count, Faults, Part, What, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, Part, World, explore};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const NODES: &str = "/api/v1/nodes";
 const HIGH: i32 = 1000;
 
-const CRASHES: [What; 2] = [What::CrashBefore, What::CrashAfter];
-const LOSSES: [What; 2] = [What::LoseRequest, What::LoseAnswer];
-const REFUSALS: [What; 2] = [What::Refuse(500), What::BreakWatches];
+const CRASHES: [FaultKind; 2] = [FaultKind::CrashBefore, FaultKind::CrashAfter];
+const LOSSES: [FaultKind; 2] = [FaultKind::LoseRequest, FaultKind::LoseAnswer];
+const REFUSALS: [FaultKind; 2] = [FaultKind::Refuse(500), FaultKind::BreakWatches];
 
 async fn classes(world: &World) {
     for (name, value) in [("low", -1), ("mid", 500), ("high", HIGH)] {
@@ -74,7 +74,7 @@ async fn preemption(world: &mut World, faults: Faults) {
 /// The same where the scheduler sees everything late.
 async fn preemption_with_stale_caches(world: &mut World, faults: Faults) {
     behind(world);
-    preemption(world, Faults { stale: SECOND, ..faults }).await;
+    preemption(world, Faults { max_watch_delay: SECOND, ..faults }).await;
 }
 
 /// A whole node is needed: the two unimportant pods of one go, the two of the other stay.
@@ -153,7 +153,7 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     world.settle(UNDISTURBED).await;
     let victims = pod_history.check(world, HIGH);
     assert!(victims.len() == 2 && victims.contains("b1"), "{victims:?}");
-    assert!(guarded.fewest_ready() >= 1, "{:?}", guarded.counts());
+    assert!(guarded.min_ready() >= 1, "{:?}", guarded.counts());
     assert_eq!(ready(&world.list(PODS).await), 4);
     world.stays_silent(SILENCE).await;
 }
@@ -162,7 +162,7 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
 async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64) {
     // Where the scheduler sees its eviction later than the backoff ends, it may evict from another node, as upstream's does:
     // the pod's own nomination protects it only once the victim is seen to terminate.
-    let most = if faults.stale.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
+    let most = if faults.max_watch_delay.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
@@ -230,7 +230,7 @@ fn preemption_despite_refused_writes() {
 
 #[test]
 fn preemption_despite_a_partition() {
-    each_write(&[What::Pause, What::Cut], &nodes(2), &preemption, 4);
+    each_write(&[FaultKind::Pause, FaultKind::Cut], &nodes(2), &preemption, 4);
 }
 
 #[test]
@@ -240,12 +240,12 @@ fn preemption_despite_random_faults() {
 
 #[test]
 fn several_victims_despite_crashes() {
-    each_write(&[What::CrashAfter], &nodes(2), &several_victims, 6);
+    each_write(&[FaultKind::CrashAfter], &nodes(2), &several_victims, 6);
 }
 
 #[test]
 fn several_victims_despite_lost_answers() {
-    each_write(&[What::LoseAnswer], &nodes(2), &several_victims, 6);
+    each_write(&[FaultKind::LoseAnswer], &nodes(2), &several_victims, 6);
 }
 
 #[test]
@@ -255,22 +255,22 @@ fn several_victims_despite_random_faults() {
 
 #[test]
 fn nomination_is_cleared_despite_crashes() {
-    each_write(&[What::CrashAfter], &nodes(1), &nomination_is_cleared, 6);
+    each_write(&[FaultKind::CrashAfter], &nodes(1), &nomination_is_cleared, 6);
 }
 
 #[test]
 fn nomination_is_cleared_despite_lost_answers() {
-    each_write(&[What::LoseAnswer], &nodes(1), &nomination_is_cleared, 6);
+    each_write(&[FaultKind::LoseAnswer], &nodes(1), &nomination_is_cleared, 6);
 }
 
 #[test]
 fn disruption_budget_is_respected_despite_crashes() {
-    each_write(&[What::CrashAfter], &nodes(2), &disruption_budget_is_respected, 8);
+    each_write(&[FaultKind::CrashAfter], &nodes(2), &disruption_budget_is_respected, 8);
 }
 
 #[test]
 fn disruption_budget_is_respected_despite_lost_answers() {
-    each_write(&[What::LoseAnswer], &nodes(2), &disruption_budget_is_respected, 8);
+    each_write(&[FaultKind::LoseAnswer], &nodes(2), &disruption_budget_is_respected, 8);
 }
 
 #[test]
@@ -278,13 +278,13 @@ fn nominated_node_is_deleted_after_each_write() {
     for after in 0..5 {
         let scenario =
             async |world: &mut World, faults| nominated_node_is_deleted(world, faults, after).await;
-        explore::with(&nodes(3), Faults::default(), &scenario);
-        let faults = Faults { stale: SECOND, ..Faults::default() };
+        explore::with_faults(&nodes(3), Faults::default(), &scenario);
+        let faults = Faults { max_watch_delay: SECOND, ..Faults::default() };
         let late = async |world: &mut World, _| {
             behind(world);
             nominated_node_is_deleted(world, faults.clone(), after).await;
         };
-        explore::with(&nodes(3), Faults::default(), &late);
+        explore::with_faults(&nodes(3), Faults::default(), &late);
     }
 }
 
@@ -292,7 +292,7 @@ fn nominated_node_is_deleted_after_each_write() {
 fn nominated_node_is_deleted_despite_crashes() {
     let scenario =
         async |world: &mut World, faults| nominated_node_is_deleted(world, faults, 3).await;
-    each_write(&[What::CrashAfter], &nodes(3), &scenario, 4);
+    each_write(&[FaultKind::CrashAfter], &nodes(3), &scenario, 4);
 }
 
 #[test]
