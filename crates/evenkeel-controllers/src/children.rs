@@ -26,7 +26,8 @@ pub(crate) fn on_child<O: View, C: View>(
             }
         }
         CacheEvent::Updated { old, new } => {
-            let (before, after) = (old.meta(), new.meta());
+            let before = old.meta();
+            let after = new.meta();
             if before.resource_version == after.resource_version {
                 return;
             }

@@ -56,7 +56,9 @@ impl<C: View> Claims<C> {
         candidates: impl IntoIterator<Item = Arc<C>>,
         mut matches: impl FnMut(&C) -> bool,
     ) -> Self {
-        let (mut owned, mut adopt, mut release) = (Vec::new(), Vec::new(), Vec::new());
+        let mut owned = Vec::new();
+        let mut adopt = Vec::new();
+        let mut release = Vec::new();
         for child in candidates {
             let meta = child.meta();
             match meta.controller() {
@@ -118,7 +120,8 @@ fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action 
 }
 
 fn release<C: View>(owner: &Target, child: &C) -> Action {
-    let (uid, owner) = (&child.meta().uid, &owner.uid);
+    let uid = &child.meta().uid;
+    let owner = &owner.uid;
     let body = format!(
         r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{{"$patch":"delete","uid":"{owner}"}}]}}}}"#
     );

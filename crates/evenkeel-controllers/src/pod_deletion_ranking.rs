@@ -198,7 +198,8 @@ fn restarts(pod: &Pod) -> Restarts {
 /// Sorts by [`Rank::compare`], which is not always transitive: pods of one bucket compare by uid, but pods with equal
 /// times compare by restarts. The standard library's sorts may panic on such an order.
 fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
-    let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
+    let mut from = ranks.to_vec();
+    let mut to = Vec::with_capacity(ranks.len());
     let mut width = 1;
     while width < from.len() {
         to.clear();

@@ -210,7 +210,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         message: None,
         evictions: Vec::new(),
     };
-    let (seed, no_extenders) = (0, &[]);
+    let seed = 0;
+    let no_extenders = &[];
     let mut cycle = Cycle::new(view, pod, seed, no_extenders);
     if let Err(rejected) = cycle.run_pre_filter_plugins(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
@@ -218,10 +219,12 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         explained.set_fit_error(&mut cycle, &state, &fit_error);
         return explained;
     }
-    let (mut feasible, mut rejected_nodes) = (Vec::new(), Vec::new());
+    let mut feasible = Vec::new();
+    let mut rejected_nodes = Vec::new();
     for index in 0..cycle.nodes().len() {
         let node = cycle.nodes().nth(index);
-        let (slot, name) = (node.slot(), Arc::clone(node.name()));
+        let slot = node.slot();
+        let name = Arc::clone(node.name());
         if !cycle.passes_pre_filter(&name) {
             continue;
         }

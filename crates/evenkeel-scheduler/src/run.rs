@@ -87,7 +87,8 @@ impl StandbyScheduler {
         // Events have their own client, so that they do not use up the rate limit of bindings.
         let event_client = client.with_user_agent("events");
         for profile in &options.profiles {
-            let (client, instance) = (client.clone(), options.reporting_instance(profile));
+            let client = client.clone();
+            let instance = options.reporting_instance(profile);
             let recorder = SeriesEventRecorder::new(
                 event_client.clone(),
                 profile.name(),
@@ -232,7 +233,8 @@ fn subscribe(
     commands: mpsc::UnboundedReceiver<Command>,
 ) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
-    let (nodes, namespaces) = (sender.clone(), sender.clone());
+    let nodes = sender.clone();
+    let namespaces = sender.clone();
     // The send only fails after the scheduler has stopped.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches
@@ -386,7 +388,8 @@ impl Scheduler {
 
     /// Makes one attempt. Returns whether a pod was due.
     async fn schedule_next_pod(&mut self) -> bool {
-        let (began, now) = (self.clock.instant(), self.clock.now());
+        let began = self.clock.instant();
+        let now = self.clock.now();
         let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
         else {
             return false;
@@ -474,7 +477,8 @@ impl Scheduler {
         let name = self.core.profile(failure.profile).name();
         self.metrics.observe_attempt(result, name, began.elapsed());
         if failure.is_error {
-            let (meta, error) = (&failure.info.pod.meta, &failure.message);
+            let meta = &failure.info.pod.meta;
+            let error = &failure.message;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error, "Error scheduling pod; retrying");
         }
         self.publish_failure(failure, has_nomination, now);
@@ -519,9 +523,12 @@ impl Scheduler {
         let Some(patch) = condition::patch(&info.pod, &failure_status, now) else {
             return;
         };
-        let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
+        let client = self.client.clone();
+        let pod = Arc::clone(&info.pod);
         self.status_patcher.send(info.uid(), async move {
-            let (kind, meta, form) = (Pod::kind(), &pod.meta, PatchForm::Strategic);
+            let kind = Pod::kind();
+            let meta = &pod.meta;
+            let form = PatchForm::Strategic;
             let patched =
                 client.patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, patch.into()).await;
             if let Err(error) = patched {

@@ -58,7 +58,8 @@ fn subject_error(request: &ParsedRequest) -> Option<String> {
 
 /// Returns the error unless the usages are `auth`, digital signature and optionally key encipherment, in any order.
 fn usage_error(usages: &[String], auth: &str) -> Option<String> {
-    let (signature, encipherment) = ("digital signature", "key encipherment");
+    let signature = "digital signature";
+    let encipherment = "key encipherment";
     let mut allowed = [signature, encipherment, auth];
     allowed.sort_unstable();
     let has = |usage: &str| usages.iter().any(|other| other == usage);

@@ -81,8 +81,10 @@ impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
     fn on_planned(&self, objects: &Vec<Arc<V>>, planned: Planned<'_, ()>) {
         for object in objects {
             if let Some(why) = (self.0)(object, planned.at) {
-                let (meta, kind) = (object.meta(), V::kind().kind);
-                let (namespace, name) = (&*meta.namespace, &*meta.name);
+                let meta = object.meta();
+                let kind = V::kind().kind;
+                let namespace = &*meta.namespace;
+                let name = &*meta.name;
                 tracing::info!(%kind, namespace, name, why, "Deleting the expired object");
             }
         }

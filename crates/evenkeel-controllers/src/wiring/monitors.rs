@@ -97,7 +97,8 @@ impl Monitors {
             followers.len() == 1
         };
         if is_first {
-            let (monitors, stop) = (self.clone(), tasks.token());
+            let monitors = self.clone();
+            let stop = tasks.token();
             // Do not restart this task: a second run would treat watches that have not synced as complete.
             tasks.spawn("monitors", async move { monitors.run(stop).await });
         } else {

@@ -166,7 +166,8 @@ impl Core {
                 AttemptResult::Bind(assumed)
             }
             Ok(pending_plugins) => {
-                let (info, node) = (assumed.popped.info.clone(), Arc::clone(&assumed.node));
+                let info = assumed.popped.info.clone();
+                let node = Arc::clone(&assumed.node);
                 assumed.waiting = Some(self.waiting_pods.add(info, node, pending_plugins, now));
                 AttemptResult::Bind(assumed)
             }
@@ -293,7 +294,8 @@ impl Core {
                 if let Some(assumed_pod) = assumed_pod {
                     self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
-                let (no_rejectors, clear) = (Rejectors::default(), NominatingInfo::Clear);
+                let no_rejectors = Rejectors::default();
+                let clear = NominatingInfo::Clear;
                 is_queued.then(|| {
                     self.handle_scheduling_failure(&popped, no_rejectors, message, clear, now)
                 })
@@ -325,7 +327,9 @@ async fn run_post_filter_plugins(
         return NoNodeReport { message: fit_error.to_string(), nominating_info };
     }
     nominating_info = NominatingInfo::Keep;
-    let (point_began, mut messages, mut succeeded) = (cycle.trace_mut().now(), Vec::new(), false);
+    let point_began = cycle.trace_mut().now();
+    let mut messages = Vec::new();
+    let mut succeeded = false;
     let status_of = |succeeded: bool| (!succeeded).then(|| Status::unschedulable(""));
     for (index, plugin) in plugins {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
@@ -431,7 +435,9 @@ fn run_permit_plugins(
 /// Logs a panic of a plugin whose result does not affect the pod.
 fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
     if let Err(status) = result {
-        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, status.reasons.join(", "));
+        let plugin = plugin.name();
+        let meta = &pod.pod.meta;
+        let error = status.reasons.join(", ");
         tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
 /// Upstream: `podSchedulingPropertiesChange`.
 pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
-    let (old_requests, new_requests) = (&old.requirements.requests, &new.requirements.requests);
+    let old_requests = &old.requirements.requests;
+    let new_requests = &new.requirements.requests;
     let is_gated = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let mut actions = actions_of([
         (before.meta.labels != after.meta.labels, ActionType::UpdatePodLabel),

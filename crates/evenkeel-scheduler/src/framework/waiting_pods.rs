@@ -253,7 +253,8 @@ impl WaitingPod {
 
 /// Formats a duration of whole milliseconds as Go does: `15m0s`, `1.5s`.
 fn go_duration(duration: Duration) -> String {
-    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let seconds = duration.as_secs();
+    let millis = duration.subsec_millis();
     if seconds == 0 {
         return if millis == 0 { "0s".to_owned() } else { format!("{millis}ms") };
     }
@@ -261,7 +262,9 @@ fn go_duration(duration: Duration) -> String {
         0 => String::new(),
         millis => format!(".{millis:03}").trim_end_matches('0').to_owned(),
     };
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hours = seconds / 3600;
+    let minutes = seconds / 60 % 60;
+    let seconds = seconds % 60;
     match (hours, minutes) {
         (0, 0) => format!("{seconds}{fraction}s"),
         (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),

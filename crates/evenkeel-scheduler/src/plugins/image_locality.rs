@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/imagelocality`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | images of containers, init containers and image volumes (KEP-4639) | `images` |
 //! | an image without a tag is `:latest` | `normalized_image_name` |

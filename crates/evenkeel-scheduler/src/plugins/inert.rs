@@ -1,6 +1,6 @@
 //! Upstream's plugins that a configuration may name, but that have no effect here.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | plugins of PodGroups (KEP-4671) and of in-place resizing (KEP-5836), by name | `Inert` |
 

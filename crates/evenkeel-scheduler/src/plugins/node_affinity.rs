@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/nodeaffinity`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.nodeSelector` | `node_selector::compile_labels`, `filter` |
 //! | `requiredDuringSchedulingIgnoredDuringExecution` | `node_selector::RequiredNodeAffinity`, `filter` |

@@ -133,7 +133,8 @@ impl Trace {
 
     /// Counts and records a plugin's scores of this many nodes.
     pub(super) fn record_scores(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
-        let (point, calls) = (ExtensionPoint::Score, u32::try_from(n_nodes).unwrap_or(u32::MAX));
+        let point = ExtensionPoint::Score;
+        let calls = u32::try_from(n_nodes).unwrap_or(u32::MAX);
         self.call_counts.push(CallCount { point, plugin, calls });
         self.record_duration(point, plugin, began, None);
     }

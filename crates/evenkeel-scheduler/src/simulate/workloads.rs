@@ -317,7 +317,8 @@ impl<'a> Owner<'a> {
     /// Creates pods up to `parallelism`, but not more than the remaining `completions`. A Job without `completions`
     /// gets no more pods after one succeeded. An Indexed Job gets pods for its first indexes that have not finished.
     fn missing_job_objects(&self) -> MissingObjects {
-        let (spec, status) = (&self.object["spec"], &self.object["status"]);
+        let spec = &self.object["spec"];
+        let status = &self.object["status"];
         let is_finished_job =
             status["conditions"].as_array().into_iter().flatten().any(|condition| {
                 matches!(text(&condition["type"]), "Complete" | "Failed")

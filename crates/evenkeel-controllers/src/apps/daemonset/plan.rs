@@ -3,7 +3,7 @@
 //! Each node that fits the template has one pod. Once all have theirs, the rolling update replaces pods of
 //! old revisions ([`super::rolling`]).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `pod_template::fit` |
 //! | `tolerations` that each pod gets, its node affinity | `pod_template::new`, `pod_template::pod_json` |
@@ -126,7 +126,8 @@ impl<'a> DaemonSetSync<'a> {
     /// Ensures that each revision has a hash label, and that the template has one revision, the newest. Upstream:
     /// `constructHistory`.
     fn construct_history(&mut self) {
-        let (observed, history) = (self.observed, &self.observed.history);
+        let observed = self.observed;
+        let history = &self.observed.history;
         let set = &*observed.set;
         for revision in history.old.iter().chain(&history.duplicates) {
             self.rewrite_revision(revision, revision.revision);
@@ -251,7 +252,8 @@ impl<'a> DaemonSetSync<'a> {
     /// if it is not ready or if the new one is available.
     fn retain_oldest_new_and_old(&mut self, running: &[&'a Arc<Pod>]) {
         let hash = self.observed.history.current_hash();
-        let (mut oldest_new, mut oldest_old) = (None, None);
+        let mut oldest_new = None;
+        let mut oldest_old = None;
         for pod in running {
             let oldest = if revision_of(pod) == hash { &mut oldest_new } else { &mut oldest_old };
             if oldest.is_some() {
@@ -278,7 +280,8 @@ impl<'a> DaemonSetSync<'a> {
     }
 
     fn create_and_delete(&mut self) {
-        let (observed, target) = (self.observed, &self.target);
+        let observed = self.observed;
+        let target = &self.target;
         let set = &*observed.set;
         let owner = wire::controller_reference(target);
         for (index, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {

@@ -57,7 +57,8 @@ impl<'a> Pair<'a> {
 /// creates the new pods.
 fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     let mut unavailable_nodes = 0;
-    let (mut unavailable_old, mut available_old) = (Vec::new(), Vec::new());
+    let mut unavailable_old = Vec::new();
+    let mut available_old = Vec::new();
     for pods in sync.by_node.values() {
         match Pair::find(sync, pods) {
             Some(Pair { new: Some(new), old: None }) => {
@@ -90,11 +91,14 @@ fn surge(
     limits: RolloutLimits,
     desired: usize,
 ) -> Result<(), PlanError> {
-    let (mut surging_nodes, mut available_nodes) = (0, 0);
+    let mut surging_nodes = 0;
+    let mut available_nodes = 0;
     // Nodes that get a new pod: without a limit, and within `maxSurge`.
-    let (mut allowed_nodes, mut candidate_nodes) = (Vec::new(), Vec::new());
+    let mut allowed_nodes = Vec::new();
+    let mut candidate_nodes = Vec::new();
     // Old pods to delete: without a limit, and while more pods are available than desired.
-    let (mut replaced_pods, mut misplaced_pods) = (Vec::new(), Vec::new());
+    let mut replaced_pods = Vec::new();
+    let mut misplaced_pods = Vec::new();
     for (name, pods) in &sync.by_node {
         let Some(pair) = Pair::find(sync, pods) else {
             surging_nodes += 1;

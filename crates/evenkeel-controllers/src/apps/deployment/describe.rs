@@ -22,8 +22,8 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description.fact("wanted", words::count(i64::from(sync.limits.desired), "pod"));
     let mut strategy = observed.deployment.spec.strategy.type_.to_string();
     if sync.is_rolling() {
-        let (max_replicas, min_available) =
-            (sync.limits.max_replicas(), sync.limits.min_available());
+        let max_replicas = sync.limits.max_replicas();
+        let min_available = sync.limits.min_available();
         strategy += &format!(": at most {max_replicas} pods, at least {min_available} available");
     }
     description.fact("strategy", strategy);
@@ -44,7 +44,8 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
 
 /// Adds facts about the existing sets. The plan's changes are not in them: `evenkeel explain` also prints the actions.
 fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
-    let (sets, new_index) = (&sync.observed.sets, sync.observed.new_index);
+    let sets = &sync.observed.sets;
+    let new_index = sync.observed.new_index;
     match new_index.and_then(|index| sets.get(index)) {
         Some(set) => description.fact("new set", format_counts(&PlannedSet::unchanged(set))),
         None => description.fact("new set", "none has the deployment's template"),

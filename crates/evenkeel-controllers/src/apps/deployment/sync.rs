@@ -114,7 +114,8 @@ impl<'a> DeploymentSync<'a> {
         }
         if is_resized && set.existing.is_some() {
             let direction = if set.replicas < replicas { "up" } else { "down" };
-            let (name, from) = (&set.name, set.replicas);
+            let name = &set.name;
+            let from = set.replicas;
             let text = format!("Scaled {direction} replica set {name} from {from} to {replicas}");
             set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
         }

@@ -48,7 +48,8 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
 }
 
 fn describe_counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Description) {
-    let (owned, min_ready_seconds) = (&observed.pods.owned, observed.set.min_ready_seconds());
+    let owned = &observed.pods.owned;
+    let min_ready_seconds = observed.set.min_ready_seconds();
     let ready = owned.iter().filter(|pod| pods::is_ready(pod)).count();
     let available =
         owned.iter().filter(|pod| pods::is_available(pod, min_ready_seconds, now)).count();

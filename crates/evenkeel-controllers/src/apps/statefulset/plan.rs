@@ -6,7 +6,7 @@
 //! the last. With `Parallel`, replicas do not wait for each other. Then the rolling update replaces pods of old
 //! revisions ([`super::rolling`]).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `podManagementPolicy`: `OrderedReady` | `process_ordered`, `process_replica` |
 //! | `podManagementPolicy`: `Parallel` | `process_parallel` |

@@ -76,7 +76,8 @@ fn failure_events(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Vec<EventR
 fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
     let observed = sync.observed;
     let set = &*observed.set;
-    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
+    let current = observed.current_revision_name();
+    let update = observed.update_revision.name();
     let pods: Vec<&Pod> = observed
         .pods
         .owned
@@ -139,7 +140,8 @@ fn is_changed(observed: &Observed, status: &Status) -> bool {
 /// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `truncateHistory`.
 fn deletions_beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&observed.pods.owned);
-    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
+    let current = observed.current_revision_name();
+    let update = observed.update_revision.name();
     let unused: Vec<_> = observed
         .history
         .iter()

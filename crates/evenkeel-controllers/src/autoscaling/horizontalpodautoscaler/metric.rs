@@ -63,7 +63,8 @@ pub(super) fn propose(
         });
     }
     if let Some(source) = &metric.container_resource {
-        let (resource, container) = (&*source.name, &*source.container);
+        let resource = &*source.name;
+        let container = &*source.container;
         let containers = ResourceMetric { resource, container, target: &source.target };
         return containers.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {container} container metric value: {message}");
@@ -228,7 +229,8 @@ fn propose_by_object_metric(
     inputs: &CalculatorInputs<'_>,
     namespace: &str,
 ) -> Result<Proposal, PrefixedError> {
-    let (name, object) = (&source.metric.name, &source.described_object);
+    let name = &source.metric.name;
+    let object = &source.described_object;
     let usage = sum_of(read).map_err(|why| {
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
     });

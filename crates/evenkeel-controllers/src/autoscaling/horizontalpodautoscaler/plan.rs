@@ -3,7 +3,7 @@
 //! A reconciliation ([`super::reconcile`]) has three decisions. [`choose_approach`] decides whether metrics are needed,
 //! [`decide_replicas`] computes the replicas, and [`conclude`] sets the status after the scale was updated.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `minReplicas`, `maxReplicas` | `choose_approach`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
@@ -213,7 +213,8 @@ fn compute_replicas_for_metrics(
         }
     };
     let n_metrics = results.len();
-    let (mut highest, mut statuses) = (HighestProposal::default(), Vec::new());
+    let mut highest = HighestProposal::default();
+    let mut statuses = Vec::new();
     let mut errors: Vec<MetricError> = Vec::new();
     for result in results {
         match result {
@@ -267,7 +268,8 @@ pub(super) fn decide_replicas(
     builder.set_condition(ABLE_TO_SCALE, "True", "SucceededGetScale", message);
     let current = observed.scale.replicas;
     history.record_initial_recommendation(current, now);
-    let (mut error, mut has_failed) = (None, false);
+    let mut error = None;
+    let mut has_failed = false;
     let (desired, rescale_reason) = match approach {
         Approach::Disabled => {
             let message = "scaling is disabled since the replica count of the target is zero";
@@ -361,7 +363,8 @@ pub(super) fn conclude(
     now: Timestamp,
 ) -> StatusBuilder {
     let mut builder = decision.builder.clone();
-    let (current, desired) = (observed.scale.replicas, decision.desired);
+    let current = observed.scale.replicas;
+    let desired = decision.desired;
     let why = decision.rescale_reason.as_deref().unwrap_or_default();
     let previously_desired = observed.autoscaler.status.desired_replicas;
     builder.status.desired_replicas = match scale_update {

@@ -166,7 +166,8 @@ impl MetricsClient<'_> {
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<wire::MetricValueList, Missing> {
-        let (version, name) = (self.custom_version(steps)?, escape(&metric.name));
+        let version = self.custom_version(steps)?;
+        let name = escape(&metric.name);
         let namespace = self.namespace;
         let request = MetricsRequest {
             path: format!(
@@ -222,7 +223,8 @@ impl MetricsClient<'_> {
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let (namespace, name) = (self.namespace, escape(&metric.name));
+        let namespace = self.namespace;
+        let name = escape(&metric.name);
         let request = MetricsRequest {
             path: format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}"),
             selectors: vec![("labelSelector", &metric.selector)],

@@ -214,7 +214,9 @@ fn scale_error(autoscaler: &HorizontalPodAutoscaler, why: &str) -> ReconcileErro
     let message = if is_spec_error {
         format!("invalid API version in scale target reference: {why}")
     } else {
-        let (kind, name, namespace) = (&target.kind, &target.name, &autoscaler.meta.namespace);
+        let kind = &target.kind;
+        let name = &target.name;
+        let namespace = &autoscaler.meta.namespace;
         format!("failed to query scale subresource for {kind}/{namespace}/{name}: {why}")
     };
     ReconcileError { message, is_spec_error }
@@ -249,7 +251,8 @@ fn scale_for_resource_mappings(
         Ok(resources) => resources,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let (namespace, mut first_error) = (&autoscaler.meta.namespace, None);
+    let namespace = &autoscaler.meta.namespace;
+    let mut first_error = None;
     for resource in resources {
         match scale::get(&resource.kind, namespace, &target.name, Duration::ZERO, steps)? {
             Ok(scale) => return Ok(Ok((resource.kind, scale))),
@@ -278,7 +281,8 @@ fn propose_all(
     let mut pods = cached.pods.clone();
     pods.retain(|pod| selector.matches(&pod.meta.labels));
     let selector = &*reconciliation.selector.insert(selector);
-    let (key, selectors) = (&cached.key, &cached.selectors);
+    let key = &cached.key;
+    let selectors = &cached.selectors;
     if let Err(error) = selectors::check_unambiguous(selectors, key, selector_text, selector, &pods)
     {
         return Ok(Proposals::Unselected(error));

@@ -214,7 +214,9 @@ fn utilization(
     requests: &BTreeMap<Text, i64>,
     target_percent: i32,
 ) -> Result<Utilization, String> {
-    let (mut used, mut requested, mut n_pods) = (0_i64, 0_i64, 0_i64);
+    let mut used = 0_i64;
+    let mut requested = 0_i64;
+    let mut n_pods = 0_i64;
     for (pod, sample) in samples {
         let Some(request) = requests.get(pod) else { continue };
         used = used.saturating_add(sample.value);

@@ -7,7 +7,8 @@ use std::{cmp::Ordering, sync::Arc};
 /// Returns the oldest successful Jobs beyond `successfulJobsHistoryLimit`, then the oldest failed ones beyond
 /// `failedJobsHistoryLimit`.
 pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
-    let (successful, failed) = (finished_with("Complete", jobs), finished_with("Failed", jobs));
+    let successful = finished_with("Complete", jobs);
+    let failed = finished_with("Failed", jobs);
     let mut surplus = oldest_beyond(cron.spec.successful_jobs_history_limit, successful);
     surplus.extend(oldest_beyond(cron.spec.failed_jobs_history_limit, failed));
     surplus

@@ -20,7 +20,8 @@ impl Interval {
 
     /// Returns the number of indexes that both intervals contain.
     fn overlap(self, other: Self) -> usize {
-        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        let first = self.first.max(other.first);
+        let last = self.last.min(other.last);
         if first <= last { Self { first, last }.length() } else { 0 }
     }
 }

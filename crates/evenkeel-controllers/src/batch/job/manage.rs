@@ -33,7 +33,8 @@ impl PodChange {
 /// Compares the number of active pods with the desired one. Deletions come first; a reconciliation does not both delete
 /// and create. Upstream: `manageJob`.
 pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
-    let (job, counts) = (&*observed.job, &observed.counts);
+    let job = &*observed.job;
+    let counts = &observed.counts;
     let active = counts.active.len();
     let desired = if job.spec.suspend { 0 } else { want_active(observed) };
     let pods_to_delete = active_pods_for_removal(observed, active.saturating_sub(desired));
@@ -62,7 +63,8 @@ pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
 /// Returns the desired number of active pods: as many as `completions` still needs, at most `parallelism`. Upstream:
 /// `wantActive`.
 fn want_active(observed: &Observed) -> usize {
-    let (job, counts) = (&*observed.job, &observed.counts);
+    let job = &*observed.job;
+    let counts = &observed.counts;
     let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
     match job.spec.completions {
         // Work queue: after the first success no pod is created, and active pods run to completion.
@@ -107,7 +109,8 @@ struct PodsByIndexUse {
 impl PodsByIndexUse {
     /// Chooses the pod of each index. Upstream: `appendDuplicatedIndexPodsForRemoval`.
     fn new(observed: &Observed, active: Vec<Arc<Pod>>) -> Self {
-        let (mut redundant, mut needed) = (Vec::new(), Vec::new());
+        let mut redundant = Vec::new();
+        let mut needed = Vec::new();
         let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
         for pod in active {
             match pod::valid_index(&pod, &observed.job) {

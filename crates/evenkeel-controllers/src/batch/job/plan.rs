@@ -4,7 +4,7 @@
 //! `status.uncountedTerminatedPods`, then the finalizer is removed, then the uid moves to the counters. Each
 //! reconciliation takes the next step of each pod and can resume after a crash.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `parallelism`, `completions`, work queues without `completions` | `manage::want_active` |
 //! | `completionMode`: `Indexed`, `batch.kubernetes.io/job-completion-index`, `JOB_COMPLETION_INDEX` | `pod::is_indexed`, `manage::first_pending_indexes`, `template::with_index` |
@@ -116,7 +116,8 @@ pub(super) fn record_to_add(
     pod: &Pod,
     end: Option<&FinishedCondition>,
 ) -> Option<Record> {
-    let (job, uncounted) = (&*observed.job, &observed.counts.uncounted);
+    let job = &*observed.job;
+    let uncounted = &observed.counts.uncounted;
     let uid = &pod.meta.uid;
     if uncounted.failed.contains(uid) || !pod::has_needed_index(pod, job) {
         return None;

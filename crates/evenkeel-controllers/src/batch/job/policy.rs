@@ -59,12 +59,14 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
 /// Returns the message about the match of a rule and a pod; `None` if the rule does not match. Upstream:
 /// `matchOnExitCodes`, `matchOnPodConditions`.
 fn match_rule(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
-    let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
+    let namespace = &pod.meta.namespace;
+    let name = &pod.meta.name;
     if let Some(codes) = &rule.on_exit_codes {
         let mut statuses =
             pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
         return statuses.find_map(|status| {
-            let (container, code) = (&status.name, matching_exit_code(status, codes)?);
+            let container = &status.name;
+            let code = matching_exit_code(status, codes)?;
             Some(format!(
                 "Container {container} for pod {namespace}/{name} failed with exit code {code}"
             ))

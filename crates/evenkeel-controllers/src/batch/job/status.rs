@@ -95,7 +95,8 @@ struct NewStatus {
 
 impl NewStatus {
     fn new(observed: &Observed, results: &ActionResults<'_>, now: Timestamp) -> Self {
-        let (job, counts) = (&*observed.job, &observed.counts);
+        let job = &*observed.job;
+        let counts = &observed.counts;
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
@@ -172,7 +173,8 @@ impl NewStatus {
     /// Adds finished pods to `completedIndexes` or to `uncountedTerminatedPods`.
     fn record_finished_pods(&mut self, observed: &Observed) {
         let mut indexes = Vec::new();
-        let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
+        let mut succeeded = Vec::new();
+        let mut failed = Vec::new();
         let n_uncounted = self.body.uncounted_terminated_pods.len();
         for pod in observed.controlled_pods().iter().filter(|pod| pod::is_tracked(pod)) {
             if !can_remove_finalizer(observed, pod, self.end.as_ref()) {

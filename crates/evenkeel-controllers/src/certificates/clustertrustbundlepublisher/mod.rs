@@ -67,7 +67,8 @@ impl Planner for Publisher {
     type Memory = ();
 
     fn observe(&self, _: &Key, (): &()) -> Option<Observed> {
-        let (ca, name) = (Arc::clone(&self.ca), self.name.clone());
+        let ca = Arc::clone(&self.ca);
+        let name = self.name.clone();
         Some(Observed { bundles: self.bundles.list(), ca, name })
     }
 

@@ -233,7 +233,10 @@ fn encode_alternative_names(request: &ParsedRequest) -> Option<Vec<u8>> {
         return None;
     }
     // Tags of `GeneralName` in RFC 5280.
-    let (email, dns, uri, ip_address) = (1, 2, 6, 7);
+    let email = 1;
+    let dns = 2;
+    let uri = 6;
+    let ip_address = 7;
     let mut names: Vec<(u64, Vec<u8>)> = Vec::new();
     names.extend(dns_names.iter().map(|name| (dns, name.clone().into_bytes())));
     names.extend(emails.iter().map(|name| (email, name.clone().into_bytes())));

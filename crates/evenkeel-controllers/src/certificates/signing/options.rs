@@ -54,7 +54,8 @@ impl Options {
     pub fn read(flags: &dyn Flags) -> Self {
         let pair = |infix: &str| {
             let path = |suffix: &str| flags.text(&format!("cluster-signing-{infix}{suffix}-file"));
-            let (certificate, key) = (path("cert"), path("key"));
+            let certificate = path("cert");
+            let key = path("key");
             (!certificate.is_empty() || !key.is_empty()).then_some(Pair::Files { certificate, key })
         };
         Self {

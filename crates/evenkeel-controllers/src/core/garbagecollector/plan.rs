@@ -5,7 +5,7 @@
 //! `attemptToDeleteItem`, `processDeletingDependentsItem` and `classifyReferences` in
 //! `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
 //! | an owner is dangling: no object of its `uid` exists | `classify`, `absent_owner_cache::AbsentOwnerCache` |

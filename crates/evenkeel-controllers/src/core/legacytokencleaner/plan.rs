@@ -125,7 +125,8 @@ fn mounted_secret_names(pods: &Reply) -> Result<BTreeSet<String>, String> {
 /// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. A
 /// conflict is no failure, as upstream: the next pass decides again.
 fn mark_or_delete(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Action> {
-    let (meta, target) = (secret.meta(), wire::target(secret));
+    let meta = secret.meta();
+    let target = wire::target(secret);
     Some(match token::verdict(secret, cutoff)? {
         Verdict::Mark(day) => {
             let labels = json!({INVALID_SINCE: day.to_string()});

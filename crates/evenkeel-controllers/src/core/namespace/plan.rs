@@ -3,7 +3,7 @@
 //! Pods are deleted before all other objects, so that they keep their secrets, service accounts and network policies to
 //! the end (KEP-5080).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `status.phase`: `Terminating` | `with_terminating_phase` |
 //! | `spec.finalizers`, the `finalize` subresource | `next`, `without_finalizer` |

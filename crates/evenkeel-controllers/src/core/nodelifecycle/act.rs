@@ -150,7 +150,8 @@ impl Monitor {
             stays
         });
         for node in nodes {
-            let (name, zone) = (&*node.meta.name, zones::zone_key(&node.meta.labels));
+            let name = &*node.meta.name;
+            let zone = zones::zone_key(&node.meta.labels);
             if zones.add(&zone, &self.options, now.steady) {
                 // This creates the zone's counter, at zero.
                 self.metrics.evictions.with_label_values(&[&*zone]);
@@ -365,7 +366,8 @@ impl Monitor {
             node => node?,
         };
         let Some(body) = patch(&node) else { return Ok(false) };
-        let (kind, form) = (Node::kind(), PatchForm::Strategic);
+        let kind = Node::kind();
+        let form = PatchForm::Strategic;
         let result = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if result.as_ref().is_err_and(ApiError::is_invalid) {
             let now = self.state.now().steady;
@@ -397,7 +399,8 @@ impl Monitor {
             if let Err(error) =
                 mark_pod_not_ready(&self.client, &self.events, &self.clock, &pod).await
             {
-                let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+                let namespace = &*pod.meta.namespace;
+                let name = &*pod.meta.name;
                 tracing::warn!(node, namespace, name, %error, "Failed to mark the pod as not ready");
                 all_marked = false;
             }
@@ -528,7 +531,8 @@ async fn read_live<V: View>(
 impl<V: View> LiveObject<V> {
     /// Writes the status, with the resource version that was read as precondition.
     async fn put_status(&self, client: &Client) -> Result<Metadata, ApiError> {
-        let (kind, meta) = (V::kind(), self.view.meta());
+        let kind = V::kind();
+        let meta = self.view.meta();
         let body = Bytes::from(self.object.to_string());
         client.update(&kind, &meta.namespace, &meta.name, "status", body).await
     }

@@ -49,7 +49,8 @@ impl<V: View> CountedCache for Cache<V> {
             EvaluatorKind::DeviceClaims => {
                 this.downcast_ref::<Cache<ResourceClaim>>().map(|cache| {
                     // `Contents::observe` adds the pods.
-                    let (claims, pods) = (cache.namespace(namespace), Vec::new());
+                    let claims = cache.namespace(namespace);
+                    let pods = Vec::new();
                     Content::DeviceClaims { claims, pods }
                 })
             }
@@ -98,7 +99,8 @@ impl Contents {
         if !self.complete {
             return None;
         }
-        let (classes, namespace) = (self.classes(), quota.meta.namespace.clone());
+        let classes = self.classes();
+        let namespace = quota.meta.namespace.clone();
         let mut limited_kinds = Vec::new();
         for kind in self.kinds.values() {
             let evaluator = kind.evaluator.clone();

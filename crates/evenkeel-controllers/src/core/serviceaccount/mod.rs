@@ -33,7 +33,8 @@ const CREATE_DELAY: Duration = Duration::from_millis(50);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (namespaces, accounts) = (caches.of::<Namespace>(), caches.of::<ServiceAccount>());
+    let namespaces = caches.of::<Namespace>();
+    let accounts = caches.of::<ServiceAccount>();
     let builder = context.builder(&DESCRIPTOR, &namespaces).batch_period(CREATE_DELAY).watches(
         &accounts,
         |event, enqueue| {

@@ -59,7 +59,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let signer = Signer::from_pem(&pem).map_err(|error| start_error(&error))?;
 
     let caches = &context.env.caches;
-    let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
+    let secrets = token_secrets(caches);
+    let accounts = caches.of::<ServiceAccount>();
     let secrets_by_account = secrets.index("account", |secret, key| {
         if let Some(reference) = AccountRef::of(secret) {
             key(&index_key(&secret.meta().namespace, reference.account));

@@ -118,7 +118,8 @@ fn fill(
         Err(error) => return Some(Plan::failure(error.to_string())),
     };
     let encode = |text: &str| BASE64_STANDARD.encode(text);
-    let (ca, token) = (sources.ca.as_deref(), token.as_deref());
+    let ca = sources.ca.as_deref();
+    let token = token.as_deref();
     merge(&mut live, &token_secret::missing_data_patch(account, missing, ca, token, encode));
     Some(Plan::one(update_ignoring_errors(wire::target(secret), &live)))
 }

@@ -86,7 +86,8 @@ pub(super) fn verdict(
 
 /// Returns the claims of a token without expiry, which is valid while its Secret exists. Upstream: `LegacyClaims`.
 pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
-    let (namespace, name) = (&*account.meta.namespace, &*account.meta.name);
+    let namespace = &*account.meta.namespace;
+    let name = &*account.meta.name;
     json!({
         "iss": "kubernetes/serviceaccount",
         "kubernetes.io/serviceaccount/namespace": namespace,

@@ -1,6 +1,6 @@
 //! Eviction of a pod by the taints of its node. Upstream: `processPodOnNode`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `no_execute_taints` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |

@@ -28,7 +28,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let nodes = context.env.caches.of::<Node>();
     let cluster_size = Arc::new(Mutex::new(ClusterSize::default()));
-    let (event_cluster_size, event_nodes) = (cluster_size.clone(), nodes.clone());
+    let event_cluster_size = cluster_size.clone();
+    let event_nodes = nodes.clone();
     let builder = context.builder_watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
         let ttl_changed = {
             let mut cluster_size =

@@ -42,7 +42,8 @@ pub(super) const MAX_RETRIES: u32 = 15;
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpoints;
     let caches = &context.env.caches;
-    let (pods, services) = (caches.of::<Pod>(), caches.of::<Service>());
+    let pods = caches.of::<Pod>();
+    let services = caches.of::<Service>();
     let endpoints = caches.of::<Endpoints>();
     let selected = SelectorIndex::of(&pods, &services);
     let planner = Controller {

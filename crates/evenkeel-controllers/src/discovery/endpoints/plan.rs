@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Label that names the managing controller. Upstream: `LabelManagedBy`.
 const MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// Value of the label for this controller.
-const MANAGER: &str = "endpoint-controller";
+const MANAGED_BY: &str = "endpoint-controller";
 /// Annotation of Endpoints that are a leader election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
 const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -56,7 +56,7 @@ pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bo
 
 /// Reports whether this controller manages the Endpoints.
 pub(super) fn is_managed(endpoints: &Endpoints) -> bool {
-    endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGER)
+    endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGED_BY)
 }
 
 /// Creates, updates or deletes the Endpoints.
@@ -153,7 +153,7 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
 fn labels(service: &Service) -> StrMap {
     let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS_LABEL);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
-    service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGER)]).collect()
+    service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGED_BY)]).collect()
 }
 
 /// Reports whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as

@@ -1,6 +1,6 @@
 //! Desired EndpointSlices of a Service. Upstream: `endpointslice/reconciler.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `selector`, `ExternalName`: Services with slices | `selected::selects_pods` |
 //! | pods that are endpoints | `pod::belongs_in_endpoints` |
@@ -47,7 +47,7 @@ use evenkeel_runtime::{
 use std::{sync::Arc, time::Duration};
 
 /// Value of the label `managed-by` for this controller. Upstream: `ControllerName`.
-pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+pub(super) const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// Labels that the controller sets itself. It does not copy the Service's values of these labels.
 const RESERVED_LABELS: [&str; 3] = [SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL];
 
@@ -69,7 +69,7 @@ pub(super) struct Observed {
     /// State of the Service's topology hints.
     pub(super) topology_hints: TopologyHints,
     /// Maximum number of endpoints in a slice.
-    pub(super) max_endpoints: usize,
+    pub(super) max_endpoints_per_slice: usize,
 }
 
 /// Decision of a pass, with values for later passes and for metrics.
@@ -124,7 +124,8 @@ impl<'a> CommonFields<'a> {
 /// Reconciles the slices of each family of the Service, and deletes the slices of other families. A failed write
 /// skips only the remaining writes of its family. Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
-    let (common, families) = (CommonFields::of(observed), address::families(&observed.service));
+    let common = CommonFields::of(observed);
+    let families = address::families(&observed.service);
     let mut decision =
         Decision { topology_hints: observed.topology_hints.clone(), ..Decision::default() };
     let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
@@ -165,7 +166,7 @@ fn reconcile(
         observed.ratios.as_deref(),
         &mut decision.topology_hints,
     );
-    decision.service_counts += slices.service_counts(observed.max_endpoints);
+    decision.service_counts += slices.service_counts(observed.max_endpoints_per_slice);
     let mut writes = slices.creates(common);
     writes.extend(slices.updates(common));
     writes.extend(slices.deleted.iter().map(|slice| slice::delete(slice)));
@@ -226,7 +227,7 @@ impl<'a> FamilySlices<'a> {
             let in_group =
                 owned.iter().zip(&owned_ports).filter(|(_, ports)| **ports == group.ports);
             let in_group: Vec<&EndpointSlice> = in_group.map(|(slice, _)| *slice).collect();
-            slices.add_group(group, &in_group, observed.max_endpoints, &common.labels);
+            slices.add_group(group, &in_group, observed.max_endpoints_per_slice, &common.labels);
         }
         slices.ensure_placeholder(&observed.service, &common.labels);
         slices.recycle(&observed.service);
@@ -238,7 +239,7 @@ impl<'a> FamilySlices<'a> {
         &mut self,
         group: desired::PortGroup,
         existing: &[&'a EndpointSlice],
-        max_endpoints: usize,
+        max_endpoints_per_slice: usize,
         labels: &StrMap,
     ) {
         let needs_relabel = |slice: &EndpointSlice| {
@@ -247,7 +248,7 @@ impl<'a> FamilySlices<'a> {
         let packed = packing::reconcile_by_port_mapping(
             existing,
             &group.endpoints,
-            max_endpoints,
+            max_endpoints_per_slice,
             needs_relabel,
         );
         self.added += packed.added;
@@ -300,8 +301,9 @@ impl<'a> FamilySlices<'a> {
         self.deleted.extend(usable);
     }
 
-    fn service_counts(&self, max_endpoints: usize) -> ServiceCounts {
-        let ideal: usize = self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints)).sum();
+    fn service_counts(&self, max_endpoints_per_slice: usize) -> ServiceCounts {
+        let ideal: usize =
+            self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints_per_slice)).sum();
         let endpoints = self.group_sizes.iter().sum();
         ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
@@ -423,7 +425,7 @@ fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
 /// `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
-    let managed = [(SERVICE_NAME_LABEL, &*service.meta.name), (MANAGED_BY_LABEL, MANAGER)];
+    let managed = [(SERVICE_NAME_LABEL, &*service.meta.name), (MANAGED_BY_LABEL, MANAGED_BY)];
     without_reserved(&service.meta.labels).chain(headless).chain(managed).collect()
 }
 

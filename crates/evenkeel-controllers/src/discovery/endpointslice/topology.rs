@@ -117,7 +117,8 @@ fn unchanged_slices(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
 ) -> UnchangedSlices {
-    let (mut allocated, mut invalid) = (ZoneCounts::new(), Vec::new());
+    let mut allocated = ZoneCounts::new();
+    let mut invalid = Vec::new();
     for index in (0..layout.slices.len()).filter(|index| !layout.slices[*index].needs_write) {
         match hints_by_zone(layout, index, &allocated, allocations) {
             Some(counts) => {
@@ -166,8 +167,8 @@ fn giving_and_receiving_zones(
     allocations: &BTreeMap<Text, Allocation>,
     allocated: &ZoneCounts,
 ) -> (ZoneCounts, ZoneCounts) {
-    let (mut surpluses, mut deficits) =
-        (BTreeMap::<&str, f64>::new(), BTreeMap::<&str, f64>::new());
+    let mut surpluses = BTreeMap::<&str, f64>::new();
+    let mut deficits = BTreeMap::<&str, f64>::new();
     for (zone, allocation) in allocations {
         let surplus = allocated.get(zone).copied().unwrap_or_default() as f64 - allocation.desired;
         if surplus > 0.0 {
@@ -176,7 +177,8 @@ fn giving_and_receiving_zones(
             deficits.insert(zone, -surplus);
         }
     }
-    let (mut giving, mut receiving) = (ZoneCounts::new(), ZoneCounts::new());
+    let mut giving = ZoneCounts::new();
+    let mut receiving = ZoneCounts::new();
     while let (Some((giver, surplus)), Some((receiver, deficit))) =
         (largest(&surpluses), largest(&deficits))
     {

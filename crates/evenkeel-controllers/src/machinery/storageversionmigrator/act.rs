@@ -99,7 +99,8 @@ impl Migrator {
         let Some(changed) = plan::with_change(migration, change, context.env.clock.now()) else {
             return Ok(());
         };
-        let (client, kind) = (&context.env.client, self.migrations.kind());
+        let client = &context.env.client;
+        let kind = self.migrations.kind();
         let body = wire::json(&changed);
         let updated = client.update::<Metadata>(kind, "", name(migration), "status", body).await?;
         context.wrote(key, kind, &updated.meta.resource_version);
@@ -137,7 +138,9 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
         "apiVersion": kind.api_version(), "kind": &*kind.kind,
         "metadata": {"resourceVersion": &*meta.resource_version},
     });
-    let (namespace, name, form) = (&*meta.namespace, &*meta.name, PatchForm::Merge);
+    let namespace = &*meta.namespace;
+    let name = &*meta.name;
+    let form = PatchForm::Merge;
     let body = body.to_string().into();
     match client.patch::<Metadata>(kind, namespace, name, "", form, body).await {
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),

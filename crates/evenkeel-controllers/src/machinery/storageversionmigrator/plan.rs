@@ -172,7 +172,8 @@ pub(super) fn with_change(
             },
         )
     };
-    let (running, failed) = ("MigrationRunning", "StorageVersionMigrationFailed");
+    let running = "MigrationRunning";
+    let failed = "StorageVersionMigrationFailed";
     let is_changed = match change {
         StatusChange::Started => set(RUNNING, "True", running, running_message(None, ""), None),
         StatusChange::Interrupted { progress, error } => {

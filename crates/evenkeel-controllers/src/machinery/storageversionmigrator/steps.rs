@@ -172,7 +172,8 @@ fn update_definition_status(
 }
 
 fn definition_kind() -> Kind {
-    let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
+    let kind = "CustomResourceDefinition";
+    let plural = "customresourcedefinitions";
     Kind::new("apiextensions.k8s.io", "v1", kind, plural, false)
 }
 

@@ -39,8 +39,10 @@ const IP_ADDRESS: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipad
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(IP_ADDRESS));
-    let (other_cidrs, address_cidrs) = (cidrs.clone(), cidrs.clone());
+    let cidrs = caches.of::<ServiceCidr>();
+    let addresses = caches.metadata(IP_ADDRESS);
+    let other_cidrs = cidrs.clone();
+    let address_cidrs = cidrs.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();

@@ -1,6 +1,6 @@
 //! Allowed disruptions of a budget, and its status. Upstream: `trySync`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected_pod_count` |
 //! | percentages of the owners' pods (`scale`); `status.expectedPods` | `needs_owners`, `owners::expected_pods` |

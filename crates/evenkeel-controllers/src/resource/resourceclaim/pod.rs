@@ -258,7 +258,8 @@ fn update_status(observed: &Observed, claims: &BTreeMap<String, String>) -> Plan
 
 /// Reserves allocated claims for a scheduled pod. Upstream: `syncPod`.
 fn reserve(observed: &Observed) -> Plan {
-    let (mut plan, pod) = (Plan::nothing(), &*observed.pod);
+    let mut plan = Plan::nothing();
+    let pod = &*observed.pod;
     if pod.spec.node_name.is_empty() {
         // The scheduler reserves the claims with its decision.
         return plan;
@@ -267,7 +268,8 @@ fn reserve(observed: &Observed) -> Plan {
         let ClaimName::Is(name) = plan::claim_name(pod, claim) else { continue };
         let Some(cached) = &named.claim else { break };
         if plan::is_from_template(claim) && !plan::is_for_pod(cached, pod) {
-            let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
+            let namespace = &pod.meta.namespace;
+            let pod = &pod.meta.name;
             plan.error = Some(PlanError::new(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
             )));

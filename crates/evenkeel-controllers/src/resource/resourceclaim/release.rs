@@ -61,7 +61,8 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
         Ok(remaining) => remaining,
         Err(error) => return Some(Plan::failure(error.message)),
     };
-    let (release, mut writes) = (Release::new(claim, &remaining), writes.iter());
+    let release = Release::new(claim, &remaining);
+    let mut writes = writes.iter();
     let mut latest = None;
     if let Some(mut changed) = release.with_new_status {
         let Some(outcome) = writes.next() else {
@@ -94,7 +95,8 @@ fn remaining_consumers(
     observed: &Observed,
     live_reads: &[Outcome],
 ) -> Result<Vec<ResourceClaimConsumerReference>, Failure> {
-    let (mut remaining, mut live_reads) = (Vec::new(), live_reads.iter());
+    let mut remaining = Vec::new();
+    let mut live_reads = live_reads.iter();
     for (consumer, decision) in consumers(&observed.claim).iter().zip(&observed.decisions) {
         let stays = match decision {
             ConsumerDecision::Keep => true,

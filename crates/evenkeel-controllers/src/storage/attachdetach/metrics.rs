@@ -133,7 +133,8 @@ fn operation_change(event: &CacheEvent<VolumeAttachment>) -> OperationChange {
         CacheEvent::Deleted(_) => return OperationChange::ends(DETACH, SUCCESS),
         CacheEvent::Updated { old, new } => (old, new),
     };
-    let (before, after) = (&old.status, &new.status);
+    let before = &old.status;
+    let after = &new.status;
     let is_new_detach_error =
         after.detach_error.is_some() && before.detach_error != after.detach_error;
     let is_new_attach_error =

@@ -1,7 +1,7 @@
 //! Attaches and detaches volumes of a node by comparing the desired with the actual state of world. Upstream:
 //! `reconciler.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | VolumeAttachments are created | `create_attachments`, `new_attachment` |
 //! | iSCSI and Fibre Channel | `network_devices_to_report` |
@@ -507,7 +507,8 @@ fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
 /// Returns the message for a pod about a volume that is attached to another node. It names only pods of the pod's own
 /// namespace. Upstream: `reportMultiAttachError`.
 fn multi_attach_message(desired: &DesiredVolume, pod: &Pod) -> String {
-    let (volume, users) = (&desired.volume_name, &desired.pods_elsewhere);
+    let volume = &desired.volume_name;
+    let users = &desired.pods_elsewhere;
     let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> =
         users.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();

@@ -34,7 +34,8 @@ pub(super) struct StateOfWorld {
 
 impl StateOfWorld {
     pub(super) fn new(caches: &Caches) -> Self {
-        let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
+        let nodes = caches.of::<Node>();
+        let pods = caches.of::<Pod>();
         let attachments = caches.of::<VolumeAttachment>();
         Self {
             claims: caches.of(),

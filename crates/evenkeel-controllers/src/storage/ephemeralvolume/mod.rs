@@ -43,7 +43,8 @@ const SOURCE: &str = "ephemeral_volume";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (pods, claims) = (caches.of::<Pod>(), caches.of::<PersistentVolumeClaim>());
+    let pods = caches.of::<Pod>();
+    let claims = caches.of::<PersistentVolumeClaim>();
     let pods_by_claim = pods.index("claim", claims::keys_of_pod);
     let counter = |name: &str, help: &str| {
         let counter = IntCounter::new(name, help).expect("the name is a valid literal");

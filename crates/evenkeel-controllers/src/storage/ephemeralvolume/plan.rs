@@ -72,7 +72,8 @@ pub(super) struct CreateCounts {
 /// Counts the creation requests among the actions of a pass. The only other action is an event; its outcome has
 /// neither a name nor an error.
 pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
-    let (mut requests, mut failures) = (0, 0);
+    let mut requests = 0;
+    let mut failures = 0;
     for outcome in &outcomes.0 {
         let is_request = outcome.created.is_some() || outcome.error.is_some();
         // As upstream, a refusal because the namespace terminates is no failure.
@@ -124,7 +125,8 @@ fn volume_step(
 /// Returns the creation of a claim from the volume's template.
 fn create_action(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     let template = &used.volume.source.ephemeral.as_deref()?.volume_claim_template;
-    let (name, namespace) = (used.claim_name(pod), &*pod.meta.namespace);
+    let name = used.claim_name(pod);
+    let namespace = &*pod.meta.namespace;
     let owner = wire::controller_reference(&wire::target(pod));
     let volume = &used.volume.name;
     Some(Create {

@@ -33,7 +33,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (claims, volumes) = (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+    let claims = caches.of::<PersistentVolumeClaim>();
+    let volumes = caches.of::<PersistentVolume>();
     let builder = context
         .builder_watching(&DESCRIPTOR, &claims, |event, enqueue| {
             let claim = event.object();

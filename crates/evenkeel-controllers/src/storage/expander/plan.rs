@@ -36,7 +36,8 @@ pub(super) fn needs_expansion(observed: &Observed) -> bool {
 
 /// Returns the claim's volume if it is smaller than requested, or is being expanded.
 fn volume_to_expand(observed: &Observed) -> Option<&PersistentVolume> {
-    let (claim, volume) = (&*observed.claim, observed.volume.as_deref()?);
+    let claim = &*observed.claim;
+    let volume = observed.volume.as_deref()?;
     let reference = volume.spec.claim_ref.as_deref();
     let is_bound = reference.is_some_and(|reference| reference.uid == claim.meta.uid);
     let is_too_small = volume::requested(claim) > capacity(claim);

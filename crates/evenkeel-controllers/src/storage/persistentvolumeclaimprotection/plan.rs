@@ -109,7 +109,8 @@ pub(super) fn describe(blocked: impl Iterator<Item = ClaimWithUsers>) -> Descrip
         let users = users.iter().filter(|pod| blocks_deletion(pod, &claim));
         let names: Vec<&str> = users.map(|pod| &*pod.meta.name).collect();
         if !names.is_empty() {
-            let (claim, users) = (&claim.meta.name, names.join(", "));
+            let claim = &claim.meta.name;
+            let users = names.join(", ");
             description.waits(format!("claim {claim} is being deleted and used by {users}"));
         }
     }

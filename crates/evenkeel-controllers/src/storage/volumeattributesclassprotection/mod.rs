@@ -39,7 +39,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let classes = caches.of::<VolumeAttributesClass>();
-    let (volumes, claims) = (caches.of::<PersistentVolume>(), caches.of::<PersistentVolumeClaim>());
+    let volumes = caches.of::<PersistentVolume>();
+    let claims = caches.of::<PersistentVolumeClaim>();
     let planner = Classes {
         classes: classes.clone(),
         volumes_by_class: volumes.index("attributes-class", |volume, key| {

@@ -99,10 +99,14 @@ impl Executor {
         let Candidate { node, mut pods, .. } = candidate;
         pods.retain(|victim| !victim.meta.deleting());
         let Some(last_victim) = pods.pop() else { return };
-        let (executor, preemptor, other_victims) = (Arc::clone(self), pod.clone(), pods);
+        let executor = Arc::clone(self);
+        let preemptor = pod.clone();
+        let other_victims = pods;
         let preemption = Preemption { executor, preemptor, node, other_victims, last_victim };
         self.preempting().insert(pod.uid().into(), None);
-        let (this, uid, stop) = (Arc::clone(self), pod.uid().to_owned(), self.handle.tasks.token());
+        let this = Arc::clone(self);
+        let uid = pod.uid().to_owned();
+        let stop = self.handle.tasks.token();
         self.handle.tasks.spawn_finite("preemption", async move {
             let run = stop.run_until_cancelled(preemption.run(lower_priority_pods));
             if let Err(panic) = catch_panic(run).await {
@@ -210,7 +214,8 @@ impl Preemption {
         }
         let options =
             DeleteOptions { uid: victim.meta.uid.to_string(), ..DeleteOptions::default() };
-        let (kind, meta) = (Pod::kind(), &victim.meta);
+        let kind = Pod::kind();
+        let meta = &victim.meta;
         handle.client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop)
     }
 
@@ -226,9 +231,11 @@ impl Preemption {
     }
 
     async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
-        let (kind, meta) = (Pod::kind(), &pod.meta);
+        let kind = Pod::kind();
+        let meta = &pod.meta;
         let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
-        let (client, form) = (&self.executor.handle.client, PatchForm::Strategic);
+        let client = &self.executor.handle.client;
+        let form = PatchForm::Strategic;
         let patched = client
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body.into())
             .await;

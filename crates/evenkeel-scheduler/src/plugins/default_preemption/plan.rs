@@ -79,7 +79,9 @@ pub(super) fn find_candidates(
         0 => 0,
         len => (mix(cycle.seed()) % len as u64) as usize,
     };
-    let (mut non_violating, mut violating, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+    let mut non_violating = Vec::new();
+    let mut violating = Vec::new();
+    let mut rejected = Vec::new();
     for index in 0..potential_nodes.len() {
         let slot = potential_nodes[(offset + index) % potential_nodes.len()];
         match select_victims_on_node(cycle, state, slot, budgets) {
@@ -169,7 +171,8 @@ fn select_victims_on_node(
     let PodsByPdbViolation { violating, non_violating } =
         filter_pods_with_pdb_violation(potential_victims, budgets);
     let violating_count = violating.len();
-    let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
+    let mut victims = Vec::new();
+    let mut num_pdb_violations = 0;
     for (index, other) in violating.into_iter().chain(non_violating).enumerate() {
         cycle.add_pod(&mut state, &other, slot);
         if cycle.check_fit(&state, slot).is_err() {

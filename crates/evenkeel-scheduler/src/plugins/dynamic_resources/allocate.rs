@@ -344,7 +344,8 @@ impl<'a> Search<'a> {
             return Ok(Step::None);
         }
         if cursor.device >= requested {
-            let (claim, request) = (cursor.claim, cursor.request + 1);
+            let claim = cursor.claim;
+            let request = cursor.request + 1;
             return self.select_for_request(Cursor { claim, request, ..Cursor::default() });
         }
         let n_selected = self.selected[cursor.claim].len();
@@ -406,7 +407,8 @@ impl<'a> Search<'a> {
 
     /// Reports whether the device is free, matches the choice, and has enough capacity.
     fn may_select(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
-        let (choice, claim) = (self.choice(cursor), &self.claims[cursor.claim].claim);
+        let choice = self.choice(cursor);
+        let claim = &self.claims[cursor.claim].claim;
         let id = &*offer.ids[device];
         if self.is_taken(choice, id, cursor.claim) || !self.selects(claim, choice, offer, device)? {
             return Ok(false);
@@ -724,7 +726,8 @@ pub(super) fn names(
     for (allocated, claim_requests) in allocated.iter().zip(claims) {
         for selected in &allocated.devices {
             let choice = &claim_requests.requests[selected.request_index][selected.choice_index];
-            let (pool, device) = (selected.offer.pool(), &selected.device.name);
+            let pool = selected.offer.pool();
+            let device = &selected.device.name;
             names.push(format!("{}={pool}/{device}", choice.full_name()));
         }
     }

@@ -105,7 +105,8 @@ pub(super) fn check_claims(
             match request.exactly.as_deref() {
                 Some(exactly) => check_class(&request.name, &exactly.device_class_name, class)?,
                 None if request.first_available.is_empty() => {
-                    let (claim, name) = (claim_name(claim), &request.name);
+                    let claim = claim_name(claim);
+                    let name = &request.name;
                     return Err(Status::unresolvable(format!(
                         "resource claim {claim}, request {name}: unknown request type"
                     )));
@@ -232,7 +233,8 @@ impl Attempt {
         }
         let name = &node.meta.name;
         let FilterContext { evaluate, is_timed_out, .. } = *context;
-        let (inventory, in_use) = (&self.inventory, &self.in_use);
+        let inventory = &self.inventory;
+        let in_use = &self.in_use;
         let allocated =
             allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_timed_out)
                 .map_err(|failure| match failure {

@@ -19,8 +19,8 @@ pub(super) struct Constraint<'a> {
 impl<'a> Constraint<'a> {
     /// Converts a constraint of a claim. Returns `None` if it is of an unknown kind.
     pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
-        let (match_attribute, distinct_attribute) =
-            (constraint.match_attribute.as_deref(), constraint.distinct_attribute.as_deref());
+        let match_attribute = constraint.match_attribute.as_deref();
+        let distinct_attribute = constraint.distinct_attribute.as_deref();
         Some(Self {
             requests: &constraint.requests,
             attribute: match_attribute.or(distinct_attribute)?,

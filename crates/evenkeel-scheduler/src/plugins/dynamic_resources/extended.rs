@@ -94,7 +94,8 @@ impl ExtendedResourceRequest {
     /// Builds the claim for the resources that devices must provide.
     pub(super) fn build_claim(&self, needs_devices: &NeedsDevices) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
-        let (mut requests, mut mappings) = (Vec::new(), Vec::new());
+        let mut requests = Vec::new();
+        let mut mappings = Vec::new();
         for ((name, class), needs_devices) in self.resources.iter().zip(needs_devices) {
             let (Some(class), true) = (class, *needs_devices) else { continue };
             let mut builder = RequestBuilder { name, mappings: Vec::new() };
@@ -203,7 +204,8 @@ impl RequestBuilder<'_> {
             });
         }
         let n_lasting_mappings = self.mappings.len();
-        let (mut largest, mut replaced_names) = (None::<DeviceRequest>, Vec::new());
+        let mut largest = None::<DeviceRequest>;
+        let mut replaced_names = Vec::new();
         for (index, PodContainer { container, ends_early }) in containers.iter().enumerate() {
             if !ends_early {
                 continue;
@@ -264,7 +266,8 @@ impl RequestBuilder<'_> {
 
     /// Adds the mapping of the container's resource to a request.
     fn add_mapping(&mut self, container: &Container, request: String) {
-        let (container, resource) = (container.name.clone(), Arc::clone(self.name));
+        let container = container.name.clone();
+        let resource = Arc::clone(self.name);
         self.mappings.push(Mapping { container, resource, request });
     }
 }

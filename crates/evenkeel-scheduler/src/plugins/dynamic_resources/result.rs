@@ -98,7 +98,8 @@ fn device_result(
     index: usize,
 ) -> DeviceRequestAllocationResult {
     let choice = choice_of(claim_requests, selected);
-    let (claim_uid, device) = (&claim_requests.claim.meta.uid, selected.device);
+    let claim_uid = &claim_requests.claim.meta.uid;
+    let device = selected.device;
     let consumed = selected.consumed.as_ref();
     DeviceRequestAllocationResult {
         request: choice.full_name().into(),
@@ -155,7 +156,8 @@ fn share_id(claim: &str, device: &str, index: usize) -> String {
         (salt, claim, device, index).hash(&mut hasher);
         hasher.finish()
     };
-    let (high, low) = (half(0), half(1));
+    let high = half(0);
+    let low = half(1);
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         high >> 32,
@@ -239,9 +241,11 @@ fn node_selector(
     devices: &[SelectedDevice<'_>],
 ) -> Result<Option<NodeSelector>, String> {
     let mut term = NodeSelectorTerm::default();
-    let (mut fields, mut labels) = (Vec::new(), Vec::new());
+    let mut fields = Vec::new();
+    let mut labels = Vec::new();
     for selected in devices {
-        let (device, slice) = (selected.device, &selected.offer.slice.spec);
+        let device = selected.device;
+        let slice = &selected.offer.slice.spec;
         let per_device_selection = slice.per_device_node_selection;
         let name = if per_device_selection { &device.node_name } else { &slice.node_name };
         if !name.is_empty() || device.binds_to_node {

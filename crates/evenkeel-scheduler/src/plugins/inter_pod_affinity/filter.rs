@@ -111,7 +111,8 @@ impl AffinityState {
 
     /// Adds `delta` to the counts that `other` on this node contributes to.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
-        let (slot, nodes) = (node.slot(), node.table());
+        let slot = node.slot();
+        let nodes = node.table();
         let pod_index = nodes.pod_index();
         for (_, term) in terms(&other.pod).filter(|(kind, _)| *kind == RuleKind::AntiAffinity) {
             if pod_index.matches_pod(&Scope::of_term(term, &other.pod), &pod.pod) {

@@ -17,7 +17,8 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
         }),
         Change::AssignedPod(edit) => {
             let pod_of = |info: Option<&'_ PodInfo>| info.map(|info| Arc::clone(&info.pod));
-            let (old, new) = (pod_of(edit.before()), pod_of(edit.after()));
+            let old = pod_of(edit.before());
+            let new = pod_of(edit.after());
             pod_changed(pod, old.as_deref(), new.as_deref())
         }
         _ => QueueingHint::Queue,

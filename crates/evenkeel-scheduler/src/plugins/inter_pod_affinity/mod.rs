@@ -4,7 +4,7 @@
 //!
 //! Upstream: `plugins/interpodaffinity`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `podAffinity`, `podAntiAffinity`: `requiredDuringSchedulingIgnoredDuringExecution` | `filter::AffinityState` |
 //! | the first pod of a group with affinity to itself | `filter::satisfies_affinity` |

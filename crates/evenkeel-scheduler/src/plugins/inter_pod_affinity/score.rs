@@ -30,7 +30,8 @@ impl PreScore for InterPodAffinity {
         }
         let mut pod_index = nodes.pod_index();
         let class = pod_index.find_or_add_class(&pod.pod);
-        let (mut topology_scores, mut counted_pods) = (Vec::new(), 0);
+        let mut topology_scores = Vec::new();
+        let mut counted_pods = 0;
         for rule in pod_index.get(class).map_or(&[][..], |class| class.rules()) {
             let RuleKind::Preference(weight) = rule.kind else { continue };
             for class in pod_index.members(rule.scope).filter(|class| !class.nodes().is_empty()) {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/nodedeclaredfeatures`, `component-helpers/nodedeclaredfeatures`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | features that a pod needs, inferred from its spec (KEP-5328) | `required_features` |
 //! | `restartPolicyRules` with the action `RestartAllContainers` | `may_restart_all_containers` |

@@ -90,7 +90,8 @@ impl NodeResourcesFit {
         requests: &[i64],
         score: impl Fn(i64, i64) -> i64,
     ) -> i64 {
-        let (mut sum, mut weights) = (0, 0);
+        let mut sum = 0;
+        let mut weights = 0;
         for index in 0..self.scored_resources.len() {
             let Some(amount) = self.amount_on(index, node, requests) else { continue };
             sum += score(amount.requested_with_pod, amount.allocatable) * amount.weight;
@@ -101,7 +102,8 @@ impl NodeResourcesFit {
 
     /// Returns the weighted mean of the resources' scores by the shape, without resources that score 0.
     fn weighted_mean_by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
-        let (mut sum, mut weights) = (0, 0);
+        let mut sum = 0;
+        let mut weights = 0;
         for index in 0..self.scored_resources.len() {
             let Some(amount) = self.amount_on(index, node, requests) else { continue };
             let score = shape.score_for(amount.requested_with_pod, amount.allocatable);

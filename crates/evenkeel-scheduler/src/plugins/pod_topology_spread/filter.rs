@@ -78,7 +78,9 @@ impl PreFilter for PodTopologySpread {
 impl HardConstraints {
     /// Adds `delta` to the counts of the constraints that match `other` on this node.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
-        let (pod_meta, other_meta, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
+        let pod_meta = &pod.pod.meta;
+        let other_meta = &other.pod.meta;
+        let slot = node.slot();
         let Self(constraints) = self;
         // Like upstream, pods count only on nodes that have the topology keys of all constraints.
         let has_all_keys =
@@ -141,7 +143,8 @@ impl HardConstraint {
             }
         }
         let self_match = i64::from(spec.selector.matches(&pod.pod.meta.labels));
-        let (spec, eligible_nodes) = (Arc::new(spec), Arc::new(eligible_nodes));
+        let spec = Arc::new(spec);
+        let eligible_nodes = Arc::new(eligible_nodes);
         let mut constraint = Self { spec, eligible_nodes, counts, min_match: 0, self_match };
         constraint.update_min_match();
         constraint

@@ -14,12 +14,13 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
             edit.after().map(|new| &**new),
         ),
         Change::AssignedPod(edit) => {
-            let (old, new) =
-                (edit.before().map(|old| &*old.pod), edit.after().map(|new| &*new.pod));
+            let old = edit.before().map(|old| &*old.pod);
+            let new = edit.after().map(|new| &*new.pod);
             pod_changed(pod, constraints, old, new)
         }
         Change::TargetPodUpdate { old, new } => {
-            let (old, new) = (&old.pod, &new.pod);
+            let old = &old.pod;
+            let new = &new.pod;
             let tolerations_matter = old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honors_taints);
             if tolerations_matter {

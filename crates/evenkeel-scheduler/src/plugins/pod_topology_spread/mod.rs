@@ -4,7 +4,7 @@
 //!
 //! Upstream: `plugins/podtopologyspread`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `topologySpreadConstraints`: `topologyKey`, `labelSelector`, `maxSkew` | `constraint::SpreadConstraint` |
 //! | `whenUnsatisfiable: DoNotSchedule` | `filter::HardConstraints` |

@@ -39,7 +39,8 @@ impl WithCache for Attach {
     type Out = BoxFuture<'static, ()>;
 
     fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
-        let (this, kind) = (self.0, cache.kind().clone());
+        let this = self.0;
+        let kind = cache.kind().clone();
         cache.subscribe(move |event| {
             let work = match event {
                 CacheEvent::Added { object, .. } => {

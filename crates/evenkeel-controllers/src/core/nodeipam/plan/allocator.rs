@@ -63,7 +63,8 @@ impl Allocator {
         if let Some(cidrs) = self.allocated.get(name) {
             return Verdict::Repeat(cidrs.clone());
         }
-        let (mut cidrs, mut tries_per_set) = (Vec::new(), Vec::new());
+        let mut cidrs = Vec::new();
+        let mut tries_per_set = Vec::new();
         for set in &self.sets {
             let Some(part) = set.next_free() else {
                 return Verdict::Exhausted(set.range());

@@ -91,7 +91,8 @@ fn family(range: Cidr, is_dual_stack: bool, options: &Options) -> Result<Family,
 /// Returns the problem of the node mask sizes, if they do not fit together or do not fit the cluster's IP families.
 fn mask_problem(range: Cidr, is_dual_stack: bool, options: &Options) -> Option<&'static str> {
     let has_mask = options.mask != 0;
-    let (has_mask_ipv4, has_mask_ipv6) = (options.mask_ipv4 != 0, options.mask_ipv6 != 0);
+    let has_mask_ipv4 = options.mask_ipv4 != 0;
+    let has_mask_ipv6 = options.mask_ipv6 != 0;
     if is_dual_stack {
         return has_mask
             .then_some("usage of --node-cidr-mask-size is not allowed with dual-stack clusters");

@@ -14,7 +14,7 @@
 //! [`no_execute::taints_patch`]. Upstream: `doNoExecuteTaintingPass`. A changed node gets its `NoSchedule` taints and
 //! labels at once: [`condition_taints::plan`]. Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | heartbeats: `status.conditions`, the Lease's `renewTime` | `health::observe` |
 //! | `--node-monitor-grace-period`, `--node-startup-grace-period` | `health::is_grace_period_over` |

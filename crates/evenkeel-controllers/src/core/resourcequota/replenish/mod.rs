@@ -94,7 +94,8 @@ impl WithCache for Attach {
         let Self { replenisher, evaluator } = self;
         let evaluator = Arc::new(evaluator);
         replenisher.contents.change(|contents| contents.add(&evaluator, cache.clone()));
-        let (event_replenisher, event_evaluator) = (replenisher.clone(), evaluator.clone());
+        let event_replenisher = replenisher.clone();
+        let event_evaluator = evaluator.clone();
         cache.subscribe(move |event| {
             let may_decrease = match event {
                 CacheEvent::Added { .. } => false,

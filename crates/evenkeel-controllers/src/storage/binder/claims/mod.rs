@@ -20,7 +20,8 @@ use std::sync::Arc;
 /// Starts the controller of the claim queue. It has only one worker, because two could choose the same volume for
 /// different claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let (binder_for_volumes, binder_for_classes) = (Arc::clone(binder), Arc::clone(binder));
+    let binder_for_volumes = Arc::clone(binder);
+    let binder_for_classes = Arc::clone(binder);
     let metrics = binder.metrics.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &binder.claims, move |event, enqueue| {

@@ -407,7 +407,8 @@ fn set_lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) 
 
 /// Describes a claim for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
-    let (claim, mut description) = (&*observed.claim, Description::new());
+    let claim = &*observed.claim;
+    let mut description = Description::new();
     let class = volume::class_of_claim(claim);
     description.fact("class", if class.is_empty() { "none" } else { class });
     description.fact("asks for", volume::requested(claim));

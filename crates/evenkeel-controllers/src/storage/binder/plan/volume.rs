@@ -132,7 +132,8 @@ fn release_or_reclaim(observed: &Observed, options: &Options) -> Decision {
 fn report_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
-        let (volume_name, claim_name) = (&volume.meta.name, &claim.meta.name);
+        let volume_name = &volume.meta.name;
+        let claim_name = &claim.meta.name;
         plan.push(EventRecord::warning(
             wire::target(volume),
             "VolumeMismatch",
@@ -160,7 +161,8 @@ fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
 
 /// Describes a volume for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
-    let (volume, mut description) = (&*observed.volume, Description::new());
+    let volume = &*observed.volume;
+    let mut description = Description::new();
     description.fact("capacity", volume::capacity(volume));
     description.fact("phase", &volume.status.phase);
     if let Some(claim) = volume.spec.claim_ref.as_deref() {

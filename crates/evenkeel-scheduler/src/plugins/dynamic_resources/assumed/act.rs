@@ -47,16 +47,19 @@ impl Reserve for DynamicResources {
         assumed.new_allocations().for_each(|(uid, _)| tracker.remove_unwritten(uid));
         drop(tracker);
         for (assumed_claim, _) in assumed.claims {
-            let (namespace, name) = (&assumed_claim.meta.namespace, &assumed_claim.meta.name);
+            let namespace = &assumed_claim.meta.namespace;
+            let name = &assumed_claim.meta.name;
             let claim = self.claim(cluster, namespace, name).unwrap_or(assumed_claim);
             if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
                 continue;
             }
-            let (client, pod) = (cluster.handle.client.clone(), Arc::clone(&pod.pod));
+            let client = cluster.handle.client.clone();
+            let pod = Arc::clone(&pod.pod);
             cluster.handle.tasks.spawn_finite("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
                     // The pod's next attempt or the ResourceClaim controller repeats a failed write.
-                    let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+                    let namespace = &claim.meta.namespace;
+                    let name = &claim.meta.name;
                     tracing::debug!(%namespace, %name, %error, "Claim not released");
                 }
             });
@@ -75,7 +78,8 @@ fn delete_extended_claim(cluster: &ClusterState, written: Arc<ResourceClaim>) {
     cluster.handle.tasks.spawn_finite("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &written).await {
             // The pod's next attempt finds the claim and retries the deletion.
-            let (namespace, name) = (&written.meta.namespace, &written.meta.name);
+            let namespace = &written.meta.namespace;
+            let name = &written.meta.name;
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
             extended_claims.lock().unwrap_or_else(PoisonError::into_inner).unhide(&written);
         }

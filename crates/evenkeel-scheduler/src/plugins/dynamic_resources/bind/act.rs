@@ -72,8 +72,10 @@ async fn patch(
     subresource: &str,
     change: Value,
 ) -> Result<ResourceClaim, ApiError> {
-    let (meta, change) = (&claim.meta, with_preconditions(claim, version, change).to_string());
-    let (kind, form) = (ResourceClaim::kind(), PatchForm::Merge);
+    let meta = &claim.meta;
+    let change = with_preconditions(claim, version, change).to_string();
+    let kind = ResourceClaim::kind();
+    let form = PatchForm::Merge;
     client.patch(&kind, &meta.namespace, &meta.name, subresource, form, change.into()).await
 }
 
@@ -92,8 +94,10 @@ pub(in super::super) async fn release(
     pod: &Pod,
 ) -> Result<(), ApiError> {
     let Some(change) = release_of(claim, pod) else { return Ok(()) };
-    let (meta, kind) = (&claim.meta, ResourceClaim::kind());
-    let (form, change) = (PatchForm::Strategic, change.to_string().into());
+    let meta = &claim.meta;
+    let kind = ResourceClaim::kind();
+    let form = PatchForm::Strategic;
+    let change = change.to_string().into();
     client
         .patch::<ResourceClaim>(&kind, &meta.namespace, &meta.name, "status", form, change)
         .await
@@ -116,9 +120,12 @@ pub(in super::super) async fn patch_pod_status(
     claim: &str,
     mappings: &[Mapping],
 ) -> Result<(), ApiError> {
-    let (kind, meta) = (Pod::kind(), &pod.meta);
+    let kind = Pod::kind();
+    let meta = &pod.meta;
     let change = pod_status(pod, claim, mappings).to_string().into();
-    let (form, namespace, name) = (PatchForm::Strategic, &meta.namespace, &meta.name);
+    let form = PatchForm::Strategic;
+    let namespace = &meta.namespace;
+    let name = &meta.name;
     client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)
 }
 
@@ -131,7 +138,8 @@ pub(in super::super) async fn delete(
         Err(error) if error.is_not_found_or_replaced() => Ok(()),
         outcome => outcome,
     };
-    let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
+    let kind = ResourceClaim::kind();
+    let meta = &claim.meta;
     ignore_missing(remove_finalizer(client, claim).await)?;
     let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
     ignore_missing(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))

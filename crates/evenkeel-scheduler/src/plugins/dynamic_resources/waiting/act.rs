@@ -46,7 +46,8 @@ impl DynamicResources {
         uid: &str,
         began: Timestamp,
     ) -> Result<(), NotReady> {
-        let (clock, timeout) = (&cluster.handle.clock, self.args.binding_timeout);
+        let clock = &cluster.handle.clock;
+        let timeout = self.args.binding_timeout;
         let deadline = saturating_add(began, timeout);
         loop {
             // The subscription precedes the check, so that no change is missed.
@@ -83,7 +84,8 @@ impl DynamicResources {
         result: DeviceWaitResult,
         took: Duration,
     ) {
-        let (metrics, profile) = (cluster.handle.metrics.claims(), &cluster.handle.profile);
+        let metrics = cluster.handle.metrics.claims();
+        let profile = &cluster.handle.profile;
         for claim in self.claims_of_assumed_pod(cluster, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
