@@ -15,28 +15,28 @@ pub(crate) fn revision_of(pod: &Pod) -> &str {
     pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
 }
 
-/// Whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
+/// Reports whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
+/// Reports whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !pod.meta.deleting()
 }
 
-/// Whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
+/// Reports whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && pod.meta.deleting()
 }
 
-/// Whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
+/// Reports whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
 pub(crate) fn changes_owner_counts(old: &Pod, new: &Pod) -> bool {
     let counted = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready_since(pod));
     counted(old) != counted(new)
 }
 
-/// Whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
+/// Reports whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
@@ -76,7 +76,7 @@ fn describe_unready(pod: &Pod) -> String {
     format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
-/// Whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
+/// Reports whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     match ready_since(pod) {
         None => false,

@@ -72,7 +72,7 @@ pub(super) fn signing_token(secret: &TokenSecret, now: Timestamp) -> Option<Sign
     is_valid.then_some(token)
 }
 
-/// Whether the text consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
+/// Reports whether the text consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
 fn is_token_id(text: &str) -> bool {
     text.len() == 6 && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }

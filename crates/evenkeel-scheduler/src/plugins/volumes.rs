@@ -1,4 +1,4 @@
-//! Lookups of the objects that the volume plugins read.
+//! Lookups of claims, volumes and related objects for the volume plugins.
 
 use evenkeel_api::views::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::framework::Handle;
 
-/// Source of the objects that determine volumes and their topology.
+/// Source of the objects that determine volumes and their topology. Tests implement it without caches.
 pub(super) trait VolumeListers: Send + Sync {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
@@ -22,14 +22,16 @@ pub(super) trait VolumeListers: Send + Sync {
     fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
 }
 
-/// The plugin's caches of these objects.
+/// Caches of these objects, for one plugin.
 pub(super) struct VolumeCaches {
     pub(super) claims: Cache<PersistentVolumeClaim>,
     pub(super) volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
     csi_nodes: Cache<CsiNode>,
     drivers: Cache<CsiDriver>,
+    /// VolumeAttachments by node.
     attachments: Index<VolumeAttachment>,
+    /// CSIStorageCapacities by StorageClass.
     capacities: Index<CsiStorageCapacity>,
 }
 

@@ -1,4 +1,4 @@
-//! Description of a Deployment for `evenkeel explain`: ReplicaSets, progress, and what it waits for.
+//! Description of a Deployment for `evenkeel explain`: its ReplicaSets, its progress, and the changes that it waits for.
 
 use super::{
     annotations,
@@ -42,7 +42,8 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description
 }
 
-/// Adds facts about the existing sets. The plan's changes are not in them: `evenkeel explain` also prints the actions.
+/// Adds facts about the existing sets, without the planned changes. `evenkeel explain` prints the planned actions
+/// separately.
 fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     let sets = &sync.observed.sets;
     let new_index = sync.observed.new_index;
@@ -72,6 +73,7 @@ fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
+/// Formats the name, the replica counts and the staleness of a set.
 fn format_counts(set: &PlannedSet<'_>) -> String {
     let status = set.status();
     let is_status_stale =
@@ -87,6 +89,7 @@ fn format_counts(set: &PlannedSet<'_>) -> String {
     )
 }
 
+/// Adds the changes that the Deployment waits for.
 fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     let deployment = &*sync.observed.deployment;
     let spec = &deployment.spec;
@@ -118,6 +121,7 @@ fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
+/// Adds the pods that the rollout waits for: unavailable pods of the new set, and remaining pods of old sets.
 fn describe_rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
     let desired = sync.limits.desired;
     let Some(set) = sync.observed.new_index.and_then(|index| sync.observed.sets.get(index)) else {

@@ -3,7 +3,7 @@
 
 use super::{annotations, sets::PlannedSet, sync::DeploymentSync};
 
-/// Whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
+/// Reports whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(sync: &DeploymentSync<'_>) -> bool {
     let active = sync.sets.iter().filter(|set| set.replicas > 0);
     let mut desired_annotations = active

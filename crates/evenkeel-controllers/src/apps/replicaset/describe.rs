@@ -22,7 +22,9 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
         return description;
     }
     describe_counts(observed, now, &mut description);
-    if let Some(failure) = set.conditions().iter().find(|c| &*c.type_ == REPLICA_FAILURE) {
+    if let Some(failure) =
+        set.conditions().iter().find(|condition| &*condition.type_ == REPLICA_FAILURE)
+    {
         description.fact("failure", format!("{}: {}", failure.reason, failure.message));
     }
     if set.meta().deleting() {
@@ -47,6 +49,7 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     description
 }
 
+/// Adds the counts of owned pods, and of pods to adopt and to release.
 fn describe_counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Description) {
     let owned = &observed.pods.owned;
     let min_ready_seconds = observed.set.min_ready_seconds();

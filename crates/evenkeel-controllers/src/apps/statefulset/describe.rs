@@ -39,6 +39,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description
 }
 
+/// Names the update revision, and the current revision that it replaces.
 fn describe_revision(observed: &Observed) -> String {
     let name = observed.update_revision.name();
     let current = observed.current_revision_name();
@@ -50,6 +51,7 @@ fn describe_revision(observed: &Observed) -> String {
     }
 }
 
+/// Adds the pods that the StatefulSet waits for.
 fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
     let min_ready_seconds = sync.observed.set.spec.min_ready_seconds;
     let unavailable = sync.replicas.iter().filter_map(|replica| match replica {

@@ -577,12 +577,12 @@ impl<'a> StatefulSetSync<'a> {
         }));
     }
 
-    /// Whether the pod has been ready for `minReadySeconds`.
+    /// Reports whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
+    /// Reports whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
     pub(crate) fn is_unavailable(&self, pod: &Pod) -> bool {
         !self.is_available(pod) || pod.meta.deleting()
     }
@@ -606,7 +606,7 @@ impl<'a> StatefulSetSync<'a> {
     }
 }
 
-/// Whether the pod is running and ready. Upstream: `isRunningAndReady`.
+/// Reports whether the pod is running and ready. Upstream: `isRunningAndReady`.
 pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && pods::is_ready(pod)
 }

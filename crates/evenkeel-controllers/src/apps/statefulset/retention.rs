@@ -106,7 +106,7 @@ impl<'a> PossibleOwners<'a> {
             && claim.meta.owners.iter().any(|owner| self.is_conflicting(owner))
     }
 
-    /// Whether the reference is to an earlier set or pod of the same name, or to another controller.
+    /// Reports whether the reference is to an earlier set or pod of the same name, or to another controller.
     fn is_conflicting(&self, owner: &OwnerReference) -> bool {
         if refers_to(owner, &self.set_target) {
             *owner.uid != *self.set_target.uid
@@ -164,14 +164,14 @@ impl<'a> PossibleOwners<'a> {
     }
 }
 
-/// Whether the reference has the kind and name of the target, whatever its uid.
+/// Reports whether the reference has the kind and name of the target, whatever its uid.
 fn refers_to(owner: &OwnerReference, target: &Target) -> bool {
     *owner.api_version == *target.kind.api_version()
         && *owner.kind == *target.kind.kind
         && *owner.name == *target.name
 }
 
-/// Whether the claim refers to an earlier object with the target's name.
+/// Reports whether the claim refers to an earlier object with the target's name.
 fn has_stale_reference(claim: &Meta, target: &Target) -> bool {
     let reference = claim.owners.iter().find(|owner| refers_to(owner, target));
     reference.is_some_and(|owner| *owner.uid != *target.uid)

@@ -54,7 +54,7 @@ fn find_old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
     old_pods
 }
 
-/// Whether the pod has an old revision and is not terminating.
+/// Reports whether the pod has an old revision and is not terminating.
 fn is_old(sync: &StatefulSetSync<'_>, pod: &Pod) -> bool {
     revision_of(pod) != sync.observed.update_revision.name() && !pod.meta.deleting()
 }

@@ -11,6 +11,7 @@ pub(super) struct Metrics {
     reconciliation_seconds: HistogramVec,
     computations: IntCounterVec,
     computation_seconds: HistogramVec,
+    /// Number of autoscalers.
     pub(super) autoscalers: Gauge,
     desired_replicas: GaugeVec,
 }
@@ -109,7 +110,7 @@ impl Metrics {
 
     /// Removes the gauge of a deleted autoscaler.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
-        // An autoscaler that was never evaluated has no gauge.
+        // The removal fails for an autoscaler that was never evaluated, because it has no gauge.
         let _ = self.desired_replicas.remove_label_values(&[namespace, name]);
     }
 }

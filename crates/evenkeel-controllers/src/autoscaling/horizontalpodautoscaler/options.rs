@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Number of autoscalers processed concurrently; `--concurrent-horizontal-pod-autoscaler-syncs`.
+    /// Number of autoscalers that are reconciled concurrently. Flag `--concurrent-horizontal-pod-autoscaler-syncs`.
     pub concurrent_syncs: usize,
     /// Period of reconciliations; `--horizontal-pod-autoscaler-sync-period`, default 15s.
     pub sync_period: Duration,

@@ -66,7 +66,7 @@ impl FinishedCondition {
     }
 }
 
-/// Whether the status has a final condition. Upstream: `IsJobFinished`.
+/// Reports whether the status has a final condition. Upstream: `IsJobFinished`.
 pub(crate) fn is_finished(job: &Job) -> bool {
     final_condition(job).is_some()
 }
@@ -76,7 +76,7 @@ pub(super) fn is_ignored(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }
 
-/// Whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
+/// Reports whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
 pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     !matches!(&*job.spec.managed_by, "" | "kubernetes.io/job-controller")
 }
@@ -138,7 +138,7 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
     None
 }
 
-/// Whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
+/// Reports whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
 /// `pastBackoffLimitOnFailure`.
 fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
     let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restart_count(pod)).sum();

@@ -49,12 +49,12 @@ impl Indexes {
         self.0.iter().map(|interval| interval.length()).sum()
     }
 
-    /// Whether the set is empty.
+    /// Reports whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the set contains the index.
+    /// Reports whether the set contains the index.
     pub(super) fn contains(&self, index: u32) -> bool {
         let position = self.0.partition_point(|interval| interval.last < index);
         self.0.get(position).is_some_and(|interval| interval.first <= index)

@@ -217,7 +217,7 @@ struct OrphanPods {
     pods: Cache<Pod>,
 }
 
-/// Whether the cached Jobs show that the pod is an orphan.
+/// Reports whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     orphans::is_orphan(pod, |owner| resolve_controller_ref(jobs, &pod.meta.namespace, owner))
 }

@@ -17,12 +17,12 @@ pub(super) const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-fail
 pub(super) const INDEX_IGNORED_FAILURE_COUNT: &str =
     "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
+/// Reports whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
 }
 
-/// Whether the phase is `Succeeded`.
+/// Reports whether the phase is `Succeeded`.
 pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
@@ -37,13 +37,13 @@ pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     }
 }
 
-/// Whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
+/// Reports whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
 /// `onlyReplaceFailedPods`.
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed"
 }
 
-/// Whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
+/// Reports whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
 pub(super) fn is_indexed(job: &Job) -> bool {
     &*job.spec.completion_mode == "Indexed"
 }
@@ -63,7 +63,7 @@ pub(super) fn completions(job: &Job) -> u32 {
     job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
 
-/// Whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
+/// Reports whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
 pub(super) fn has_needed_index(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }

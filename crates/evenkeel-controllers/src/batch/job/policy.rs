@@ -21,7 +21,7 @@ pub(super) enum PodFailurePolicyAction {
 }
 
 impl PodFailurePolicyAction {
-    /// Whether the failure counts towards `backoffLimit`.
+    /// Reports whether the failure counts towards `backoffLimit`.
     pub(super) fn counts_failure(&self) -> bool {
         *self != Self::Ignore
     }

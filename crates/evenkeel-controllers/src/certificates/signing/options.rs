@@ -93,7 +93,7 @@ impl Options {
 }
 
 impl Pair {
-    /// Whether both certificate and key are set.
+    /// Reports whether both certificate and key are set.
     fn is_complete(&self) -> bool {
         match self {
             Self::Files { certificate, key } | Self::Texts { certificate, key } => {

@@ -40,7 +40,7 @@ impl Coordinates {
         }
     }
 
-    /// Whether an observed object has these coordinates.
+    /// Reports whether an observed object has these coordinates.
     fn is_of(&self, kind: &Kind, meta: &Meta) -> bool {
         self.name == meta.name
             && self.namespace == meta.namespace

@@ -277,7 +277,7 @@ pub(super) fn without_finalizer(namespace: &Value) -> Value {
     })
 }
 
-/// Whether `spec.finalizers` is empty. Upstream: `finalized`.
+/// Reports whether `spec.finalizers` is empty. Upstream: `finalized`.
 pub(super) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }

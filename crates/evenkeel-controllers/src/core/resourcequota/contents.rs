@@ -88,7 +88,7 @@ impl Contents {
         std::mem::replace(&mut self.complete, true)
     }
 
-    /// Whether a kind counts towards the quota resource `name`.
+    /// Reports whether a kind counts towards the quota resource `name`.
     pub(super) fn is_counted(&self, name: &str) -> bool {
         let classes = self.classes();
         self.kinds.values().any(|kind| kind.evaluator.matches_resource(name, &classes))

@@ -1,5 +1,5 @@
 //! Token controller: fills token Secrets of service accounts, and deletes token Secrets whose account does not exist.
-//! It starts first, with the program's own credentials. Upstream:
+//! It starts before the other controllers, with the credentials of the controller manager. Upstream:
 //! `pkg/controller/serviceaccount/tokens_controller.go`.
 
 mod options;
@@ -88,7 +88,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Caches and signing key of the token controller.
+/// Planner of token Secrets.
 struct Tokens {
     secrets: Cache<Full<Secret>>,
     accounts: Cache<ServiceAccount>,
@@ -105,8 +105,10 @@ impl Planner for Tokens {
         let Key { namespace, name } = key;
         let Some(secret) = self.secrets.get(namespace, name) else {
             let referrers = self.accounts_by_secret.get(&index_key(namespace, name));
-            let is_referred_to = !referrers.is_empty();
-            return is_referred_to.then(|| Observed::Gone { name: Arc::clone(name), referrers });
+            if referrers.is_empty() {
+                return None;
+            }
+            return Some(Observed::Gone { name: Arc::clone(name), referrers });
         };
         let account = AccountRef::of(&secret).and_then(|reference| {
             let account = self.accounts.get(namespace, reference.account);
@@ -124,6 +126,7 @@ impl Planner for Tokens {
     }
 }
 
+/// Returns the key of a Secret or service account in the indexes.
 fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

@@ -93,7 +93,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether the `NoExecute` taints of a node changed.
+/// Reports whether the `NoExecute` taints of a node changed.
 fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { object, .. } => {

@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// Whether an eviction was due and succeeded.
+/// Reports whether an eviction was due and succeeded.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }

@@ -1,4 +1,5 @@
-//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps, by cluster size.
+//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps. The time depends on
+//! the number of nodes.
 //! Upstream: `pkg/controller/ttl`.
 
 mod plan;
@@ -12,7 +13,7 @@ use evenkeel_runtime::{
 use plan::ClusterSize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of workers; no flag changes it.
+/// Number of workers. No flag changes it.
 const WORKERS: usize = 5;
 
 /// The TTL controller. Upstream: `newTTLControllerDescriptor`.
@@ -50,6 +51,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the TTL annotations of nodes.
 struct Nodes {
     nodes: Cache<Node>,
     cluster_size: Arc<Mutex<ClusterSize>>,

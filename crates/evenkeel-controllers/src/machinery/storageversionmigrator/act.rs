@@ -148,7 +148,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Whether a retry may succeed. The code is 0 without a response.
+/// Reports whether a retry may succeed. The code is 0 without a response.
 fn is_temporary(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

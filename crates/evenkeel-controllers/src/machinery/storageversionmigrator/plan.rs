@@ -50,17 +50,17 @@ fn is_true(migration: &Migration, type_: &str) -> bool {
     conditions(migration).iter().any(is_it)
 }
 
-/// Whether the migration has the condition `Running`.
+/// Reports whether the migration has the condition `Running`.
 fn has_running_condition(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
-/// Whether the migration succeeded or failed.
+/// Reports whether the migration succeeded or failed.
 fn has_ended(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
 }
 
-/// Whether the migration succeeded.
+/// Reports whether the migration succeeded.
 pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
@@ -71,13 +71,13 @@ pub(super) fn version(migration: &Migration) -> &str {
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
 }
 
-/// Whether the migration is less than one minute old, so that discovery may still lack its resource.
+/// Reports whether the migration is less than one minute old, so that discovery may still lack its resource.
 fn is_new(migration: &Migration, now: Timestamp) -> bool {
     let created = migration.meta().creation;
     created.is_some_and(|created| now.duration_since(created).as_secs() < 60)
 }
 
-/// Whether the migration has started and not ended.
+/// Reports whether the migration has started and not ended.
 pub(super) fn is_in_progress(migration: &Migration) -> bool {
     has_running_condition(migration) && !has_ended(migration)
 }

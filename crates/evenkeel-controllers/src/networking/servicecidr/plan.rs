@@ -47,12 +47,12 @@ pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     ranges(cidr).any(|range| range.contains(ip) && !is_excluded(&range))
 }
 
-/// Whether two ServiceCIDRs overlap.
+/// Reports whether two ServiceCIDRs overlap.
 pub(super) fn overlap(a: &ServiceCidr, b: &ServiceCidr) -> bool {
     ranges(a).any(|range| ranges(b).any(|other| range.overlaps(&other)))
 }
 
-/// Whether other ServiceCIDRs contain every CIDR of this one.
+/// Reports whether other ServiceCIDRs contain every CIDR of this one.
 pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
     let other_ranges = || others.iter().flat_map(|other| ranges(other));
     ranges(cidr).all(|range| other_ranges().any(|other| other.covers(&range)))

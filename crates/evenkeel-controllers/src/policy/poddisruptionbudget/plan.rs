@@ -56,7 +56,7 @@ pub(super) struct Observed {
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
+/// Reports whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
 pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))

@@ -61,7 +61,7 @@ impl Observed {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
+    /// Reports whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }

@@ -1,4 +1,4 @@
-//! State of world: caches and indexes of volumes, of the pods that use them, and of attachments.
+//! State of world: caches and indexes of volumes, of the pods that use them, and of VolumeAttachments.
 
 use super::{
     iscsi_fc,
@@ -27,6 +27,7 @@ pub(super) struct StateOfWorld {
     pub(super) attachments_by_volume: Index<VolumeAttachment>,
     /// Nodes by the network devices in their `status.volumesAttached`.
     nodes_by_network_device: Index<Node>,
+    /// Pods by the node on which they run.
     pods_by_node: Index<Pod>,
     /// Pods by the claims that they use.
     pub(super) pods_by_claim: Index<Pod>,
@@ -79,10 +80,10 @@ impl StateOfWorld {
                 Some((Text::from(name), volume.name.clone(), None))
             });
             for (name, volume_name, volume) in claimed.chain(inline) {
-                match desired.iter_mut().find(|known| known.name == name) {
+                match desired.iter_mut().find(|entry| entry.name == name) {
                     // The pod uses the volume twice.
-                    Some(known) if known.pods.iter().any(|other| Arc::ptr_eq(other, &pod)) => {}
-                    Some(known) => known.pods.push(Arc::clone(&pod)),
+                    Some(entry) if entry.pods.iter().any(|other| Arc::ptr_eq(other, &pod)) => {}
+                    Some(entry) => entry.pods.push(Arc::clone(&pod)),
                     None => desired.push(self.desired_volume(name, volume_name, volume, &pod)),
                 }
             }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 /// Options of the persistent volume controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Interval after which claims and volumes that are not in their final phase, such as unbound ones, are reconciled
-    /// again. Flag `--pvclaimbinder-sync-period`. Default: 15 s. Upstream reconciles all claims and volumes.
+    /// Interval after which unbound claims, and volumes that are being reclaimed, are reconciled again. Flag
+    /// `--pvclaimbinder-sync-period`. Default: 15 s. Upstream reconciles all claims and volumes in this interval.
     pub sync_period: Duration,
     /// Whether the controller requests provisioning for claims without a volume. Flag `--enable-dynamic-provisioning`.
     /// Default: true.

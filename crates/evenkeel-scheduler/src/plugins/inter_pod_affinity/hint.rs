@@ -25,7 +25,8 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     }
 }
 
-/// Handles an added, updated or deleted pod on a node. Like upstream, it matches namespaces by name only.
+/// Returns the hint for a pod on a node that was added, updated or deleted. Like upstream, matches namespaces only by
+/// name.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let matches_affinity = |other: &Pod| {
         let mut affinity = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
@@ -47,7 +48,7 @@ fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint 
     })
 }
 
-/// Handles a node that was added or whose labels changed.
+/// Returns the hint for a node that was added or whose labels changed.
 fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
     let may_help = |kind: RuleKind, key: &str| {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);

@@ -1,6 +1,6 @@
 //! InterPodAffinity: schedules pods to the topology domains of other pods, or away from them.
 //!
-//! The plugin matches equivalence classes of pods (`nodes/pod_index`) instead of single pods against terms.
+//! The plugin matches the terms against equivalence classes of pods (`nodes/pod_index`), not against single pods.
 //!
 //! Upstream: `plugins/interpodaffinity`.
 //!
@@ -91,7 +91,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Returns the counts for this topology key. The first call for a key adds them.
+/// Returns the counts for this topology key. Adds empty counts on the first call for a key.
 fn counts_of_key<'a>(
     counts: &'a mut Vec<PerDomain>,
     topology_key: &str,

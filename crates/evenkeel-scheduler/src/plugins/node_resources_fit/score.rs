@@ -11,7 +11,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// The pod's request for each scored resource.
+/// The pod's request for each scored resource. PreScore stores it in the cycle state.
 struct PodRequests(Requests);
 
 impl PreScore for NodeResourcesFit {
@@ -55,13 +55,15 @@ impl Score for NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
+    /// Scores a node by the strategy. `requests` are the pod's requests for the scored resources.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         match &self.strategy {
             Strategy::LeastAllocated => {
                 self.weighted_mean(node, requests, |requested, allocatable| {
-                    match requested > allocatable {
-                        true => 0,
-                        false => percentage(allocatable - requested, allocatable),
+                    if requested > allocatable {
+                        0
+                    } else {
+                        percentage(allocatable - requested, allocatable)
                     }
                 })
             }
@@ -76,7 +78,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Returns the amounts of the resource with this index, with default requests.
+    /// Returns the amounts of the scored resource with this index. Pods without a request count with a default request.
     #[inline]
     fn amount_on(&self, index: usize, node: NodeRef<'_>, requests: &[i64]) -> Option<Amount> {
         self.scored_resources.amount_on(index, node, requests, AbsentRequests::Default)
@@ -100,7 +102,7 @@ impl NodeResourcesFit {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// Returns the weighted mean of the resources' scores by the shape, without resources that score 0.
+    /// Returns the weighted mean of the resources' scores by the shape. Like upstream, ignores resources that score 0.
     fn weighted_mean_by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
         let mut sum = 0;
         let mut weights = 0;

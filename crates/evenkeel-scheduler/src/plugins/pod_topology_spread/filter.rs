@@ -29,9 +29,9 @@ struct HardConstraint {
     eligible_nodes: Arc<EligibleNodes>,
     /// Number of matching pods in each domain, or [`NO_ELIGIBLE_NODE`].
     counts: PerDomain,
-    /// Minimum of the counts over all domains; 0 if there are fewer than `minDomains`.
+    /// Minimum of the counts over all domains, or 0 if there are fewer domains than `minDomains`.
     min_match: i64,
-    /// 1 if the pod matches its own selector, else 0.
+    /// 1 if the pod matches the constraint's selector itself, else 0.
     self_match: i64,
 }
 
@@ -110,6 +110,7 @@ impl HardConstraint {
     ) -> Self {
         let eligible_nodes = EligibleNodes::find(&spec, &pod.pod, nodes, columns);
         let mut counts = PerDomain::new(Arc::clone(column), NO_ELIGIBLE_NODE);
+        // A domain with an eligible node counts from 0.
         if eligible_nodes.are_all() {
             // `counts` and `node_counts` both have one entry for each domain, in the same order.
             for (count, n_nodes) in counts.values_mut().iter_mut().zip(column.node_counts()) {

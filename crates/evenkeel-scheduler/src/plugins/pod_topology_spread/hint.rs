@@ -33,7 +33,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
     }
 }
 
-/// Handles an added, updated or deleted pod on a node.
+/// Returns the hint for a pod on a node that was added, updated or deleted.
 fn pod_changed(
     pod: &Pod,
     constraints: &[SpreadConstraint],
@@ -51,7 +51,7 @@ fn pod_changed(
     )
 }
 
-/// Handles a node that was added, updated or deleted.
+/// Returns the hint for a node that was added, updated or deleted.
 fn node_changed(
     constraints: &[SpreadConstraint],
     old: Option<&Node>,
@@ -60,6 +60,7 @@ fn node_changed(
     let has_all_keys = |node: &Node| {
         constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
     };
+    // A node without all topology keys affects no constraint.
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all_keys(old) == has_all_keys(new) => {
             let changed_domain = |constraint: &SpreadConstraint| {

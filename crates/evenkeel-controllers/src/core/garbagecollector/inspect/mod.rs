@@ -18,7 +18,7 @@ impl Inspect for GarbageCollector {
     }
 
     fn report(&self) -> ControllerReport {
-        // The counts of each queue, without keys.
+        // The limit 0 omits the keys, because the report only needs the counts.
         let delete_queue = self.0.attempt_to_delete.snapshot(0);
         let orphan_queue = self.0.attempt_to_orphan.snapshot(0);
         let mut description = Description::new();

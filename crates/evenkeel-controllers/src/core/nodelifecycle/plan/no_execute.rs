@@ -84,7 +84,7 @@ fn taint_swap(ready: Option<Ready>) -> Option<TaintSwap> {
     }
 }
 
-/// Whether the taint is one that this controller sets and removes.
+/// Reports whether the taint is one that this controller sets and removes.
 fn is_ours(taint: &Taint) -> bool {
     &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
 }

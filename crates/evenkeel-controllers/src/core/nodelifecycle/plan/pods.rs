@@ -71,7 +71,7 @@ pub(crate) fn node_not_ready_event(pod: &Pod) -> EventRecord {
     EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
 
-/// Whether the pod has the condition `Ready` with another status than `False`.
+/// Reports whether the pod has the condition `Ready` with another status than `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status != "False")

@@ -26,7 +26,7 @@ impl RejectedPatch {
         Self { version, backoff, until: now.saturating_add(backoff) }
     }
 
-    /// Whether a node of this resource version is still backed off.
+    /// Reports whether a node of this resource version is still backed off.
     pub(crate) fn applies(self, version: u64, now: Moment) -> bool {
         self.version == version && now < self.until
     }

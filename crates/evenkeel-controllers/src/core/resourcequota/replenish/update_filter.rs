@@ -18,7 +18,7 @@ pub(super) fn is_countable(resource: &Resource) -> bool {
         && Evaluator::new(&resource.kind.group, &resource.kind.plural).is_some()
 }
 
-/// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
+/// Reports whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
 pub(in crate::core::resourcequota) fn may_decrease_usage(
     old: &dyn Any,
     new: &dyn Any,

@@ -47,7 +47,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims, and pass handler that measures their provisioning.
+/// Planner of claims. It also records the metrics of their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {
@@ -97,6 +97,7 @@ impl PassHandler<Self> for Claims {
 }
 
 impl Binder {
+    /// Returns a claim with the volumes, classes and pods on which the decision about it depends.
     fn observe_claim(&self, key: &Key) -> Option<Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let class = volume::class_of_claim(&claim);
@@ -127,6 +128,7 @@ impl Binder {
         })
     }
 
+    /// Returns the pods that use a claim.
     fn pods_using(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
         self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
     }

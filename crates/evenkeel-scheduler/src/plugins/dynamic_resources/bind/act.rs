@@ -1,4 +1,4 @@
-//! Writes claims for extended resources, and the allocations and reservations of claims.
+//! Requests that write claims: their creation and deletion, their allocations and their reservations.
 
 use evenkeel_api::{
     View as _,
@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so it cannot
-/// overwrite a concurrent change. After a conflict it reads the claim again and retries.
+/// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so that it
+/// cannot overwrite a concurrent change. After a conflict, reads the claim again and retries.
 pub(in super::super) async fn reserve(
     client: &Client,
     pod: &Pod,
@@ -48,6 +48,7 @@ pub(in super::super) async fn reserve(
     Err(PreBindError::Refused("claim not reserved".to_owned()))
 }
 
+/// Writes the finalizer if the claim lacks it, then the allocation and the reservation.
 async fn attempt_to_reserve(
     client: &Client,
     pod: &Pod,
@@ -134,6 +135,7 @@ pub(in super::super) async fn delete(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<(), ApiError> {
+    // A claim that no longer exists, or whose name another claim has, counts as deleted.
     let ignore_missing = |outcome: Result<(), ApiError>| match outcome {
         Err(error) if error.is_not_found_or_replaced() => Ok(()),
         outcome => outcome,
@@ -145,7 +147,7 @@ pub(in super::super) async fn delete(
     ignore_missing(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
-/// Removes the finalizer from the claim. After a conflict it reads the claim again and retries.
+/// Removes the finalizer from the claim. After a conflict, reads the claim again and retries.
 async fn remove_finalizer(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let mut current;
     let mut claim = claim;
@@ -154,7 +156,7 @@ async fn remove_finalizer(client: &Client, claim: &ResourceClaim) -> Result<(), 
         match patch(client, claim, &claim.meta.resource_version, "", change).await {
             Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
                 let read = client.get(&claim.meta.namespace, &claim.meta.name).await?;
-                // Another claim of this name keeps its finalizer.
+                // Another claim with the same name keeps its finalizer.
                 let Ok(same) = same_claim(claim, read) else { break };
                 current = same;
                 claim = &current;
