@@ -7,7 +7,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Enqueues the owner that controls the child; if an update changed the controller, enqueues the old one as well. For
+/// Enqueues the owner that controls the child. If an update changed the controller, enqueues the old one as well. For
 /// an orphan, enqueues the owners that pass `may_adopt`. An update that changes neither controller nor labels enqueues
 /// the owner only if `affects_owner` returns true for the old and the new child.
 ///

@@ -12,7 +12,7 @@ const NOTHING_TO_RELEASE: &[u16] = &[422];
 /// Children of an owner: those that it controls, those to adopt, and those to release.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claims<C> {
-    /// Children that the owner controls once the patches are written; adopted ones are last.
+    /// Children that the owner controls once the patches are written. Adopted ones are last.
     pub(crate) owned: Vec<Arc<C>>,
     /// Number of children at the end of `owned` that are still to be adopted.
     pub(crate) n_to_adopt: usize,
@@ -102,6 +102,8 @@ impl<C: View> Claims<C> {
         self.patches(owner, format!(r#","finalizers":["{finalizer}"]"#))
     }
 
+    /// Returns the patches of the children to adopt and to release. `extra_metadata` is added to the metadata of an
+    /// adopted child.
     fn patches(&self, owner: &Target, extra_metadata: String) -> impl Iterator<Item = Action> {
         let to_adopt = self.owned[self.owned.len() - self.n_to_adopt..].iter();
         let adoptions = to_adopt.map(move |child| adoption(owner, &**child, &extra_metadata));
@@ -110,6 +112,7 @@ impl<C: View> Claims<C> {
     }
 }
 
+/// Returns the patch that adds the owner reference to a child, provided that the owner still exists.
 fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action {
     let uid = &child.meta().uid;
     let reference = wire::controller_reference(owner).to_json();
@@ -119,6 +122,7 @@ fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action 
     Action::Patch(Patch { if_live: Some(owner.clone()), ..patch(child, body) })
 }
 
+/// Returns the patch that removes the owner reference from a child.
 fn release<C: View>(owner: &Target, child: &C) -> Action {
     let uid = &child.meta().uid;
     let owner = &owner.uid;
@@ -128,6 +132,7 @@ fn release<C: View>(owner: &Target, child: &C) -> Action {
     Action::Patch(Patch { tolerates: NOTHING_TO_RELEASE, ..patch(child, body) })
 }
 
+/// Returns a strategic merge patch of a child. If it fails, the reconciliation ends.
 fn patch<C: View>(child: &C, body: String) -> Patch {
     Patch {
         on_error: OnError::Abort,

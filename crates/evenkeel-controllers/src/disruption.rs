@@ -44,6 +44,7 @@ pub(crate) fn mark_failed(
     status_patch(pod, &status)
 }
 
+/// Returns the patch of a pod's status, or `None` if it changes nothing.
 fn status_patch(pod: &Pod, status: &Value) -> Option<Patch> {
     if status.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;

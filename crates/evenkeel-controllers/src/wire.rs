@@ -130,7 +130,7 @@ pub(crate) struct PreservedMetadata<'a> {
     pub(crate) finalizers: &'a [Text],
 }
 
-/// Metadata for the creation of an object; empty fields are left out.
+/// Metadata for the creation of an object. Empty fields are left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewMetadata<'a> {

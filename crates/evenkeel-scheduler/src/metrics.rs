@@ -214,6 +214,7 @@ impl Metrics {
         }
     }
 
+    /// Counts calls of a plugin at an extension point.
     fn count_evaluations(
         &self,
         profile: &Profile,
@@ -378,6 +379,7 @@ impl QueueMetrics {
         }
     }
 
+    /// Updates the gauges of the queue, the cache and the running bindings.
     fn update_gauges(&self, core: &mut Core, n_bindings: usize) {
         let set = |gauges: &IntGaugeVec, labels: &[&str], value: usize| {
             gauges.with_label_values(labels).set(i64::try_from(value).unwrap_or(i64::MAX));

@@ -44,7 +44,7 @@ pub struct NonzeroRequests {
 /// A host port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Host IP; empty means all addresses.
+    /// Host IP. Empty means all addresses.
     pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,

@@ -167,6 +167,7 @@ impl StandbyScheduler {
         Box::pin(self.run_until_shutdown(shutdown))
     }
 
+    /// Runs the scheduling loop until `shutdown` is cancelled, then waits for the background tasks.
     async fn run_until_shutdown(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
         // The background tasks end with the scheduler, even if this future is dropped.
@@ -244,6 +245,7 @@ fn subscribe(
     Events { nodes_and_pods, objects, commands }
 }
 
+/// State of the scheduling loop.
 struct Scheduler {
     core: Core,
     client: Client,
@@ -365,6 +367,7 @@ impl Scheduler {
         self.recorders[profile].record(&note, action, None);
     }
 
+    /// Passes an event of a cache to the core.
     fn dispatch_event(&mut self, event: Event) {
         let now = self.clock.now();
         match event {

@@ -44,6 +44,7 @@ impl<'a> Content<'a> {
     }
 }
 
+/// Returns a hash of the content, by which the controller recognizes its own writes.
 pub(super) fn content_hash(content: &Content<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -115,6 +116,7 @@ pub(super) struct Writes {
 }
 
 impl Writes {
+    /// Adds a write, with its operation and its hash.
     pub(super) fn push(&mut self, write: Write) {
         self.operations.push(write.operation);
         self.hashes.push(write.hash);
@@ -132,6 +134,7 @@ impl Writes {
     }
 }
 
+/// Serialized form of an EndpointSlice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a, M> {
@@ -143,6 +146,7 @@ struct Body<'a, M> {
     ports: &'a [SlicePort],
 }
 
+/// Encodes an EndpointSlice as JSON.
 fn body(metadata: impl Serialize, content: &Content<'_>) -> Bytes {
     let Content { address_type, ports, endpoints, .. } = *content;
     wire::json(&Body {

@@ -61,17 +61,20 @@ impl TriggerTimes {
     }
 }
 
+/// Returns a hash of the pod's name, which takes less memory than the name.
 fn name_hash(pod: &Pod) -> u64 {
     let mut hasher = DefaultHasher::new();
     pod.meta.name.hash(&mut hasher);
     hasher.finish()
 }
 
+/// Returns the last transition of the pod's condition `Ready`, in seconds.
 fn ready_transition(pod: &Pod) -> Option<i64> {
-    let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    let condition = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     condition.last_transition_time.map(Timestamp::as_second)
 }
 
+/// Returns the time at this Unix second.
 fn to_timestamp(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok()
 }

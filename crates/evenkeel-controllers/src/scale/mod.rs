@@ -75,6 +75,7 @@ struct Wire {
     status: WireStatus,
 }
 
+/// Metadata of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireMeta {
@@ -86,6 +87,7 @@ struct WireMeta {
     resource_version: Text,
 }
 
+/// Spec of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireSpec {
@@ -93,6 +95,7 @@ struct WireSpec {
     replicas: i32,
 }
 
+/// Status of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireStatus {

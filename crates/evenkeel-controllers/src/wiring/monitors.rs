@@ -57,6 +57,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
+/// State that all clones of [`Monitors`] share.
 struct Shared {
     env: Env,
     /// Result of the last successful discovery.

@@ -139,7 +139,7 @@ impl Core {
         trace.record_point(
             ExtensionPoint::Reserve,
             began,
-            reserved.as_ref().err().map(|e| &e.status),
+            reserved.as_ref().err().map(|error| &error.status),
         );
         let permitted = reserved.and_then(|()| {
             let began = trace.now();
@@ -147,7 +147,7 @@ impl Core {
             trace.record_point(
                 ExtensionPoint::Permit,
                 began,
-                result.as_ref().err().map(|e| &e.status),
+                result.as_ref().err().map(|error| &error.status),
             );
             result
         });

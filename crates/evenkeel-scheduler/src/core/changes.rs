@@ -8,7 +8,7 @@ use crate::{framework::ActionType, pod::PodInfo, resources::Resources};
 /// Action types of one update; usually a single one.
 pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
-/// Returns the action types of a node update; empty if no scheduling property changed.
+/// Returns the action types of a node update. Empty if no scheduling property changed.
 ///
 /// Upstream: `NodeSchedulingPropertiesChange`.
 pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {

@@ -90,6 +90,7 @@ impl Core {
         self.metrics = Some(metrics);
     }
 
+    /// Returns the profile with this index.
     pub(crate) fn profile(&self, index: usize) -> &Profile {
         &self.profiles[index]
     }

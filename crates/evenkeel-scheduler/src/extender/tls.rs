@@ -25,7 +25,7 @@ pub(super) struct Connection {
 /// Client in use.
 struct CurrentClient {
     client: kube::Client,
-    /// Contents of the files that the client uses; `None` if none are reloaded.
+    /// Contents of the files that the client uses. `None` if none are reloaded.
     files: Option<CertificateFiles>,
     /// Time of the last check of the files.
     checked_at: Instant,

@@ -65,7 +65,7 @@ pub struct Handle {
     pub profile: Arc<str>,
     /// Caches of the cluster's objects.
     pub caches: Caches,
-    /// Clock of the scheduler; virtual in tests.
+    /// Clock of the scheduler. Virtual in tests.
     pub clock: Clock,
     /// Client of the API server.
     pub client: Client,

@@ -191,7 +191,7 @@ impl Profile {
         self
     }
 
-    /// Sets `percentageOfNodesToScore`; values above 100 become 100. Default: 0, a percentage that decreases with the
+    /// Sets `percentageOfNodesToScore`. Values above 100 become 100. Default: 0, a percentage that decreases with the
     /// number of nodes.
     #[must_use]
     pub fn percentage_of_nodes_to_score(mut self, percentage: u32) -> Self {

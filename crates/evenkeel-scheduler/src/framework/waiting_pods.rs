@@ -18,6 +18,7 @@ use crate::pod::PodInfo;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WaitingPods(Arc<Shared>);
 
+/// State that all clones of [`WaitingPods`] share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Stage of each pod, by uid.
@@ -33,6 +34,7 @@ enum Stage {
 }
 
 impl WaitingPods {
+    /// Locks the stages of all pods.
     fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
         self.0.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,6 +121,7 @@ impl WaitingPods {
 #[derive(Debug, Clone)]
 pub struct WaitingPod(Arc<PodInPermit>);
 
+/// A pod whose binding Permit plugins delay.
 #[derive(Debug)]
 struct PodInPermit {
     pod: PodInfo,
@@ -127,6 +130,7 @@ struct PodInPermit {
     changed: Notify,
 }
 
+/// Plugins that delay the binding, and the decision about it.
 #[derive(Debug)]
 struct WaitState {
     /// Plugins that have not allowed the pod yet.
@@ -281,6 +285,7 @@ pub(crate) struct PodInPreBind {
     state: Arc<Mutex<PreBindState>>,
 }
 
+/// Progress of a pod in PreBind.
 #[derive(Debug, Default)]
 enum PreBindState {
     #[default]

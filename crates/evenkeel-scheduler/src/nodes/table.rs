@@ -72,6 +72,7 @@ struct ResourceColumns {
 }
 
 impl ResourceColumns {
+    /// Adds a node without resources.
     fn push_zero(&mut self) {
         self.cpu.push(0);
         self.memory.push(0);
@@ -79,6 +80,7 @@ impl ResourceColumns {
         self.scalars.push(Scalars::new());
     }
 
+    /// Sets the amounts of the node in this slot.
     fn set(&mut self, slot: usize, amounts: Resources) {
         let Resources { cpu, memory, ephemeral_storage, scalars } = amounts;
         self.cpu[slot] = cpu;
@@ -209,6 +211,7 @@ impl NodeTable {
         pod_index
     }
 
+    /// Returns the pod index without locking it.
     fn pod_index_mut(&mut self) -> &mut PodIndex {
         self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,6 +309,7 @@ impl NodeTable {
         slot
     }
 
+    /// Adds an empty slot at the end.
     fn push_slot(&mut self) -> Slot {
         let slot = Slot::try_from(self.names.len()).unwrap_or(Slot::MAX);
         self.names.push(Arc::from(""));
@@ -356,6 +360,7 @@ impl NodeTable {
         }
     }
 
+    /// Adds a user of a claim if `sign` is positive, or removes one.
     fn count_claim_user(&mut self, claim: &str, sign: i64) {
         if sign > 0 {
             *self.claim_users.entry_ref(claim).or_insert(0) += 1;
@@ -378,6 +383,7 @@ pub struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
+    /// Returns the slot as an index.
     fn index(self) -> usize {
         self.slot as usize
     }

@@ -19,6 +19,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Bytes of a mebibyte.
 const MIB: i64 = 1024 * 1024;
 /// Sum of image sizes up to which a node scores 0.
 const MIN_THRESHOLD: i64 = 23 * MIB;

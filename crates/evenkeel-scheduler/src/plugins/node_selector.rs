@@ -153,16 +153,19 @@ fn compile_terms(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Compiled
     terms.map(|term| compile_term(term, nodes)).collect()
 }
 
+/// Reports whether the term has no requirements. Such a term matches no node.
 fn is_empty_term(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
+/// Compiles the requirements of a term.
 fn compile_term(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<CompiledRequirement> {
     let expressions =
         term.match_expressions.iter().map(|expression| compile_expression(expression, nodes));
     expressions.chain(term.match_fields.iter().map(|field| compile_field(field, nodes))).collect()
 }
 
+/// Compiles a requirement for a label.
 fn compile_expression(
     requirement: &NodeSelectorRequirement,
     nodes: &NodeTable,

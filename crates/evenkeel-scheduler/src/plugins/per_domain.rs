@@ -18,6 +18,7 @@ impl PerDomain {
         Self { column, values }
     }
 
+    /// Returns the values of the topology key by node.
     pub(super) fn column(&self) -> &LabelColumn {
         &self.column
     }
@@ -45,10 +46,12 @@ impl PerDomain {
         total
     }
 
+    /// Returns the value of each domain.
     pub(super) fn values(&self) -> &[i64] {
         &self.values
     }
 
+    /// Returns the value of each domain as a mutable reference.
     pub(super) fn values_mut(&mut self) -> &mut [i64] {
         &mut self.values
     }

@@ -178,6 +178,7 @@ impl Rejectors {
         self.unschedulable.union(self.pending)
     }
 
+    /// Reports whether no plugin rejected the pod, because its attempt ended with an error.
     pub(crate) fn is_empty(self) -> bool {
         self.union().is_empty()
     }
@@ -510,6 +511,7 @@ impl SchedulingQueue {
             .min()
     }
 
+    /// Returns the number of pods in each queue.
     pub(crate) fn lengths(&self) -> QueueLengths {
         QueueLengths {
             active: self.active.len(),
@@ -534,6 +536,7 @@ impl SchedulingQueue {
         std::mem::take(&mut self.counts.incoming)
     }
 
+    /// Returns the numbers of queued pods that each plugin rejected.
     pub(crate) fn rejected_pods(&self) -> &RejectedPods {
         &self.counts.rejected
     }

@@ -89,10 +89,12 @@ impl<'a> Cycle<'a> {
         self.profile
     }
 
+    /// Returns the trace, to record plugin calls.
     pub(crate) fn trace_mut(&mut self) -> &mut Trace {
         &mut self.trace
     }
 
+    /// Ends the cycle and returns its trace.
     pub(crate) fn into_trace(self) -> Trace {
         self.trace
     }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{FitError, NodeStatus};
 use crate::framework::{Code, Reason};
 
+/// Message of an attempt in a cluster without nodes. Upstream: `NoNodeAvailableMsg`.
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 impl FitError {

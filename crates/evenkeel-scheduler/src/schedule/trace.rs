@@ -150,6 +150,7 @@ impl Trace {
         self.points.push(PointDuration { point, status: status_label(status), took });
     }
 
+    /// Records the duration of a plugin call that began at `began`, if calls are measured.
     fn push_duration(
         &mut self,
         point: ExtensionPoint,

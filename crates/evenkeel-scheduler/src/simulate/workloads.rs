@@ -125,12 +125,12 @@ fn objects_at<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
     objects.get(path).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Decodes an object; `None` if it is invalid.
+/// Decodes an object. `None` if it is invalid.
 fn decode<V: View>(object: &Value) -> Option<V> {
     V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
 }
 
-/// Returns a text; empty if the value is not a text.
+/// Returns a text. Empty if the value is not a text.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -279,6 +279,7 @@ impl<'a> DaemonSetSync<'a> {
         self.pods_to_delete.extend(unscheduled);
     }
 
+    /// Plans the creations and deletions of pods. Upstream: `syncNodes`.
     fn create_and_delete(&mut self) {
         let observed = self.observed;
         let target = &self.target;

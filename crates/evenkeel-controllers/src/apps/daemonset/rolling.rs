@@ -80,7 +80,7 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
 }
 
 /// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is available. On
-/// nodes whose old pod is unavailable, creates the new pod without a limit; until it is available, it takes up
+/// nodes whose old pod is unavailable, creates the new pod without a limit. Until it is available, it takes up
 /// `maxSurge` like any other. On nodes that no longer fit, deletes available old pods only while more pods are
 /// available than desired.
 ///

@@ -9,14 +9,16 @@ pub(crate) fn find_condition<'c>(
     conditions: &'c [Condition],
     type_: &str,
 ) -> Option<&'c Condition> {
-    conditions.iter().find(|c| &*c.type_ == type_)
+    conditions.iter().find(|condition| &*condition.type_ == type_)
 }
 
 /// Sets a condition, unless status and reason are unchanged. The transition time changes only with the status. Times
 /// that `new` lacks become `now`. Upstream: `SetDeploymentCondition`.
 pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
     let present = find_condition(conditions, &new.type_);
-    if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {
+    if present
+        .is_some_and(|condition| condition.status == new.status && condition.reason == new.reason)
+    {
         return;
     }
     let now = wire::whole_second(now);
@@ -34,7 +36,7 @@ pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition,
 
 /// Removes the condition of this type. Upstream: `RemoveDeploymentCondition`.
 pub(crate) fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
-    conditions.retain(|c| &*c.type_ != type_);
+    conditions.retain(|condition| &*condition.type_ != type_);
 }
 
 /// Reports whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.

@@ -50,7 +50,7 @@ fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
         && set.status().available_replicas == desired
 }
 
-/// Distributes added or removed replicas in proportion to the sets' sizes; the largest set gets the rest
+/// Distributes added or removed replicas in proportion to the sets' sizes. The largest set gets the rest
 /// after rounding. Upstream: the branch `IsRollingUpdate` of `scale`.
 fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
     let max_replicas = if sync.limits.desired > 0 { sync.limits.max_replicas() } else { 0 };

@@ -121,6 +121,7 @@ fn update_body(
     })
 }
 
+/// Serialized form of a ReplicaSet.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReplicaSetBody<M> {
@@ -130,6 +131,7 @@ struct ReplicaSetBody<M> {
     spec: Spec,
 }
 
+/// Serialized form of a ReplicaSet's spec.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
@@ -140,6 +142,7 @@ struct Spec {
     template: Box<RawValue>,
 }
 
+/// Encodes a pod template as JSON.
 fn template_json(template: &Template) -> Box<RawValue> {
     RawValue::from_string(template.to_json()).expect("a template's text is JSON")
 }

@@ -36,7 +36,7 @@ pub(crate) struct DeploymentSync<'a> {
     pub(crate) target: Target,
     /// Limits of the rolling update.
     pub(crate) limits: RolloutLimits,
-    /// ReplicaSets after the planned changes, oldest first; a created one is last.
+    /// ReplicaSets after the planned changes, oldest first. A created one is last.
     pub(crate) sets: Vec<PlannedSet<'a>>,
     /// Index in `sets` of the new set, which has the Deployment's template.
     pub(crate) new_index: Option<usize>,

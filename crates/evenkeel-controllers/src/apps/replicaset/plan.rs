@@ -130,6 +130,7 @@ pub(crate) fn template_error<S: Set>(set: &S) -> Option<&'static str> {
     }
 }
 
+/// Returns the creation of `count` pods, with its events.
 fn creation<S: Set>(set: &S, target: &Target, count: usize) -> Create {
     Create {
         count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -143,6 +144,7 @@ fn creation<S: Set>(set: &S, target: &Target, count: usize) -> Create {
     }
 }
 
+/// Encodes a pod of the set as JSON.
 fn pod_json<S: Set>(set: &S, target: &Target) -> String {
     let meta = set.meta();
     let owner = wire::controller_reference(target);

@@ -51,7 +51,7 @@ pub(crate) struct Counts {
     pub(crate) observed_generation: i64,
 }
 
-/// Implements [`Set`] for a kind; the kinds differ only in the arguments.
+/// Implements [`Set`] for a kind. The kinds differ only in the arguments.
 macro_rules! set {
     ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| has_valid_selector: $has_valid_selector:expr, terminating: $terminating:expr) => {
         impl Set for $kind {
@@ -99,7 +99,7 @@ macro_rules! set {
             }
 
             fn has_replica_failure(&self) -> bool {
-                self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
+                self.status.conditions.iter().any(|condition| &*condition.type_ == REPLICA_FAILURE)
             }
         }
     };

@@ -112,7 +112,8 @@ fn find_update_revision(
     }
     let is_spec_observed = set.status.observed_generation == set.meta.generation;
     if is_spec_observed
-        && let Some(in_status) = history.iter().find(|r| r.meta.name == set.status.update_revision)
+        && let Some(in_status) =
+            history.iter().find(|revision| revision.meta.name == set.status.update_revision)
     {
         return UpdateRevision::Present(in_status.clone());
     }

@@ -248,7 +248,7 @@ impl<'a> StatefulSetSync<'a> {
     }
 
     /// Whether the last condemned pod may be deleted. It must be available first, unless it is the first unavailable
-    /// one. A terminal pod never becomes available, so it is deleted at once; upstream waits for ever if two are
+    /// one. A terminal pod never becomes available, so it is deleted at once. Upstream waits for ever if two are
     /// terminal. Upstream: `processCondemned`.
     fn may_delete_condemned(&self, last: &Arc<Pod>) -> bool {
         let mut from_first = self.condemned.iter().rev();
@@ -259,6 +259,7 @@ impl<'a> StatefulSetSync<'a> {
         !last.meta.deleting() && (is_available || is_first_unavailable || pods::is_terminal(last))
     }
 
+    /// Updates the owner references of the claims of condemned pods.
     fn update_condemned_claims(&mut self) {
         for index in 0..self.condemned.len() {
             let CondemnedPod { ordinal, pod } = self.condemned[index];
@@ -434,6 +435,7 @@ impl<'a> StatefulSetSync<'a> {
         next
     }
 
+    /// Plans the creation of the pod with this ordinal, unless the plan already creates the maximum number of objects.
     fn create_pod(&mut self, ordinal: i32, waits_for_earlier_creates: bool) {
         if self.n_created >= BURST_LIMIT {
             return;
@@ -451,6 +453,7 @@ impl<'a> StatefulSetSync<'a> {
         self.create(create, Created::Pod(name));
     }
 
+    /// Adds a creation, and records which object it creates.
     fn create(&mut self, create: Create, object: Created) {
         self.n_created += 1;
         self.creations.push(Creation { action_index: self.actions.len(), object });
@@ -625,6 +628,7 @@ pub(crate) enum PodOperation {
 }
 
 impl PodOperation {
+    /// Returns the verb in the messages of events.
     fn verb(self) -> &'static str {
         match self {
             Self::Create => "Create",

@@ -49,6 +49,7 @@ impl Policy {
         }
     }
 
+    /// Reports whether claims are retained both after scaling and after the deletion of the StatefulSet.
     fn retains_all(self) -> bool {
         self.when_deleted == Retention::Retain && self.when_scaled == Retention::Retain
     }
@@ -117,7 +118,7 @@ impl<'a> PossibleOwners<'a> {
         }
     }
 
-    /// Returns the corrected owner references; `None` if they need no change. Leaves references to an earlier set or
+    /// Returns the corrected owner references, or `None` if they need no change. Leaves references to an earlier set or
     /// pod of the same name to the garbage collector.
     pub(crate) fn corrected_references(
         &self,
@@ -158,6 +159,7 @@ impl<'a> PossibleOwners<'a> {
         (corrected[..] != owners[..]).then_some(corrected)
     }
 
+    /// Returns the owner that the retention policy assigns to the claim.
     fn assigned_owner(&self) -> AssignedOwner {
         let policy = Policy::of(self.set);
         if self.is_condemned { policy.owner_for_condemned() } else { policy.owner_for_replica() }

@@ -72,6 +72,7 @@ fn roll_out_one_by_one(sync: &mut StatefulSetSync<'_>) {
     }
 }
 
+/// Plans the deletion of a pod of an old revision, and records it for the status.
 fn delete_old_pod(sync: &mut StatefulSetSync<'_>, pod: &Pod) {
     let index = sync.actions.len();
     sync.delete(pod);

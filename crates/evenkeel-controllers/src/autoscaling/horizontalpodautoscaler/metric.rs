@@ -220,6 +220,7 @@ struct PrefixedError {
 }
 
 impl PrefixedError {
+    /// Returns an error without a prefix.
     fn without_prefix(message: impl Into<String>) -> Self {
         Self { prefix: String::new(), message: message.into() }
     }

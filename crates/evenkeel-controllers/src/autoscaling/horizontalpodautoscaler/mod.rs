@@ -118,10 +118,12 @@ struct SharedReads {
 }
 
 impl SharedReads {
+    /// Locks the pod selectors.
     fn selectors(&self) -> MutexGuard<'_, Selectors> {
         self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the version of the custom metrics API.
     fn custom_version(&self) -> MutexGuard<'_, Option<DiscoveredVersion>> {
         self.custom_version.lock().unwrap_or_else(PoisonError::into_inner)
     }

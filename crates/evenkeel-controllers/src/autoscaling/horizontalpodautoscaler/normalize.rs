@@ -198,7 +198,7 @@ fn convert_desired_replicas_with_behavior_rate(
     Limited { replicas: proposed, explanation: WITHIN_RANGE }
 }
 
-/// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`; percentages are rounded up.
+/// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`. Percentages are rounded up.
 /// `replicas_at_start` returns the replicas at the start of a policy's period. Upstream:
 /// `calculateScaleUpLimitWithScalingRules`.
 fn scale_up_limit(

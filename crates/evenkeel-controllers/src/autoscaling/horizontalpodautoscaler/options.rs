@@ -22,13 +22,13 @@ pub struct Options {
     /// Time after a pod's start during which changes of readiness count as initial;
     /// `--horizontal-pod-autoscaler-initial-readiness-delay`, default 30s.
     pub initial_readiness_delay: Duration,
-    /// Whether scaling to and from zero is possible; gate `HPAScaleToZero`.
+    /// Whether scaling to and from zero is possible. Feature gate `HPAScaleToZero`.
     pub scale_to_zero: bool,
     /// Whether a change of the spec is reconciled at once and `observedGeneration` is set; gate `HPAGeneration`.
     pub observe_generation: bool,
     /// Whether the tolerances of `behavior` count; gate `HPAConfigurableTolerance`.
     pub configurable_tolerance: bool,
-    /// Whether pod-level requests count; gate `PodLevelResources`.
+    /// Whether pod-level requests count. Feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
 }
 

@@ -150,7 +150,7 @@ pub(super) struct Decision {
     pub(super) builder: StatusBuilder,
     /// Desired replicas of the target.
     pub(super) desired: i32,
-    /// Reason of the rescale; `None` if the replicas stay.
+    /// Reason of the rescale. `None` if the replicas stay.
     pub(super) rescale_reason: Option<String>,
     /// Error of the reconciliation, even if other metrics gave a result.
     pub(super) error: Option<ReconcileError>,

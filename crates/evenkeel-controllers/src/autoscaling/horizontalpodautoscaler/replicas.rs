@@ -45,6 +45,7 @@ pub(super) struct ReplicaCount {
     pub(super) utilization: Option<i32>,
 }
 
+/// Rounds a number of replicas up.
 fn ceil(number: f64) -> i32 {
     number.ceil() as i32
 }
@@ -209,6 +210,7 @@ struct Utilization {
     average: i64,
 }
 
+/// Returns the utilization of the pods in percent of their requests.
 fn utilization(
     samples: &Samples,
     requests: &BTreeMap<Text, i64>,

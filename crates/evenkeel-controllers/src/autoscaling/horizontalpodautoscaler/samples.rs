@@ -32,7 +32,7 @@ pub(super) type Samples = BTreeMap<Text, Sample>;
 pub(super) struct Groups<'a> {
     /// Number of pods whose samples count.
     pub(super) ready: usize,
-    /// Pods that are pending or starting; their samples do not count.
+    /// Pods that are pending or starting. Their samples do not count.
     pub(super) unready: BTreeSet<&'a str>,
     /// Pods without a sample.
     pub(super) missing: BTreeSet<&'a str>,
@@ -137,6 +137,7 @@ fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
     Ok(request.plus(overhead).milli_value())
 }
 
+/// Returns the resource requests of a container.
 fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::quantity::Quantity> {
     &container.resources.requests
 }
@@ -144,7 +145,8 @@ fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::q
 /// Returns the sum of the requests of containers and sidecars, or the request of one of them if `container` is not
 /// empty. Each of these must have a request. Upstream: `calculatePodRequestsFromContainers`.
 fn container_requests(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
-    let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
+    let sidecars =
+        pod.spec.init_containers.iter().filter(|container| &*container.restart_policy == "Always");
     let mut sum = 0_i64;
     for candidate in pod.spec.containers.iter().chain(sidecars) {
         if !container.is_empty() && *candidate.name != *container {

@@ -29,7 +29,7 @@ impl Selectors {
         Self(in_namespace.map(|(key, selector)| (key.clone(), selector.clone())).collect())
     }
 
-    /// Returns the first two autoscalers that select any of `pods`; `None` if fewer do.
+    /// Returns the first two autoscalers that select any of `pods`, or `None` if fewer do.
     fn first_two(self, pods: &Pods) -> Option<[Key; 2]> {
         let mut matching = self
             .0

@@ -123,6 +123,7 @@ fn status_json(status: &HorizontalPodAutoscalerStatus) -> Value {
     json
 }
 
+/// Encodes a condition as JSON.
 fn condition_json(condition: &HorizontalPodAutoscalerCondition) -> Value {
     let mut json = json!({
         "type": condition.type_, "status": condition.status,
@@ -135,6 +136,7 @@ fn condition_json(condition: &HorizontalPodAutoscalerCondition) -> Value {
     json
 }
 
+/// Encodes the status of a metric as JSON.
 fn metric_json(metric: &MetricStatus) -> Value {
     let mut json = json!({"type": metric.type_});
     if let Some(status) = &metric.object {
@@ -160,6 +162,7 @@ fn metric_json(metric: &MetricStatus) -> Value {
     json
 }
 
+/// Encodes a reference to an object as JSON.
 fn reference_json(object: &CrossVersionObjectReference) -> Value {
     let mut json = json!({"kind": object.kind, "name": object.name});
     if !object.api_version.is_empty() {
@@ -168,6 +171,7 @@ fn reference_json(object: &CrossVersionObjectReference) -> Value {
     json
 }
 
+/// Encodes a metric's name and selector as JSON.
 fn identifier_json(metric: &MetricIdentifier) -> Value {
     let mut json = json!({"name": metric.name});
     if let Some(selector) = metric.selector.to_json() {
@@ -176,6 +180,7 @@ fn identifier_json(metric: &MetricIdentifier) -> Value {
     json
 }
 
+/// Encodes a metric's current value as JSON.
 fn value_json(value: &MetricValueStatus) -> Value {
     let mut json = json!({});
     for (name, amount) in [("value", value.value), ("averageValue", value.average_value)] {

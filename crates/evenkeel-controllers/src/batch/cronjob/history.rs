@@ -14,10 +14,12 @@ pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<J
     surplus
 }
 
+/// Returns the finished Jobs whose final condition has this type, except those that are being deleted.
 fn finished_with<'a>(condition_type: &str, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
     let finished = jobs.iter().filter(|job| {
         let condition = job::final_condition(job);
-        !job.meta.deleting() && condition.is_some_and(|c| &*c.type_ == condition_type)
+        !job.meta.deleting()
+            && condition.is_some_and(|condition| &*condition.type_ == condition_type)
     });
     finished.collect()
 }

@@ -87,6 +87,7 @@ fn on_cron_job(
     enqueue.add(key);
 }
 
+/// Registers the histogram of the times from a Job's scheduled time to its creation.
 fn register_creation_skew(context: &ControllerContext) -> Histogram {
     let help = "Time between when a cronjob is scheduled to be run, and when the corresponding job is created";
     let name = "cronjob_controller_job_creation_skew_duration_seconds";

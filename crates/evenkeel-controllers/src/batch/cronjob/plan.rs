@@ -159,10 +159,12 @@ fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     }
 }
 
+/// Returns the Job of an entry in `status.active`.
 fn job_target(active: &ObjectReference) -> Target {
     Target::new(Job::kind(), &active.namespace, &active.name, &active.uid)
 }
 
+/// Returns the deletion of a Job, with its events.
 fn job_deletion(cron: &CronJob, job: Target) -> Delete {
     let target = wire::target(cron);
     let done = format!("Deleted job {}", job.name);

@@ -116,6 +116,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
+    /// Returns an entry of the current status.
     fn of_entry(active: &'a ObjectReference) -> Self {
         Self {
             api_version: &active.api_version,
@@ -127,6 +128,7 @@ impl<'a> Reference<'a> {
         }
     }
 
+    /// Returns a new entry for a Job.
     fn of_job(job: &'a Job) -> Self {
         Self {
             api_version: "batch/v1",

@@ -45,10 +45,12 @@ impl FinishedCondition {
         Self::success("CompletionsReached", "Reached expected number of succeeded pods")
     }
 
+    /// Returns the condition of a successful Job, which the status does not have yet.
     fn success(reason: &str, message: &str) -> Self {
         Self { complete: true, ..Self::failure(reason, message) }
     }
 
+    /// Returns the condition of a failed Job, which the status does not have yet.
     fn failure(reason: &str, message: &str) -> Self {
         Self { complete: false, reason: reason.into(), message: message.into(), announced: false }
     }
@@ -86,8 +88,12 @@ pub(crate) fn final_condition(job: &Job) -> Option<&JobCondition> {
     true_condition(job, "Complete").or_else(|| true_condition(job, "Failed"))
 }
 
+/// Returns the condition of this type if its status is `True`.
 fn true_condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
-    job.status.conditions.iter().find(|c| &*c.type_ == type_ && &*c.status == "True")
+    job.status
+        .conditions
+        .iter()
+        .find(|condition| &*condition.type_ == type_ && &*condition.status == "True")
 }
 
 /// Returns the condition with which the Job finishes: by the interim condition, a failure, or the success policy.
@@ -145,7 +151,7 @@ fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
     restarts >= limit.max(1)
 }
 
-/// Returns the rest of `activeDeadlineSeconds`, zero once it has passed; `None` without a deadline or while
+/// Returns the rest of `activeDeadlineSeconds`, zero once it has passed, or `None` without a deadline or while
 /// suspended.
 pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let deadline = SignedDuration::from_secs(job.spec.active_deadline_seconds?);

@@ -14,6 +14,7 @@ struct Interval {
 }
 
 impl Interval {
+    /// Returns the number of indexes in the interval.
     fn length(self) -> usize {
         (self.last - self.first) as usize + 1
     }
@@ -97,6 +98,7 @@ impl Indexes {
         missing
     }
 
+    /// Returns the indexes of these intervals, which may overlap.
     fn of_intervals(mut intervals: Vec<Interval>) -> Self {
         intervals.sort_unstable();
         let mut merged = Self::default();

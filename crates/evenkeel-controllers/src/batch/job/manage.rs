@@ -11,7 +11,7 @@ const MAX_PODS_PER_SYNC: usize = 500;
 /// Change to the pods of a Job in one reconciliation.
 #[derive(Debug, PartialEq)]
 pub(super) enum PodChange {
-    /// Create pods with these indexes; `None` for a NonIndexed Job.
+    /// Create pods with these indexes. `None` for a NonIndexed Job.
     Create(Vec<Option<u32>>),
     /// Create no pods before this backoff has passed.
     BackOff(Duration),
@@ -22,6 +22,7 @@ pub(super) enum PodChange {
 }
 
 impl PodChange {
+    /// Returns the change that creates pods for these indexes.
     fn create_indexes(indexes: Vec<u32>) -> Self {
         if indexes.is_empty() {
             return Self::Nothing;
@@ -30,7 +31,7 @@ impl PodChange {
     }
 }
 
-/// Compares the number of active pods with the desired one. Deletions come first; a reconciliation does not both delete
+/// Compares the number of active pods with the desired one. Deletions come first. A reconciliation does not both delete
 /// and create. Upstream: `manageJob`.
 pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
     let job = &*observed.job;

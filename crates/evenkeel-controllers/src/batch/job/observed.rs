@@ -170,6 +170,7 @@ impl IndexCounts {
     }
 }
 
+/// Converts a count. A negative count becomes 0.
 fn to_usize(count: i32) -> usize {
     usize::try_from(count).unwrap_or(0)
 }

@@ -64,6 +64,7 @@ impl PerIndexFailures {
     }
 }
 
+/// A failed pod with its completion index.
 struct FailedPod<'a> {
     index: u32,
     pod: &'a Arc<Pod>,

@@ -47,7 +47,7 @@ pub(super) struct Decision {
     pub(super) end: Option<FinishedCondition>,
     /// Pods whose finalizer the plan removes: the status has counted them, or they do not count.
     pub(super) finalizers_to_remove: Vec<Arc<Pod>>,
-    /// Pods to create or delete; `None` if the Job finishes or is being deleted.
+    /// Pods to create or delete. `None` if the Job finishes or is being deleted.
     pub(super) pod_change: Option<PodChange>,
 }
 
@@ -110,7 +110,7 @@ pub(super) enum Record {
     Failed,
 }
 
-/// Returns the record to add for the pod; `None` if the status has it, or if the pod does not count.
+/// Returns the record to add for the pod, or `None` if the status has it, or if the pod does not count.
 pub(super) fn record_to_add(
     observed: &Observed,
     pod: &Pod,
@@ -189,6 +189,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     plan
 }
 
+/// Returns the creations of pods, one for each entry of `indexes`. Entries of a Job without indexes are `None`.
 fn create_pods(observed: &Observed, target: &Target, indexes: &[Option<u32>]) -> Vec<Action> {
     let pod_json = |index: Option<u32>| {
         let replaced = index
@@ -224,6 +225,7 @@ pub(super) fn remove_finalizer(pod: &Pod) -> Patch {
     }
 }
 
+/// Returns the deletion of a pod, with its events.
 fn deletion(pod: &Pod, target: &Target) -> Delete {
     let done = format!("Deleted pod: {}", pod.meta.name);
     Delete {

@@ -78,8 +78,9 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
         .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Returns the time since which the pod has not been ready.
 fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
-    let ready = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     if &*ready.status == "False" { ready.last_transition_time } else { None }
 }
 
@@ -94,7 +95,9 @@ fn deletion_requested_at(pod: &Pod) -> Option<Timestamp> {
 fn containers_finished_at(pod: &Pod) -> Option<Timestamp> {
     let is_sidecar = |status: &&ContainerStatus| {
         let mut sidecars = pod.spec.init_containers.iter();
-        sidecars.any(|c| c.name == status.name && &*c.restart_policy == "Always")
+        sidecars.any(|container| {
+            container.name == status.name && &*container.restart_policy == "Always"
+        })
     };
     let sidecars = pod.status.init_container_statuses.iter().filter(is_sidecar);
     let mut last = None;

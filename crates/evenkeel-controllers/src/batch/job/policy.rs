@@ -56,7 +56,7 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
     actions.next().unwrap_or(PodFailurePolicyAction::Unmatched)
 }
 
-/// Returns the message about the match of a rule and a pod; `None` if the rule does not match. Upstream:
+/// Returns the message about the match of a rule and a pod, or `None` if the rule does not match. Upstream:
 /// `matchOnExitCodes`, `matchOnPodConditions`.
 fn match_rule(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let namespace = &pod.meta.namespace;
@@ -110,6 +110,7 @@ pub(super) fn match_success_policy(
     Some(format!("Matched rules at index {index}"))
 }
 
+/// Reports whether the succeeded indexes meet a rule of the success policy.
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
     let reaches_count = |succeeded: usize| {
         let count = rule.succeeded_count.and_then(|count| usize::try_from(count).ok());

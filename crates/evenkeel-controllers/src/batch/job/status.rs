@@ -336,6 +336,7 @@ struct Uncounted {
 }
 
 impl Uncounted {
+    /// Returns the number of recorded uids.
     fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
     }

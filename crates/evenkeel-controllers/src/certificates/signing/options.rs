@@ -35,7 +35,7 @@ pub enum Pair {
     Texts {
         /// The CA's certificate.
         certificate: String,
-        /// The key; never logged.
+        /// The key. Never logged.
         key: String,
     },
 }

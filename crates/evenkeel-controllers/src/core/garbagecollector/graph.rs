@@ -23,7 +23,7 @@ pub(crate) struct Coordinates {
     pub(crate) api_version: Text,
     /// The kind, as in the object's `kind`.
     pub(crate) kind: Text,
-    /// The namespace; empty for cluster-scoped kinds. A virtual node has the namespace of the dependent that named it.
+    /// The namespace. Empty for cluster-scoped kinds. A virtual node has the namespace of the dependent that named it.
     pub(crate) namespace: Text,
     /// The object's name.
     pub(crate) name: Text,
@@ -70,7 +70,7 @@ impl Coordinates {
     }
 }
 
-/// Returns the group of an `apiVersion`; the core group is empty.
+/// Returns the group of an `apiVersion`. The core group is empty.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -119,16 +119,18 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Returns the first node, by uid, whose coordinates satisfy `predicate`; observed nodes precede virtual ones.
+    /// Returns the first node, by uid, whose coordinates satisfy `predicate`. Observed nodes precede virtual ones.
     pub(crate) fn find(&self, predicate: impl Fn(&Coordinates) -> bool) -> Option<(&Uid, &Node)> {
         let found = self.nodes.iter().filter(|(_, node)| predicate(&node.coordinates));
         found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
     }
 
+    /// Returns the number of nodes in the graph.
     pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
+    /// Returns the number of nodes that are known only from references.
     pub(crate) fn virtual_node_count(&self) -> usize {
         self.nodes.values().filter(|node| node.is_virtual).count()
     }
@@ -231,6 +233,7 @@ impl Graph {
         dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)))
     }
 
+    /// Replaces the owners of a node, and updates the dependents of old and new owners.
     fn update_owner_references(
         &mut self,
         uid: &Uid,
@@ -260,6 +263,7 @@ impl Graph {
         }
     }
 
+    /// Adds a node to the dependents of its owner. Adds a virtual node for an unknown owner.
     fn add_dependent(
         &mut self,
         uid: &Uid,
@@ -331,6 +335,7 @@ impl Graph {
         }
     }
 
+    /// Removes a node, and returns the objects that the removal affects.
     fn remove(&mut self, uid: &str) -> Work {
         let mut work = Work::default();
         let Some(node) = self.nodes.remove(uid) else { return work };
@@ -374,6 +379,7 @@ impl Graph {
         untried.min()
     }
 
+    /// Reports whether the dependent refers to the owner with this uid at these coordinates.
     fn references_coordinates(
         &self,
         dependent: &Uid,

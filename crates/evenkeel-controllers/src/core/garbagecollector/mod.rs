@@ -104,6 +104,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 #[derive(Clone)]
 struct GarbageCollector(Arc<Shared>);
 
+/// State that all clones of [`GarbageCollector`] share.
 struct Shared {
     env: Env,
     client: Client,

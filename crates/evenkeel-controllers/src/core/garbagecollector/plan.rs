@@ -33,7 +33,7 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates; `None` if absent.
+    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates. `None` if absent.
     ///
     /// Upstream: `isDangling`.
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
@@ -127,6 +127,7 @@ fn process_deleting_dependents(graph: &Graph, uid: &str) -> Decision {
     Decision::AttemptToDelete(to_enqueue.collect())
 }
 
+/// Reports whether the object has this finalizer.
 fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|name| **name == *finalizer)
 }

@@ -9,12 +9,14 @@ use super::{graph::Graph, inspect, monitor::is_deletable};
 use evenkeel_api::{Kind, OwnerReference};
 use evenkeel_runtime::{discovery::ServerResources, introspect::Subject};
 
-/// Returns the deletable resources of a namespace; none if `namespace` is empty.
+/// Returns the deletable resources of a namespace. None if `namespace` is empty.
 fn resources_to_list(discovered: &ServerResources, namespace: &str) -> Vec<Kind> {
     if namespace.is_empty() {
         return Vec::new();
     }
-    let resources = discovered.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
+    let resources = discovered
+        .preferred()
+        .filter(|resource| resource.kind.namespaced && is_deletable(resource));
     resources.map(|resource| resource.kind.clone()).collect()
 }
 

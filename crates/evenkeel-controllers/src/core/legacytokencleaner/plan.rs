@@ -23,7 +23,9 @@ use std::{
 };
 
 // The ConfigMap with the date since which the API server tracks the use of tokens.
+/// Namespace of the ConfigMap of [`TRACKING_CONFIG_MAP`].
 const TRACKING_NAMESPACE: &str = "kube-system";
+/// ConfigMap with the date since which the API server tracks the use of tokens.
 const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// All tokens, and the clean-up period.
@@ -83,6 +85,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     Some(plan)
 }
 
+/// Reads the tracking date from the reply, and returns the date before which a token counts as unused.
 fn read_cutoff(reply: &Reply, period: Duration, now: Timestamp) -> Result<Option<Cutoff>, String> {
     let tracking = reply.object::<ConfigMap>().map_err(|error| error.message)?;
     let since = tracking.data.get("since").ok_or("the server does not say since when it tracks")?;

@@ -124,7 +124,7 @@ pub(super) fn limit_wait(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
 
-/// Returns the error about groups whose discovery failed, each with its version; `None` without any.
+/// Returns the error about groups whose discovery failed, each with its version, or `None` without any.
 pub(super) fn discovery_error(failed: &[FailedGroup]) -> Option<String> {
     if failed.is_empty() {
         return None;
@@ -184,6 +184,7 @@ impl Findings {
         ]
     }
 
+    /// Returns the message about kinds whose deletion failed.
     fn content_failure(&self) -> Option<String> {
         let errors = self.remaining.iter().filter_map(|(_, remaining)| remaining.error.clone());
         let mut errors: Vec<String> = errors.collect();
@@ -197,6 +198,7 @@ impl Findings {
         })
     }
 
+    /// Returns the message about remaining objects.
     fn remaining_content(&self) -> Option<String> {
         let remaining = self.counted().filter(|(_, remaining)| remaining.count > 0);
         let counts = remaining.map(|(kind, remaining)| {
@@ -208,6 +210,7 @@ impl Findings {
         Some(format!("Some resources are remaining: {counts}"))
     }
 
+    /// Returns the message about finalizers of remaining objects.
     fn remaining_finalizers(&self) -> Option<String> {
         let mut totals = BTreeMap::<&str, usize>::new();
         for (name, count) in self.counted().flat_map(|(_, remaining)| &remaining.finalizers) {
@@ -221,13 +224,13 @@ impl Findings {
         Some(format!("Some content in the namespace has finalizers remaining: {counts}"))
     }
 
-    /// Returns the remaining objects by resource; none while pods remain, because other objects are not counted yet.
+    /// Returns the remaining objects by resource. None while pods remain, because other objects are not counted yet.
     fn counted(&self) -> impl Iterator<Item = &(Kind, RemainingObjects)> {
         let remaining = if self.pods_only { &[] } else { &self.remaining[..] };
         remaining.iter()
     }
 
-    /// Returns the namespace with current conditions; `None` if they are unchanged.
+    /// Returns the namespace with current conditions, or `None` if they are unchanged.
     pub(super) fn with_conditions(&self, namespace: &Value, now: Timestamp) -> Option<Value> {
         let mut updated = namespace.clone();
         let status = updated.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
@@ -256,7 +259,7 @@ impl Findings {
     }
 }
 
-/// Returns the namespace with the phase `Terminating`; `None` if it already has that phase. Upstream:
+/// Returns the namespace with the phase `Terminating`, or `None` if it already has that phase. Upstream:
 /// `updateNamespaceStatusFunc`.
 pub(super) fn with_terminating_phase(namespace: &Value) -> Option<Value> {
     if namespace["status"]["phase"] == "Terminating" {

@@ -2,7 +2,7 @@
 
 use crate::options::Flags;
 
-/// Options as given; their combination is validated when the controller starts.
+/// Options as given. Their combination is validated when the controller starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether CIDRs are allocated; `--allocate-node-cidrs`, default false.

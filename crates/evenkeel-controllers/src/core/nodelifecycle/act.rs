@@ -106,6 +106,7 @@ impl Monitor {
         wait.max(Duration::from_millis(1))
     }
 
+    /// Checks the health of all nodes. Upstream: `monitorNodeHealth`.
     async fn monitor_node_health(&self) {
         let began = self.clock.instant();
         if let Err(error) = self.check_lease_cache_version() {
@@ -183,6 +184,7 @@ impl Monitor {
         }
     }
 
+    /// Records a normal event about a node.
     fn record_event(&self, name: &str, uid: &str, reason: &'static str, message: &str) {
         let node = Target::new(Node::kind(), "", name, uid);
         self.events.record(&EventRecord::normal(
@@ -192,11 +194,13 @@ impl Monitor {
         ));
     }
 
+    /// Updates the recorded health of a node from its status and lease.
     fn observe_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
         let now = self.state.now();
         self.state.lock().observe_health(node, lease, now)
     }
 
+    /// Updates the health of a node, and logs an error.
     async fn update_node_health(&self, node: &Node) {
         let began = self.clock.instant();
         if let Err(error) = self.try_update_node_health(node).await {
@@ -205,6 +209,7 @@ impl Monitor {
         self.metrics.node_seconds.observe(began.elapsed().as_secs_f64());
     }
 
+    /// Updates the health of a node, its taints and its pods. Upstream: `tryUpdateNodeHealth`.
     async fn try_update_node_health(&self, node: &Node) -> Result<(), HealthError> {
         // Another node of this pass may have shown that the cache is behind.
         self.check_lease_cache_version()?;
@@ -249,6 +254,7 @@ impl Monitor {
         }
     }
 
+    /// Sets the conditions of a node to `Unknown` if a live read confirms that its grace period is over.
     async fn try_mark_unreachable(
         &self,
         name: &str,
@@ -356,6 +362,7 @@ impl Monitor {
         }
     }
 
+    /// Reads the node live and patches its taints. Returns whether it sent a patch.
     async fn try_patch_taints(
         &self,
         name: &str,
@@ -376,6 +383,7 @@ impl Monitor {
         result.map(|_| true)
     }
 
+    /// Taints the nodes that the rate limiters of the zones release. Upstream: `doNoExecuteTaintingPass`.
     async fn do_no_execute_tainting_pass(&self) {
         let due = self.state.lock().zones.take_due(self.state.now().steady);
         for name in due {
@@ -454,6 +462,7 @@ impl Monitor {
         }
     }
 
+    /// Removes the taints of all nodes during a full disruption. Upstream: `markNodeAsReachable`.
     async fn mark_all_reachable(&self, nodes: &[Arc<Node>]) {
         for node in nodes.iter().filter(|node| no_execute::reachable_patch(node).is_some()) {
             let name = &*node.meta.name;
@@ -464,6 +473,7 @@ impl Monitor {
         }
     }
 
+    /// Sets the gauges of a zone.
     fn set_zone_gauges(&self, zone: &str, count: NodeCounts) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
         let float = |count: usize| count as f64;
@@ -500,6 +510,7 @@ async fn mark_pod_not_ready(
     Ok(())
 }
 
+/// Converts a duration. A duration that is too long becomes the maximum.
 fn to_signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
 }

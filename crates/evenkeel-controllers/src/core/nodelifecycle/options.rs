@@ -3,7 +3,7 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options of the node lifecycle controller; the defaults are upstream's.
+/// Options of the node lifecycle controller. The defaults are upstream's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Period of the monitor's passes over all nodes; `--node-monitor-period`, default 5s.

@@ -56,7 +56,7 @@ pub(super) struct Deletion<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,
-    /// Nodes whose quarantine has passed; a live read must confirm that they are missing.
+    /// Nodes whose quarantine has passed. A live read must confirm that they are missing.
     pub(super) presumed_deleted_nodes: Vec<Text>,
 }
 
@@ -182,7 +182,9 @@ fn pods_to_delete(
     for pod in observed.pods.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
         add(pod, "orphaned", Some(ORPHANED_CONDITION));
     }
-    for pod in observed.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
+    for pod in
+        observed.pods.iter().filter(|pod| pod.meta.deleting() && pod.spec.node_name.is_empty())
+    {
         add(pod, "unscheduled", None);
     }
     selected
@@ -213,6 +215,7 @@ fn sort_by_eviction_and_creation(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     pods
 }
 
+/// Reports whether the node is not ready and has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     ready.is_none_or(|ready| &*ready.status != "True")

@@ -17,7 +17,7 @@ pub(super) struct Contents {
     kinds: BTreeMap<Text, Arc<CountedKind>>,
     /// Whether all kinds that the server had at the start are synced.
     complete: bool,
-    /// Device classes; watched once claims of devices are counted.
+    /// Device classes. Watched once claims of devices are counted.
     classes: Option<Cache<DeviceClass>>,
 }
 
@@ -94,7 +94,7 @@ impl Contents {
         self.kinds.values().any(|kind| kind.evaluator.matches_resource(name, &classes))
     }
 
-    /// Returns a quota and the objects of synced kinds that it limits; `None` before the initial kinds are synced.
+    /// Returns a quota and the objects of synced kinds that it limits, or `None` before the initial kinds are synced.
     pub(super) fn observe(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.complete {
             return None;

@@ -110,10 +110,12 @@ impl SharedContents {
         Self(Arc::new(RwLock::new(Arc::new(contents))))
     }
 
+    /// Returns the current contents without holding the lock.
     fn read(&self) -> Arc<Contents> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Changes the contents under the lock.
     fn change<T>(&self, change: impl FnOnce(&mut Contents) -> T) -> T {
         change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
     }

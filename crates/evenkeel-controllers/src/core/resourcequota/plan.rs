@@ -63,6 +63,7 @@ struct Status<'a> {
     used: &'a Usage,
 }
 
+/// Serializes a usage as a map of quantities.
 fn serialize_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
 }

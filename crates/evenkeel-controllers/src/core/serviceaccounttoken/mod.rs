@@ -53,7 +53,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         reason: format!("--service-account-private-key-file {key:?}: {error}"),
     };
     let pem = match key {
-        SigningKey::File(path) => std::fs::read(Path::new(path)).map_err(|e| start_error(&e))?,
+        SigningKey::File(path) => {
+            std::fs::read(Path::new(path)).map_err(|error| start_error(&error))?
+        }
         SigningKey::Text(pem) => pem.clone().into_bytes(),
     };
     let signer = Signer::from_pem(&pem).map_err(|error| start_error(&error))?;

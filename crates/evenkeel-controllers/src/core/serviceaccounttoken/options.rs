@@ -17,7 +17,7 @@ pub struct Options {
 pub enum SigningKey {
     /// Path of a PEM file.
     File(String),
-    /// PEM text; never logged.
+    /// PEM text. Never logged.
     Text(String),
 }
 

@@ -133,7 +133,7 @@ fn remove_references(
 ) -> Option<Plan> {
     let (answers, writes) = done.split_at_checked(referrers.len())?;
     if !writes.is_empty() {
-        let error_of = |write: &Outcome| write.error.clone().filter(|e| !e.is_not_found());
+        let error_of = |write: &Outcome| write.error.clone().filter(|error| !error.is_not_found());
         return writes.iter().find_map(error_of).map(|error| Plan::failure(error.message));
     }
     let mut plan = Plan::nothing();
@@ -178,7 +178,7 @@ fn write_error(written: &Outcome) -> Option<String> {
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())
 }
 
-/// Merges JSON objects recursively; other values are replaced.
+/// Merges JSON objects recursively. Other values are replaced.
 fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return object.clone_from(patch) };
     if !object.is_object() {

@@ -22,12 +22,12 @@ const NAMESPACE_KEY: &str = "namespace";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AccountRef<'a> {
     pub(crate) account: &'a str,
-    /// The account's uid; empty before the controller fills the Secret.
+    /// The account's uid. Empty before the controller fills the Secret.
     pub(crate) uid: &'a str,
 }
 
 impl<'a> AccountRef<'a> {
-    /// Reads the annotations of a Secret; `None` if it has another type or names no account.
+    /// Reads the annotations of a Secret. `None` if it has another type or names no account.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
         let account =

@@ -27,14 +27,15 @@ const DISRUPTION_CONDITION: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
+/// Reason of the events about evictions.
 const EVENT_REASON: &str = "TaintManagerEviction";
 
 /// A pod and the taints that it must tolerate.
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// The pod; `None` if it is deleted.
+    /// The pod. `None` if it is deleted.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
+    /// The node's `NoExecute` taints. `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
     /// The eviction that an earlier pass decided or scheduled, unless it succeeded.
     pub(super) scheduled_eviction: Option<Eviction>,
@@ -59,6 +60,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the eviction, whether it is due or not.
     pub(super) fn eviction(&self) -> Option<Eviction> {
         match self {
             Self::Stay => None,
@@ -107,7 +109,7 @@ enum TolerationTime {
     Forever,
 }
 
-/// Returns the shortest `tolerationSeconds` of the matching tolerations; negative values count as 0. Upstream:
+/// Returns the shortest `tolerationSeconds` of the matching tolerations. Negative values count as 0. Upstream:
 /// `GetMatchingTolerations`, `getMinTolerationTime`.
 fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
     let mut min_seconds: Option<i64> = None;

@@ -38,7 +38,7 @@ const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// The Service; `None` if it was deleted.
+    /// The Service. `None` if it was deleted.
     pub(super) service: Option<Arc<Service>>,
     /// The selected pods.
     pub(super) pods: Vec<Arc<Pod>>,
@@ -177,10 +177,12 @@ fn is_up_to_date(
             ))
 }
 
+/// Returns the labels without those that the controller sets.
 fn without_controller_labels(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| ![HEADLESS_LABEL, MANAGED_BY_LABEL].contains(key))
 }
 
+/// Serialized form of Endpoints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<M> {
@@ -208,6 +210,7 @@ fn annotations(existing: &StrMap, observed: &Observed, is_truncated: bool) -> St
     others.chain(is_truncated.then_some((OVER_CAPACITY_ANNOTATION, TRUNCATED))).collect()
 }
 
+/// Returns the creation of the Endpoints.
 fn create_endpoints(
     observed: &Observed,
     labels: &StrMap,
@@ -232,6 +235,7 @@ fn create_endpoints(
     }
 }
 
+/// Returns the update of the Endpoints.
 fn update_endpoints(
     endpoints: &Endpoints,
     observed: &Observed,

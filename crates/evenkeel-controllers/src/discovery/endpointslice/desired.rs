@@ -50,7 +50,7 @@ pub(super) fn group_by_ports(
     groups
 }
 
-/// Returns the error about pods that are omitted because their node does not exist; `None` if no pod is.
+/// Returns the error about pods that are omitted because their node does not exist, or `None` if no pod is.
 pub(super) fn missing_nodes_error(service: &Service, pods: &[PlacedPod]) -> Option<String> {
     if service.spec.publish_not_ready_addresses {
         return None;

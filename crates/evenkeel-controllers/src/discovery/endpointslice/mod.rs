@@ -236,6 +236,7 @@ impl PassHandler<Controller> for PassRecorder {
 }
 
 impl Controller {
+    /// Returns a Service with the pods, nodes and slices on which its slices depend.
     fn observe_service(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
         let shared = &self.shared;
         let pods = shared.selected.pods_of(&service);
@@ -266,7 +267,7 @@ impl Controller {
 }
 
 impl Planner for Controller {
-    /// Observed state; `None` for a Service whose slices this controller does not manage.
+    /// Observed state. `None` for a Service whose slices this controller does not manage.
     type Observed = Option<Observed>;
     type Memory = Memory;
 

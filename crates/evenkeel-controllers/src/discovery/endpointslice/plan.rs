@@ -198,6 +198,7 @@ struct FamilySlices<'a> {
 }
 
 impl<'a> FamilySlices<'a> {
+    /// Computes the slices of one IP family.
     fn reconcile(
         observed: &Observed,
         common: &CommonFields<'_>,
@@ -301,6 +302,7 @@ impl<'a> FamilySlices<'a> {
         self.deleted.extend(usable);
     }
 
+    /// Returns the numbers of endpoints and slices for metrics.
     fn service_counts(&self, max_endpoints_per_slice: usize) -> ServiceCounts {
         let ideal: usize =
             self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints_per_slice)).sum();
@@ -317,6 +319,7 @@ impl<'a> FamilySlices<'a> {
             .collect()
     }
 
+    /// Returns the content of the slice with the ports at `index`.
     fn content<'b>(
         &'b self,
         index: usize,
@@ -343,6 +346,7 @@ impl<'a> FamilySlices<'a> {
             .collect()
     }
 
+    /// Returns the updates of existing and recycled slices that must be written.
     fn updates(&self, common: &CommonFields<'_>) -> Vec<Write> {
         let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
         let to_write = slices.filter(|(_, (slice, _))| slice.needs_write);
@@ -411,11 +415,13 @@ fn with_events(action: Action, common: &CommonFields<'_>, on_error: OnError) -> 
     }
 }
 
+/// Returns the event for slices that cannot be updated.
 fn update_failed_event(common: &CommonFields<'_>, why: &str) -> EventRecord {
     let message = format!("Error updating Endpoint Slices for Service {}: {why}", common.key);
     EventRecord::warning(common.service.clone(), "FailedToUpdateEndpointSlices", message)
 }
 
+/// Returns the action that records an event about hints.
 fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
     let HintsEvent { warning, reason, message } = event;
     EventRecord { regarding: common.service.clone(), warning, reason, message }.into()
@@ -434,6 +440,7 @@ fn without_reserved(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(key))
 }
 
+/// Returns the ports in upstream's order, by which slices are compared.
 fn sorted_ports(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut ports = ports.to_vec();
     crate::discovery::order::sort_slice_ports(&mut ports);

@@ -113,6 +113,7 @@ struct UnchangedSlices {
     invalid: Vec<usize>,
 }
 
+/// Returns the allocations of slices that need no write, and the slices whose hints are invalid.
 fn unchanged_slices(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,

@@ -45,7 +45,7 @@ pub(super) struct Observed {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Counts for metrics; `None` if the Endpoints are not mirrored.
+    /// Counts for metrics. `None` if the Endpoints are not mirrored.
     pub(super) counts: Option<Counts>,
 }
 
@@ -329,6 +329,7 @@ impl<'a> CommonFields<'a> {
             && !meta.owners.iter().any(is_earlier_owner)
     }
 
+    /// Returns the content of the slice for a group.
     fn content<'b>(&'b self, group: &'b Group) -> Content<'b> {
         Content {
             address_type: group.family.name(),
@@ -338,6 +339,7 @@ impl<'a> CommonFields<'a> {
         }
     }
 
+    /// Returns the creation of the slice for a group.
     fn create(&self, group: &Group) -> Write {
         slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
     }

@@ -68,7 +68,7 @@ impl Migrator {
         Ok(Outcome::Settled)
     }
 
-    /// Discovers the migration's resource; `None` if there is nothing to migrate. If the server still lacks the resource
+    /// Discovers the migration's resource. `None` if there is nothing to migrate. If the server still lacks the resource
     /// after the grace period for new resources, records that the migration failed.
     async fn discover_resource(
         &self,
@@ -89,6 +89,7 @@ impl Migrator {
         }
     }
 
+    /// Writes a change of the migration's status, if it changes anything.
     async fn update_status(
         &self,
         key: &Key,

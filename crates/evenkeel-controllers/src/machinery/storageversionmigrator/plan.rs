@@ -13,8 +13,11 @@ use k8s_openapi::{
 };
 use std::sync::Arc;
 
+/// Condition type: the migration is in progress.
 const RUNNING: &str = "Running";
+/// Condition type: all objects are migrated.
 const SUCCEEDED: &str = "Succeeded";
+/// Condition type: the migration ended with an error.
 const FAILED: &str = "Failed";
 
 /// Decision about the migrations of one resource.
@@ -40,11 +43,13 @@ pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     Schedule { ended, next }
 }
 
+/// Returns the conditions of a migration.
 fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
     let status = migration.status.as_ref();
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
+/// Reports whether the migration has this condition with the status `True`.
 fn is_true(migration: &Migration, type_: &str) -> bool {
     let is_it = |condition: &Condition| condition.type_ == type_ && condition.status == "True";
     conditions(migration).iter().any(is_it)
@@ -65,7 +70,7 @@ pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
 
-/// Returns the resource version up to which objects are migrated; empty until it is recorded.
+/// Returns the resource version up to which objects are migrated. Empty until it is recorded.
 pub(super) fn version(migration: &Migration) -> &str {
     let status = migration.status.as_ref();
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
@@ -145,7 +150,7 @@ pub(super) enum StatusChange {
     VersionRecorded(String),
 }
 
-/// Returns the migration with the changed status; `None` if nothing changes.
+/// Returns the migration with the changed status, or `None` if nothing changes.
 pub(super) fn with_change(
     migration: &Migration,
     change: StatusChange,
@@ -212,7 +217,7 @@ pub(super) fn with_change(
     is_changed.then_some(changed)
 }
 
-/// Sets a condition; its time changes only with its status. Returns whether anything changed.
+/// Sets a condition. Its time changes only with its status. Returns whether anything changed.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         None => {

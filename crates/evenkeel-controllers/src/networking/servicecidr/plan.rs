@@ -92,11 +92,13 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
+/// Returns the patch that adds the controller's finalizer.
 fn add_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"finalizers": [FINALIZER]}});
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
 }
 
+/// Returns the patch that removes the controller's finalizer.
 fn remove_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
@@ -109,15 +111,17 @@ struct Ready {
     message: &'static str,
 }
 
+/// Condition of a ServiceCIDR that allocators may use.
 const READY: Ready =
     Ready { status: "True", reason: "", message: "Kubernetes Service CIDR is ready" };
+/// Condition of a terminating ServiceCIDR.
 const TERMINATING: Ready = Ready {
     status: "False",
     reason: "Terminating",
     message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 };
 
-/// Returns the patch that sets the condition `Ready`; `None` if it has these fields already.
+/// Returns the patch that sets the condition `Ready`, or `None` if it has these fields already.
 fn ready_patch(cidr: &ServiceCidr, ready: &Ready, now: Timestamp) -> Option<Patch> {
     let is_equal = |present: &MetaCondition| {
         &*present.type_ == "Ready"

@@ -95,6 +95,7 @@ fn apply_configuration(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
     })
 }
 
+/// Serialized form of a rule.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule<'a> {

@@ -122,6 +122,7 @@ pub(super) fn check_features(
     Ok(())
 }
 
+/// Reports whether a request lists subrequests (`firstAvailable`).
 fn has_prioritized_list(spec: Option<&ResourceClaimSpec>) -> bool {
     let has_subrequests = |request: &DeviceRequest| {
         request.first_available.as_ref().is_some_and(|subrequests| !subrequests.is_empty())
@@ -136,6 +137,7 @@ pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
     })
 }
 
+/// Returns the device requests of a claim.
 fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     let devices = spec.and_then(|spec| spec.devices.as_ref());
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()

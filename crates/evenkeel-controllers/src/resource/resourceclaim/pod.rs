@@ -57,6 +57,7 @@ pub(super) struct NamedObjects {
 }
 
 impl Observed {
+    /// Returns the pod's claims, each with the objects that it names.
     fn claims(&self) -> impl Iterator<Item = (&PodResourceClaim, &NamedObjects)> {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
@@ -156,7 +157,7 @@ impl<'a> Replay<'a> {
         if observed.needs_live_read(claim, named) { self.reads.next() } else { None }
     }
 
-    /// Returns the plan that ends a pass with this error; `None` if it was already carried out.
+    /// Returns the plan that ends a pass with this error, or `None` if it was already carried out.
     fn fail(
         &mut self,
         observed: &Observed,

@@ -158,7 +158,7 @@ pub(super) fn decide_consumer(
 /// Writes that release a claim, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Release {
-    /// The claim for the status update; `None` without an update.
+    /// The claim for the status update. `None` without an update.
     with_new_status: Option<ResourceClaim>,
     /// Whether the finalizer is removed after the status update.
     removes_finalizer: bool,

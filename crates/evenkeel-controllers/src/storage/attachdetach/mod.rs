@@ -207,6 +207,7 @@ impl NodeStates {
         reserved.record(observed, memory, now);
     }
 
+    /// Locks the last versions of all nodes.
     fn last_nodes(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
         self.last_nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -48,7 +48,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Observed state of a node and its volumes.
 pub(super) struct Observed {
     pub(super) name: Arc<str>,
-    /// The node; `None` if it was deleted.
+    /// The node. `None` if it was deleted.
     pub(super) node: Option<Arc<Node>>,
     /// Last observed version of a deleted node, if known.
     pub(super) last_node: Option<Arc<Node>>,
@@ -67,12 +67,12 @@ pub(super) struct DesiredVolume {
     pub(super) name: Text,
     /// Name of the PersistentVolume or of the pod's inline volume, for messages.
     pub(super) volume_name: Text,
-    /// The PersistentVolume; `None` for an inline volume.
+    /// The PersistentVolume. `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
     /// Other nodes that the volume is attached to.
     pub(super) other_nodes: Vec<Text>,
-    /// Pods on other nodes that use the volume; empty unless it is attached to another node.
+    /// Pods on other nodes that use the volume. Empty unless it is attached to another node.
     pub(super) pods_elsewhere: Vec<Arc<Pod>>,
 }
 
@@ -86,7 +86,7 @@ impl DesiredVolume {
 
 /// A VolumeAttachment in the actual state of world.
 pub(super) struct AttachedVolume {
-    /// Unique volume name; `None` if the PersistentVolume was deleted.
+    /// Unique volume name. `None` if the PersistentVolume was deleted.
     pub(super) name: Option<Text>,
     pub(super) attachment: Arc<VolumeAttachment>,
 }
@@ -123,6 +123,7 @@ impl Memory {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReservedVolumes(HashMap<Text, Reservation>);
 
+/// Node for which a volume is reserved, because a reconciliation decided to attach it there.
 #[derive(Debug, Clone)]
 struct Reservation {
     node: Arc<str>,
@@ -151,6 +152,7 @@ impl ReservedVolumes {
 }
 
 impl Reservation {
+    /// Reports whether the reservation is not too old.
     fn is_valid(&self, now: Timestamp) -> bool {
         Duration::try_from(now.duration_since(self.since))
             .is_ok_and(|age| age < RESERVATION_LIFETIME)
@@ -179,10 +181,12 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
         && is_out_of_service(old) == is_out_of_service(new)
 }
 
+/// Reports whether the node has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE_TAINT)
 }
 
+/// Reports whether the node's condition `Ready` is `True`.
 fn is_ready(node: &Node) -> bool {
     let mut conditions = node.status.conditions.iter();
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
@@ -525,7 +529,7 @@ fn multi_attach_message(desired: &DesiredVolume, pod: &Pod) -> String {
     format!("Waiting for detach for volume \"{volume}\" {why}")
 }
 
-/// Returns the creation of a VolumeAttachment; `None` if no CSI driver attaches the volume.
+/// Returns the creation of a VolumeAttachment, or `None` if no CSI driver attaches the volume.
 fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
     let (driver, handle) = csi_translation::driver_and_handle(volume)?;
     let body = json!({

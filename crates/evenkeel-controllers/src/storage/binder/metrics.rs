@@ -81,6 +81,7 @@ impl Metrics {
         }
     }
 
+    /// Locks the claims that are being provisioned.
     fn provisioning(&self) -> MutexGuard<'_, ClaimsInProvisioning> {
         self.provisioning.lock().unwrap_or_else(PoisonError::into_inner)
     }

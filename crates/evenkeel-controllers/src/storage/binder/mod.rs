@@ -60,6 +60,7 @@ fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     })
 }
 
+/// Turns the error that a folder does not exist into a success.
 fn ignore_not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A pod with the claims of its ephemeral volumes.
 pub(super) struct Observed {
     pod: Arc<Pod>,
-    /// The claim of each ephemeral volume, in the pod's order; `None` if it does not exist.
+    /// The claim of each ephemeral volume, in the pod's order. `None` if it does not exist.
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct CreateCounts {
     pub(super) failures: u64,
 }
 
-/// Counts the creation requests among the actions of a pass. The only other action is an event; its outcome has
+/// Counts the creation requests among the actions of a pass. The only other action is an event. Its outcome has
 /// neither a name nor an error.
 pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
     let mut requests = 0;
@@ -108,7 +108,7 @@ fn steps(observed: &Observed) -> Vec<Step> {
     steps.collect()
 }
 
-/// Returns the step for an ephemeral volume; `None` if the pod owns its claim.
+/// Returns the step for an ephemeral volume, or `None` if the pod owns its claim.
 fn volume_step(
     pod: &Pod,
     used: &claims::ClaimUse<'_>,

@@ -10,7 +10,9 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
+/// Annotation that names the component that expands the claim's volume.
 const RESIZER_ANNOTATION: &str = "volume.kubernetes.io/storage-resizer";
+/// Reason of the event for a claim that an external controller must expand.
 const EVENT_REASON: &str = "ExternalExpanding";
 
 /// A claim and its volume.

@@ -21,7 +21,9 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::sync::Arc;
 
+/// Finalizer that protects a claim. Upstream: `PVCProtectionFinalizer`.
 pub(super) const FINALIZER: &str = "kubernetes.io/pvc-protection";
+/// Condition type: no pod uses the claim.
 const UNUSED: &str = "Unused";
 
 /// Queued claims of a namespace.
@@ -75,6 +77,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     })
 }
 
+/// Reports whether the decision about a queued claim needs a live list of pods.
 fn needs_list(observed: &Observed) -> bool {
     let sets_unused_condition = observed.sets_unused_condition;
     observed
@@ -147,6 +150,7 @@ fn volumes_of<'a>(
     })
 }
 
+/// Reports whether the containers of a deleted pod have stopped. The kubelet then sets the grace period to zero.
 fn has_shut_down(pod: &Pod) -> bool {
     pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0)
 }
@@ -186,6 +190,7 @@ fn needs_live_pods(
     would_lose_finalizer || would_become_unused
 }
 
+/// Reports whether the claim is in a state in which the controller sets the condition.
 fn may_have_unused_condition(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
@@ -217,7 +222,7 @@ fn protect(
     plan
 }
 
-/// Returns the update of the claim's condition `Unused`; `None` if its status is correct.
+/// Returns the update of the claim's condition `Unused`, or `None` if its status is correct.
 fn unused_condition_update(
     claim: &PersistentVolumeClaim,
     is_used: bool,

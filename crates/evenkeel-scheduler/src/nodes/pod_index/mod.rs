@@ -314,6 +314,7 @@ impl PodIndex {
         }
     }
 
+    /// Removes a class from the index and from its scopes.
     fn forget_class(&mut self, id: EquivalenceClassId) {
         let Some(class) = self.classes.remove(id) else { return };
         let hash = hash_of(&self.hasher, &class.sample);
@@ -332,6 +333,7 @@ impl PodIndex {
         }
     }
 
+    /// Removes a scope from the index and from its classes.
     fn forget_scope(&mut self, id: ScopeId) {
         let Some(entry) = self.scopes.remove(id) else { return };
         let hash = self.hasher.hash_one(&entry.scope);

@@ -56,14 +56,17 @@ impl Executor {
         }
     }
 
+    /// Returns all PodDisruptionBudgets.
     pub(super) fn budgets(&self) -> Vec<Arc<PodDisruptionBudget>> {
         self.budgets.list()
     }
 
+    /// Counts a preemption attempt.
     pub(super) fn record_attempt(&self) {
         self.handle.metrics.count_preemption_attempt();
     }
 
+    /// Locks the preemptions in progress.
     fn preempting(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
         self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,6 +222,7 @@ impl Preemption {
         handle.client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop)
     }
 
+    /// Removes the nominated node from the pod's status.
     async fn clear_nomination(&self, pod: &Pod) -> Result<(), ApiError> {
         if pod.status.nominated_node_name.is_empty() {
             return Ok(());
@@ -230,6 +234,7 @@ impl Preemption {
         }
     }
 
+    /// Patches the status of the pod, provided that it still has the same uid.
     async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
         let kind = Pod::kind();
         let meta = &pod.meta;

@@ -271,7 +271,7 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
     candidates
 }
 
-/// Returns the key that orders candidates; the lowest is the best. Each criterion decides only between candidates that
+/// Returns the key that orders candidates. The lowest is the best. Each criterion decides only between candidates that
 /// are equal in all criteria before it:
 ///
 /// 1. fewer victims whose eviction violates a PodDisruptionBudget;

@@ -81,6 +81,7 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
 
 /// Reports whether both attributes have equal type and value.
 fn are_equal(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+    /// Reports whether both values exist and are equal.
     fn are_set_and_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b
     }

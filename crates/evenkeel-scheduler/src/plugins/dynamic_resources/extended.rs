@@ -108,6 +108,7 @@ impl ExtendedResourceRequest {
         ExtendedResourceClaim { claim: Arc::new(claim), mappings }
     }
 
+    /// Returns the metadata of the claim to create. The pod owns the claim.
     fn meta(&self) -> Meta {
         let pod = &self.pod.meta;
         let owner = OwnerReference {

@@ -207,12 +207,14 @@ impl Tracker {
         }
     }
 
+    /// Releases the devices of a cached allocation.
     fn remove_cached(&mut self, uid: &str) {
         if let Some(allocation) = self.cached.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&allocation);
         }
     }
 
+    /// Releases the devices of an in-flight allocation.
     fn drop_pending(&mut self, uid: &str) {
         if let Some(allocation) = self.pending.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&allocation);

@@ -30,14 +30,17 @@ impl Offer {
         Self { index, ids: ids.collect(), slice }
     }
 
+    /// Returns the driver of the slice.
     pub(super) fn driver(&self) -> &str {
         &self.slice.spec.driver
     }
 
+    /// Returns the name of the slice's pool.
     pub(super) fn pool(&self) -> &str {
         &self.slice.spec.pool.name
     }
 
+    /// Returns the devices of the slice.
     pub(super) fn devices(&self) -> &[Device] {
         &self.slice.spec.devices
     }

@@ -77,7 +77,7 @@ use selectors::{Selector, SelectorCache};
 /// Upstream: `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args {
-    /// Timeout of the search on one node (`filterTimeout`); zero disables it. Default: 10 s.
+    /// Timeout of the search on one node (`filterTimeout`). Zero disables it. Default: 10 s.
     pub filter_timeout: Duration,
     /// Timeout for device binding conditions (`bindingTimeout`). Default: 600 s.
     pub binding_timeout: Duration,

@@ -18,7 +18,7 @@ pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
 /// An exact request, or a subrequest in `firstAvailable`.
 pub(super) struct Choice {
     pub(super) request_name: Box<str>,
-    /// Name of the subrequest; `None` for an exact request.
+    /// Name of the subrequest. `None` for an exact request.
     pub(super) subrequest_name: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
     class_selectors: Vec<Arc<Selector>>,
@@ -57,7 +57,7 @@ impl Choice {
 
 /// A selector of a [`Choice`].
 pub(super) struct ChoiceSelector<'a> {
-    /// Name of the class that has the selector; `None` if the request has it.
+    /// Name of the class that has the selector. `None` if the request has it.
     pub(super) class: Option<&'a str>,
     /// Index among the selectors of the class or of the request.
     pub(super) index: usize,
@@ -204,6 +204,7 @@ impl<'a> Context<'a, '_> {
         })
     }
 
+    /// Compiles the CEL selectors of a request or class.
     fn compile_all(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
         let expressions = selectors.iter().filter_map(|selector| selector.cel.as_deref());
         expressions.map(|cel| (self.compile)(&cel.expression)).collect()

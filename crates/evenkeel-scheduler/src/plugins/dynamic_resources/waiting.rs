@@ -22,6 +22,7 @@ struct NotReady {
 }
 
 impl NotReady {
+    /// Returns the result of a wait that timed out.
     fn timed_out(message: &str) -> Self {
         Self {
             result: DeviceWaitResult::TimedOut,

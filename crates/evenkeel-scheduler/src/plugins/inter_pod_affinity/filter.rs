@@ -75,6 +75,7 @@ impl PreFilter for InterPodAffinity {
 }
 
 impl AffinityState {
+    /// Counts the existing pods that matter to the pod's required terms, and those whose anti-affinity selects the pod.
     fn for_pod(pod: &PodInfo, nodes: &NodeTable) -> Self {
         let mut pod_index = nodes.pod_index();
         let class = pod_index.find_or_add_class(&pod.pod);

@@ -228,6 +228,7 @@ impl InsufficientResources {
         }
     }
 
+    /// Returns the rejection of the node, or `Ok` if there is no reason.
     fn into_status(self) -> StatusResult {
         if self.reasons.is_empty() {
             return Ok(());

@@ -52,6 +52,7 @@ impl ClassIndex {
     }
 }
 
+/// Returns the class that provides each resource. Later classes have precedence.
 fn classes_by_resource(
     classes: &HashMap<Text, Arc<DeviceClass>>,
 ) -> HashMap<Box<str>, Arc<DeviceClass>> {

@@ -36,6 +36,7 @@ impl ResourceClasses {
         self.index().class_of(resource)
     }
 
+    /// Locks the index of classes.
     fn index(&self) -> MutexGuard<'_, ClassIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -24,7 +24,7 @@ type OnNode<T> = Result<T, &'static str>;
 /// Upstream: `PodVolumeClaims`.
 #[derive(Debug, Default)]
 pub(super) struct PodClaims {
-    /// Volumes of the bound claims; `None` for a volume that does not exist.
+    /// Volumes of the bound claims. `None` for a volume that does not exist.
     pub(super) bound: Vec<Option<Arc<PersistentVolume>>>,
     /// Unbound claims whose StorageClass delays the binding.
     pub(super) delayed: Vec<UnboundClaim>,

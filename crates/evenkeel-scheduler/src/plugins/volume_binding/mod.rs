@@ -240,6 +240,7 @@ impl VolumeBinding {
         Self { args, ..Self::default() }
     }
 
+    /// Locks the volumes of assumed pods.
     fn assumed_volumes(&self) -> MutexGuard<'_, HashMap<Box<str>, AssumedPodVolumes>> {
         self.assumed_volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }

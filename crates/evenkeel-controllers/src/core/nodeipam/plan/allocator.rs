@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 }
 
 impl Allocator {
-    /// Builds an allocator without allocations for nodes; the Services' CIDRs are occupied.
+    /// Builds an allocator without allocations for nodes. The Services' CIDRs are occupied.
     pub(crate) fn new(config: &Config) -> Result<Self, CidrSetError> {
         let sets: Result<Vec<CidrSet>, CidrSetError> =
             config.families.iter().map(|family| CidrSet::new(*family)).collect();
@@ -130,7 +130,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Records the CIDRs that a node has. Stops at the first one outside the cluster CIDR; earlier ones stay occupied.
+    /// Records the CIDRs that a node has. Stops at the first one outside the cluster CIDR. Earlier ones stay occupied.
     fn occupy_cidrs(&mut self, name: &str, cidrs: &[Text]) {
         let Some(ranges) = parse_cidrs(cidrs) else { return };
         if self.allocated.get(name) == Some(&ranges) {
@@ -148,6 +148,7 @@ impl Allocator {
         self.allocated.insert(name.into(), ranges);
     }
 
+    /// Releases CIDRs, one for each set.
     fn release_ranges(&mut self, ranges: &[Cidr]) {
         for (set, range) in self.sets.iter_mut().zip(ranges) {
             // An allocated CIDR lies in its set.
@@ -164,6 +165,7 @@ impl Allocator {
     }
 }
 
+/// Parses all CIDRs, or returns `None` if one is invalid.
 fn parse_cidrs(cidrs: &[Text]) -> Option<Vec<Cidr>> {
     cidrs.iter().map(|text| Cidr::parse(text)).collect()
 }

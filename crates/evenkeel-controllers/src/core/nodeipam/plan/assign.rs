@@ -20,7 +20,7 @@ const LIST_WAIT: Duration = Duration::from_millis(10);
 
 /// A node, and the allocator's verdict about it.
 pub(crate) struct Observed {
-    /// The node; `None` if it is deleted.
+    /// The node. `None` if it is deleted.
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) allocations: Allocations,
 }
@@ -112,6 +112,7 @@ pub(crate) fn is_rejected(observed: &Observed, outcomes: &Outcomes) -> bool {
     assigns_cidrs && last_error.is_some_and(|error| (400..500).contains(&error.code))
 }
 
+/// Returns the event for a node whose CIDRs cannot be assigned.
 fn status_event(node: &Node, status: &'static str) -> EventRecord {
     let message = format!("Node {} status is now: {status}", node.meta.name);
     EventRecord::normal(wire::target(node), status, message)

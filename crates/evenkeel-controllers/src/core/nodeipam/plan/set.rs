@@ -129,10 +129,12 @@ impl CidrSet {
         Ok(())
     }
 
+    /// Reports whether the part with this index is allocated.
     fn is_used(&self, index: usize) -> bool {
         self.used.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
+    /// Marks the part with this index as allocated.
     fn mark_used(&mut self, index: usize) {
         if self.is_used(index) {
             return;
@@ -145,6 +147,7 @@ impl CidrSet {
         self.allocations_total += 1;
     }
 
+    /// Marks the part with this index as free.
     fn mark_free(&mut self, index: usize) {
         if !self.is_used(index) {
             return;
@@ -154,6 +157,7 @@ impl CidrSet {
         self.releases_total += 1;
     }
 
+    /// Returns the indexes of the parts that overlap the CIDR.
     fn overlapping_parts(&self, cidr: &Cidr) -> Result<RangeInclusive<usize>, CidrSetError> {
         if !self.range.overlaps(cidr) {
             return Err(CidrSetError::Outside { cidr: *cidr, range: self.range });
@@ -171,12 +175,14 @@ impl CidrSet {
         usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
+    /// Returns the CIDR of the part with this index.
     fn part(&self, index: usize) -> Cidr {
         let distance = (index as u128).checked_shl(self.host_bits()).unwrap_or(0);
         let first = from_number(number(self.range.first()) + distance, self.range.is_ipv4());
         Cidr::new(first, self.length)
     }
 
+    /// Returns the number of address bits after the prefix of a part.
     fn host_bits(&self) -> u32 {
         let bits = if self.range.is_ipv4() { 32 } else { 128 };
         bits - u32::from(self.length)

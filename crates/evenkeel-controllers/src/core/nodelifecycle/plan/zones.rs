@@ -56,6 +56,7 @@ impl NodeCounts {
         if self.total() == 0 { 100.0 } else { 100.0 * self.ready as f64 / self.total() as f64 }
     }
 
+    /// Returns the state of a zone with these counts. Upstream: `ComputeZoneState`.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     fn zone_state(self, options: &Options) -> ZoneState {
         let Self { ready, not_ready } = self;
@@ -71,7 +72,7 @@ impl NodeCounts {
     }
 }
 
-/// Returns the key of a node's zone; empty without labels. Upstream: `GetZoneKey`.
+/// Returns the key of a node's zone. Empty without labels. Upstream: `GetZoneKey`.
 pub(crate) fn zone_key(labels: &StrMap) -> Text {
     let label = |beta, stable| labels.get(beta).or_else(|| labels.get(stable)).unwrap_or_default();
     let zone = label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
@@ -227,6 +228,7 @@ impl RateLimiter {
         Self { per_second, next_token: now }
     }
 
+    /// Takes a token if one is available. Returns whether it did.
     fn try_accept(&mut self, now: Moment) -> bool {
         if self.next_token_at(now).is_none_or(|time| time > now) {
             return false;
@@ -240,6 +242,7 @@ impl RateLimiter {
         (self.per_second > 0.0).then(|| self.next_token.max(now))
     }
 
+    /// Returns the time between two tokens.
     fn interval(&self) -> SignedDuration {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }

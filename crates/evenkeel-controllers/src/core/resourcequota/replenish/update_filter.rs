@@ -24,6 +24,7 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
     new: &dyn Any,
     now: Timestamp,
 ) -> bool {
+    /// Returns both objects if they have the type `T`.
     fn downcast_both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
     }
@@ -43,6 +44,7 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
     }
 }
 
+/// Reports whether an update of a pod may decrease the usage of a quota.
 fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
     let resources_changed = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {

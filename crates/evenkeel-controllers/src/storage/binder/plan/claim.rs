@@ -178,6 +178,7 @@ fn set_pending(claim: &PersistentVolumeClaim, event: Option<EventRecord>) -> Pla
     plan
 }
 
+/// Returns a warning event about a claim.
 fn warning_event(
     claim: &PersistentVolumeClaim,
     reason: &'static str,
@@ -186,6 +187,7 @@ fn warning_event(
     EventRecord::warning(wire::target(claim), reason, message)
 }
 
+/// Returns a normal event about a claim.
 fn normal_event(
     claim: &PersistentVolumeClaim,
     reason: &'static str,
@@ -275,6 +277,7 @@ fn find_provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisione
     }
 }
 
+/// Returns the plan for a claim that must be provisioned.
 fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Plan {
     let mut plan = Plan::nothing();
     match provisioner {
@@ -302,7 +305,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Returns the update that names the provisioner in the claim's annotations; `None` if it is named already.
+/// Returns the update that names the provisioner in the claim's annotations, or `None` if it is named already.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {

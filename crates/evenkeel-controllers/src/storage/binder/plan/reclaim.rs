@@ -116,6 +116,7 @@ enum Deleter {
     ExternalProvisioner,
 }
 
+/// Returns the controller that deletes the volume, or upstream's error if no plugin can delete it.
 fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     let provisioner = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
     match provisioner {
@@ -146,7 +147,7 @@ fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     }
 }
 
-/// Returns the key of the volume's recycler pod; `None` if the volume cannot be recycled.
+/// Returns the key of the volume's recycler pod, or `None` if the volume cannot be recycled.
 pub(in crate::storage::binder) fn recycler_pod(
     volume: &PersistentVolume,
     options: &Options,
@@ -159,10 +160,12 @@ pub(in crate::storage::binder) fn recycler_pod(
     })
 }
 
+/// Returns the name of the pod that recycles a volume.
 fn recycler_name(volume: &str) -> String {
     format!("{RECYCLER_PREFIX}{volume}")
 }
 
+/// Returns the namespace of recycler pods.
 fn recycler_namespace(template: &Value) -> &str {
     template["metadata"]["namespace"].as_str().unwrap_or(DEFAULT_NAMESPACE)
 }
@@ -173,7 +176,7 @@ pub(in crate::storage::binder) fn volume_of_recycler(pod: &Pod) -> Option<&str> 
     pod.meta.name.strip_prefix(RECYCLER_PREFIX)
 }
 
-/// Returns the recycler settings of the volume's type; `None` if volumes of this type cannot be recycled.
+/// Returns the recycler settings of the volume's type, or `None` if volumes of this type cannot be recycled.
 fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&'a Recycling> {
     match (&volume.spec.source.nfs, &volume.spec.source.host_path) {
         (Some(_), _) => Some(&options.recycle_nfs),

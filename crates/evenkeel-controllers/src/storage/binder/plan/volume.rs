@@ -149,7 +149,7 @@ fn report_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> 
 }
 
 /// Handles a volume whose claim is bound to another volume. A provisioned volume with the policy `Delete` is
-/// reclaimed; any other becomes available.
+/// reclaimed. Any other becomes available.
 fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     let is_provisioned = volume.meta.annotations.contains(volume::PROVISIONED_BY);
