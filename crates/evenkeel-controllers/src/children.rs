@@ -60,7 +60,8 @@ fn enqueue_owner<O: View>(owners: &Cache<O>, child: &Meta, enqueue: &mut impl Fn
     true
 }
 
-/// Enqueues the owners that may adopt an orphan. No owner adopts an orphan without labels, or one that is being deleted.
+/// Enqueues the owners that may adopt an orphan. No owner adopts an orphan without labels, or one that is being
+/// deleted.
 fn enqueue_adopters<O: View, C: View>(
     owners: &Cache<O>,
     child: &C,

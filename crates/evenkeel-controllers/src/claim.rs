@@ -20,8 +20,8 @@ pub(crate) struct Claims<C> {
     pub(crate) release: Vec<Arc<C>>,
 }
 
-/// Returns the predicate with its last result cached. That is enough, because most pods of an owner share one allocation
-/// of their labels.
+/// Returns the predicate with its last result cached. That is enough, because most pods of an owner share one
+/// allocation of their labels.
 pub(crate) fn cached_for_last_labels(
     predicate: impl Fn(&StrMap) -> bool,
 ) -> impl FnMut(&StrMap) -> bool {

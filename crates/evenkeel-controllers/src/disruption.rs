@@ -19,8 +19,8 @@ pub(crate) struct DisruptionReason {
     pub(crate) message: &'static str,
 }
 
-/// Returns the patch that adds the condition with this reason. `None` if the pod has the condition already. If the patch
-/// fails, later actions are skipped.
+/// Returns the patch that adds the condition with this reason. `None` if the pod has the condition already. If the
+/// patch fails, later actions are skipped.
 pub(crate) fn add_condition(pod: &Pod, reason: DisruptionReason, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});
     set_condition(&mut status, pod, reason, now);

@@ -8,8 +8,8 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 /// Annotation with the cost of a pod's deletion. Upstream: `PodDeletionCost`.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related` pods
-/// on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
+/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related`
+/// pods on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
 /// feature gate `PodDeletionCost`, is on.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
@@ -110,8 +110,8 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Orders an unknown time first, then the younger before the older. In one bucket, the uids decide. They are random,
-    /// so deletions spread over ages. Returns `Equal` only if the times are equal.
+    /// Orders an unknown time first, then the younger before the older. In one bucket, the uids decide. They are
+    /// random, so deletions spread over ages. Returns `Equal` only if the times are equal.
     fn compare(self, other: Self, (uid, other_uid): (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
@@ -144,8 +144,8 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Returns `Less` if this pod is deleted before the other. The first criterion that differs decides. Deleted first are
-    /// pods
+    /// Returns `Less` if this pod is deleted before the other. The first criterion that differs decides. Deleted first
+    /// are pods
     ///
     /// 1. without a node,
     /// 2. in phase Pending, then Unknown, then Running,
@@ -176,8 +176,8 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Returns the deletion cost from the annotation, a 32-bit integer. An invalid value, or one with a plus sign or leading
-/// zeros, counts as 0. Upstream: `GetDeletionCostFromPodAnnotations`.
+/// Returns the deletion cost from the annotation, a 32-bit integer. An invalid value, or one with a plus sign or
+/// leading zeros, counts as 0. Upstream: `GetDeletionCostFromPodAnnotations`.
 fn deletion_cost(pod: &Pod) -> i32 {
     let cost = pod.meta.annotations.get(DELETION_COST).unwrap_or_default();
     match cost.as_bytes() {

@@ -102,8 +102,8 @@ pub(crate) fn until_next_available<'a>(
     remaining.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
-/// Returns the time until a ready pod becomes available, or `None` if it already is, or if the pod is not ready. Upstream:
-/// `nextPodAvailabilityCheck`.
+/// Returns the time until a ready pod becomes available, or `None` if it already is, or if the pod is not ready.
+/// Upstream: `nextPodAvailabilityCheck`.
 pub(crate) fn until_available(
     pod: &Pod,
     min_ready_seconds: i32,

@@ -164,8 +164,8 @@ impl<'a> PreservedMetadata<'a> {
     }
 }
 
-/// Returns the body of an update of the status sub-resource. The body has no spec: before validation the API server takes
-/// the stored one, so `managedFields` do not change.
+/// Returns the body of an update of the status sub-resource. The body has no spec: before validation the API server
+/// takes the stored one, so `managedFields` do not change.
 pub(crate) fn status_body<V: View>(
     object: &V,
     annotations: &StrMap,

@@ -23,8 +23,8 @@ use std::{
 };
 
 /// Hashes of the last writes for each Service, by which a controller recognizes the events of its own writes. Upstream
-/// compares generations instead (`endpointslice_tracker.go`). The runtime ensures that the caches show a controller's own
-/// writes before the next reconciliation.
+/// compares generations instead (`endpointslice_tracker.go`). The runtime ensures that the caches show a controller's
+/// own writes before the next reconciliation.
 #[derive(Debug, Default)]
 struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 

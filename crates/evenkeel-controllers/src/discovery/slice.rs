@@ -63,7 +63,7 @@ pub(super) fn deletion_hash(name: &str) -> u64 {
 pub(super) struct ServiceCounts {
     /// Number of endpoints.
     pub(super) endpoints: usize,
-    /// Number of slices after the pass.
+    /// Number of slices after the reconciliation.
     pub(super) slices: usize,
     /// Number of slices that would suffice if all were full.
     pub(super) ideal: usize,
@@ -95,8 +95,8 @@ impl Operation {
     }
 }
 
-/// A write and the hash of its content. A failed write skips the remaining writes of the pass, unless the planner
-/// sets another rule.
+/// A write and the hash of its content. A failed write skips the remaining writes of the reconciliation, unless the
+/// planner sets another rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -104,7 +104,7 @@ pub(super) struct Write {
     pub(super) hash: u64,
 }
 
-/// Events and writes of a pass.
+/// Events and writes of a reconciliation.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Writes {
     /// Events to record before any write.

@@ -1,4 +1,4 @@
-//! Index of EndpointSlices by Service for both controllers. Decides which events of slices need a pass.
+//! Index of EndpointSlices by Service for both controllers. Decides which events of slices need a reconciliation.
 
 use super::{
     OwnWrites,

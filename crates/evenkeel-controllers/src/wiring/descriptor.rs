@@ -29,7 +29,8 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Deprecated names, which `--controllers` also accepts.
     pub aliases: &'static [&'static str],
-    /// Name of the work queue in metrics. Upstream's name, so it may differ from the controller's. Empty without a queue.
+    /// Name of the work queue in metrics. Upstream's name, so it may differ from the controller's. Empty without a
+    /// queue.
     pub queue: &'static str,
     /// Service account of the controller's client, and the last part of its user agent.
     pub client: &'static str,

@@ -1,7 +1,7 @@
 //! Watches of all resources, which the garbage collector and the quota controller share.
 //!
-//! The module discovers the resources periodically, and starts and stops watches as [`WatchChanges`] requires. It makes no
-//! decisions about objects.
+//! The module discovers the resources periodically, and starts and stops watches as [`WatchChanges`] requires. It makes
+//! no decisions about objects.
 
 use super::watch_changes::WatchChanges;
 use evenkeel_api::{
@@ -194,7 +194,8 @@ impl Monitors {
             removed.extend(watches.changes(discovered, &lock(&watches.watched)).stop);
         }
         for kind in removed {
-            // A cache that another controller uses is not stopped. It delivers events once the server serves the kind again.
+            // A cache that another controller uses is not stopped. It delivers events once the server serves the kind
+            // again.
             if self.0.env.caches.stop(&kind) {
                 for watches in followers {
                     if lock(&watches.watched).remove(&kind) {
@@ -235,8 +236,8 @@ pub(crate) trait WithCache {
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Performs the operation on the cache of a kind. Kinds for which other controllers have a typed cache share this cache.
-/// For all other kinds, the cache contains only metadata.
+/// Performs the operation on the cache of a kind. Kinds for which other controllers have a typed cache share this
+/// cache. For all other kinds, the cache contains only metadata.
 pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, operation: W) -> W::Out {
     macro_rules! try_typed_caches {
         ($($view:ty),* $(,)?) => {$(

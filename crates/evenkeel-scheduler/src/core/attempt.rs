@@ -273,8 +273,8 @@ impl Core {
         now: Timestamp,
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
-        // A pod that is no longer assumed is deleted, or bound: the cache then shows it on its node, whatever the response
-        // to the binding was.
+        // A pod that is no longer assumed is deleted, or bound: the cache then shows it on its node, whatever the
+        // response to the binding was.
         let assumed_pod = match self.assumed.remove(&*popped.uid) {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,

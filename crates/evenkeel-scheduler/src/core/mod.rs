@@ -1,5 +1,5 @@
-//! Scheduler without I/O: handles events of nodes and pods, schedules pods, and returns the pods to bind and the failures
-//! to report.
+//! Scheduler without I/O: handles events of nodes and pods, schedules pods, and returns the pods to bind and the
+//! failures to report.
 
 mod attempt;
 mod changes;
@@ -332,8 +332,8 @@ impl Core {
         self.queue.move_all_to_active_or_backoff_queue(&event, now, pre_check);
     }
 
-    /// Requeues the pods that may use the node to which `pod` was nominated. Only pods with at most its priority could not
-    /// use the node before.
+    /// Requeues the pods that may use the node to which `pod` was nominated. Only pods with at most its priority could
+    /// not use the node before.
     fn requeue_after_nomination_cleared(&mut self, pod: PodInfo, now: Timestamp) {
         let priority = pod.priority();
         self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);

@@ -124,8 +124,8 @@ impl Handle {
         self.waiting_pods.get(uid)
     }
 
-    /// Rejects a pod in Permit or PreBind, so that preemption need not delete it. Returns whether the pod was rejected. A
-    /// pod whose binding has begun cannot be rejected.
+    /// Rejects a pod in Permit or PreBind, so that preemption need not delete it. Returns whether the pod was rejected.
+    /// A pod whose binding has begun cannot be rejected.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
@@ -144,8 +144,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Gives the plugin its access to the scheduler, once before the scheduler starts. The plugin requests caches of kinds
-    /// other than pods and nodes from `handle` ([`Handle::watch`], [`Handle::lister`]).
+    /// Gives the plugin its access to the scheduler, once before the scheduler starts. The plugin requests caches of
+    /// kinds other than pods and nodes from `handle` ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
@@ -157,8 +157,8 @@ pub trait Plugin: Send + Sync + 'static {
         ClusterEvent::everything()
     }
 
-    /// Returns `Queue` if `change` may make `pod` schedulable. This plugin rejected the pod before. The queue calls this
-    /// method only for changes that match [`Plugin::events_to_register`]. Default: `Queue`.
+    /// Returns `Queue` if `change` may make `pod` schedulable. This plugin rejected the pod before. The queue calls
+    /// this method only for changes that match [`Plugin::events_to_register`]. Default: `Queue`.
     ///
     /// Upstream: `QueueingHintFn`.
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
@@ -267,8 +267,8 @@ pub trait PreFilter: Plugin {
         let (_, _, _, _) = (state, pod, other, node);
     }
 
-    /// Updates `state` as if `other` no longer ran on `node`. The framework does not call plugins whose PreFilter returned
-    /// [`PreFilterResult::Skip`].
+    /// Updates `state` as if `other` no longer ran on `node`. The framework does not call plugins whose PreFilter
+    /// returned [`PreFilterResult::Skip`].
     ///
     /// Upstream: `PreFilterExtensions.RemovePod`.
     fn remove_pod(

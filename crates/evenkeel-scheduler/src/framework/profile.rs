@@ -132,8 +132,8 @@ pub(crate) struct QueueSortPanic {
 }
 
 impl Profile {
-    /// Returns a profile with these weighted plugins. `points` lists the indexes of the plugins that run at each extension
-    /// point, in order.
+    /// Returns a profile with these weighted plugins. `points` lists the indexes of the plugins that run at each
+    /// extension point, in order.
     pub fn from_parts(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
@@ -239,7 +239,8 @@ impl Profile {
         let queue_sort = self.plugin(index).as_queue_sort();
         let key = catch_plugin_panic(|| match queue_sort {
             Some(queue_sort) => queue_sort.sort_key(pod, queued),
-            // `from_parts` accepts plugins that do not implement QueueSort. With equal keys, the first pod in is first out.
+            // `from_parts` accepts plugins that do not implement QueueSort. With equal keys, the first pod in is first
+            // out.
             None => [0; 2],
         });
         key.map_err(|status| QueueSortPanic { plugin: index, status, default_key: default_key() })

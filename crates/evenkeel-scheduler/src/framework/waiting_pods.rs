@@ -198,8 +198,8 @@ impl WaitingPod {
         self.decide(PermitDecision::Rejected { plugin, message: message.to_owned() })
     }
 
-    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin counts
-    /// as the one that rejected the pod, so the name of the preempting plugin is not recorded.
+    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin
+    /// counts as the one that rejected the pod, so the name of the preempting plugin is not recorded.
     pub fn preempt(&self, _plugin: &'static str, message: &str) -> bool {
         self.decide(PermitDecision::Preempted(message.to_owned()))
     }

@@ -160,8 +160,8 @@ impl NodeTable {
         self.pods[slot as usize].push(pod);
     }
 
-    /// Replaces a pod by a newer version on the same node. Returns `false`, and changes nothing, if the version has other
-    /// requirements or another node.
+    /// Replaces a pod by a newer version on the same node. Returns `false`, and changes nothing, if the version has
+    /// other requirements or another node.
     pub(crate) fn try_update(&mut self, pod: &PodInfo, node: &str) -> bool {
         let Some(PodLocation { slot, class }) = self.pod_locations.get(pod.uid()).copied() else {
             return false;

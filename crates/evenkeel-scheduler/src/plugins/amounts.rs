@@ -115,8 +115,8 @@ impl ScoredResources {
         self.0.len()
     }
 
-    /// Returns the amounts of the resource with this index, or `None` if the node has none of it. Extended resources only
-    /// count for pods that request them.
+    /// Returns the amounts of the resource with this index, or `None` if the node has none of it. Extended resources
+    /// only count for pods that request them.
     #[inline]
     pub(super) fn amount_on(
         &self,

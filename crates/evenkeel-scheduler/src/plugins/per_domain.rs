@@ -33,8 +33,8 @@ impl PerDomain {
         Some(&mut self.values[self.column.value_id_of(slot)? as usize])
     }
 
-    /// Adds the count of each node, multiplied by `factor`, to the value of its domain. Returns the sum of the counts on
-    /// nodes that have the label.
+    /// Adds the count of each node, multiplied by `factor`, to the value of its domain. Returns the sum of the counts
+    /// on nodes that have the label.
     pub(super) fn add(&mut self, counts: &PerNode, factor: i64) -> i64 {
         let mut total = 0;
         for (slot, count) in counts.iter() {

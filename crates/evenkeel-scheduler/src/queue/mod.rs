@@ -115,8 +115,8 @@ struct QueuedPodInfo {
     /// Index of the pod's profile.
     profile: usize,
     state: QueueState,
-    /// When the pod was added, or when its last attempt failed. The pod's position in the queue and its backoff depend on
-    /// this time.
+    /// When the pod was added, or when its last attempt failed. The pod's position in the queue and its backoff depend
+    /// on this time.
     timestamp: Timestamp,
     /// When the pod first entered activeQ.
     ///
@@ -345,8 +345,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Pops the next pod for an attempt. If activeQ is empty and the feature gate `SchedulerPopFromBackoffQ` is enabled,
-    /// pops from backoffQ.
+    /// Pops the next pod for an attempt. If activeQ is empty and the feature gate `SchedulerPopFromBackoffQ` is
+    /// enabled, pops from backoffQ.
     ///
     /// Upstream: `PriorityQueue.Pop`.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<PoppedPod> {
@@ -429,10 +429,11 @@ impl SchedulingQueue {
         self.in_flight_events.done(uid);
     }
 
-    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves the pods that pass `pre_check` if the
-    /// queueing hint of a plugin that rejected them is Queue ([`Self::is_pod_worth_requeuing`]).
+    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves the pods that pass `pre_check` if
+    /// the queueing hint of a plugin that rejected them is Queue ([`Self::is_pod_worth_requeuing`]).
     ///
-    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`.
+    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`,
+    /// `moveEntitiesToActiveOrBackoffQueue`.
     pub(crate) fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &Event,
@@ -567,8 +568,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues pods that have been unschedulable for longer than `pod_max_in_unschedulable_pods`. A call within 30 s of
-    /// the last check does nothing.
+    /// Requeues pods that have been unschedulable for longer than `pod_max_in_unschedulable_pods`. A call within 30 s
+    /// of the last check does nothing.
     ///
     /// Upstream: `flushUnschedulableEntitiesLeftover`.
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
@@ -622,8 +623,8 @@ impl SchedulingQueue {
         best
     }
 
-    /// Returns the strategy with which an event moves an unschedulable pod. Calls the queueing hints of the plugins that
-    /// rejected the pod and registered for the event.
+    /// Returns the strategy with which an event moves an unschedulable pod. Calls the queueing hints of the plugins
+    /// that rejected the pod and registered for the event.
     ///
     /// Upstream: `isPodWorthRequeuing`.
     fn is_pod_worth_requeuing(

@@ -100,8 +100,9 @@ impl NodeStatus {
     }
 }
 
-/// Returns the number of feasible nodes after which an attempt stops its search. The number is `percentage` of all nodes,
-/// but at least 100. A percentage of 0 stands for a default that decreases from 50 % to 5 % as the cluster grows.
+/// Returns the number of feasible nodes after which an attempt stops its search. The number is `percentage` of all
+/// nodes, but at least 100. A percentage of 0 stands for a default that decreases from 50 % to 5 % as the cluster
+/// grows.
 ///
 /// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {

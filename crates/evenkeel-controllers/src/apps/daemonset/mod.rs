@@ -96,8 +96,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .reads(&nodes);
     let controller = builder.planned(planner);
-    // Nodes have a queue of their own, because comparing a node with all DaemonSets takes too long for an event handler.
-    // Upstream: `nodeUpdateQueue`.
+    // Nodes have a queue of their own, because comparing a node with all DaemonSets takes too long for an event
+    // handler. Upstream: `nodeUpdateQueue`.
     let node_updates =
         Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
             if nodes::may_affect_sets(event) {

@@ -1,4 +1,5 @@
-//! Description of a Deployment for `evenkeel explain`: its ReplicaSets, its progress, and the changes that it waits for.
+//! Description of a Deployment for `evenkeel explain`: its ReplicaSets, its progress, and the changes that it waits
+//! for.
 
 use super::{
     annotations,

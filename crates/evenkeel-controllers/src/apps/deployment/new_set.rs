@@ -95,8 +95,8 @@ impl DeploymentSync<'_> {
         index
     }
 
-    /// Returns the number of replicas to which a new set with `present` replicas is scaled. With the strategy `Recreate`,
-    /// it is the Deployment's number. Otherwise, `maxSurge` limits the sum of the replicas of all sets.
+    /// Returns the number of replicas to which a new set with `present` replicas is scaled. With the strategy
+    /// `Recreate`, it is the Deployment's number. Otherwise, `maxSurge` limits the sum of the replicas of all sets.
     ///
     /// Upstream: `NewRSNewReplicas`.
     pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {

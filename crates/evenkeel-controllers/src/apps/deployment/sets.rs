@@ -84,8 +84,8 @@ impl<'a> PlannedSet<'a> {
         })
     }
 
-    /// Returns the update of an existing set, and its events. The update contains the whole object, as in upstream, because
-    /// the controller's role grants `update` on ReplicaSets.
+    /// Returns the update of an existing set, and its events. The update contains the whole object, as in upstream,
+    /// because the controller's role grants `update` on ReplicaSets.
     pub(crate) fn into_update_actions(self) -> impl Iterator<Item = Action> {
         let actions = self.existing.map(|set| {
             let body = update_body(set, self.replicas, self.min_ready_seconds, &self.annotations);

@@ -16,8 +16,8 @@ use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of hash collisions. More collisions mean that, for example, a webhook changes the template of each new
-/// ReplicaSet. Without the maximum, the controller would create an endless number of sets.
+/// Maximum number of hash collisions. More collisions mean that, for example, a webhook changes the template of each
+/// new ReplicaSet. Without the maximum, the controller would create an endless number of sets.
 const MAX_COLLISIONS: i32 = 20;
 /// Condition type: enough pods are available.
 const AVAILABLE: &str = "Available";
@@ -158,7 +158,8 @@ fn terminating_replicas(sync: &DeploymentSync<'_>) -> Option<i32> {
     Some(sum)
 }
 
-/// Returns the status with current counts and the conditions `Available`, `Progressing` and `ReplicaFailure`. Upstream: `syncRolloutStatus`.
+/// Returns the status with current counts and the conditions `Available`, `Progressing` and `ReplicaFailure`. Upstream:
+/// `syncRolloutStatus`.
 fn rollout_status(sync: &DeploymentSync<'_>) -> Status {
     let mut status = calculate_status(sync);
     let deployment = &*sync.observed.deployment;

@@ -105,7 +105,8 @@ impl<'a> DeploymentSync<'a> {
         is_resized
     }
 
-    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with `forceUpdate`.
+    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with
+    /// `forceUpdate`.
     pub(crate) fn scale_and_annotate(&mut self, index: usize, replicas: i32) {
         let set = &mut self.sets[index];
         let is_resized = set.replicas != replicas;

@@ -103,9 +103,9 @@ struct ReplicaSets<S> {
 }
 
 impl<S: Set> ReplicaSets<S> {
-    /// Returns the pods of all ReplicaSets with the same controller, such as the ReplicaSets of one Deployment. Upstream's
-    /// `getIndirectlyRelatedPods` selects pods by labels. The result is the same, because the selectors of a Deployment's
-    /// ReplicaSets contain the pod template hash.
+    /// Returns the pods of all ReplicaSets with the same controller, such as the ReplicaSets of one Deployment.
+    /// Upstream's `getIndirectlyRelatedPods` selects pods by labels. The result is the same, because the selectors of a
+    /// Deployment's ReplicaSets contain the pod template hash.
     fn related_pods(&self, set: &S) -> Vec<Arc<Pod>> {
         let Some(controller) = set.meta().controller() else { return Vec::new() };
         let related_sets = self.sets_by_controller.owned(&controller.uid);

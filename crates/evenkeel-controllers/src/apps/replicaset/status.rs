@@ -36,8 +36,8 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
     plan
 }
 
-/// Returns the message of the failure condition, which is the first error of a creation or deletion. Ignores errors in a
-/// terminating namespace, and NotFound errors of deletions.
+/// Returns the message of the failure condition, which is the first error of a creation or deletion. Ignores errors in
+/// a terminating namespace, and NotFound errors of deletions.
 fn failure_message<'a, S: Set>(
     observed: &Observed<S>,
     outcomes: &'a Outcomes,

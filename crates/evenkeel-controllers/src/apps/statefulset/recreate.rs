@@ -33,7 +33,8 @@ const CREATING: Progress = Progress {
 const COMPLETED: Progress =
     Progress { reason: "RecreateCompleted", message: "All pods recreated successfully" };
 
-/// Reports whether the set has this strategy although the feature gate is off. The controller then only records an event.
+/// Reports whether the set has this strategy although the feature gate is off. The controller then only records an
+/// event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
@@ -48,8 +49,8 @@ pub(crate) fn unknown_strategy_event(sync: &StatefulSetSync<'_>) -> EventRecord 
     EventRecord::warning(sync.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions, including those beyond `spec.replicas`. Returns whether any exist. While they exist,
-/// the controller creates no pods.
+/// Deletes all pods of old revisions, including those beyond `spec.replicas`. Returns whether any exist. While they
+/// exist, the controller creates no pods.
 pub(crate) fn delete_old_pods(sync: &mut StatefulSetSync<'_>) -> bool {
     let observed = sync.observed;
     let update_revision = observed.update_revision.name();

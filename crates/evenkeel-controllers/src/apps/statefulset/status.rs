@@ -46,8 +46,8 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// Returns events about failed creations. An AlreadyExists error causes no event, because it only shows that the cache is
-/// stale.
+/// Returns events about failed creations. An AlreadyExists error causes no event, because it only shows that the cache
+/// is stale.
 fn failure_events(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Vec<EventRecord> {
     let set = &sync.observed.set.meta.name;
     let mut events = Vec::new();

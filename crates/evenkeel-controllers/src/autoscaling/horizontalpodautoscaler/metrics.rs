@@ -90,7 +90,8 @@ impl Metrics {
         self.reconciliation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// Observes the computation of a metric of this type, such as `Resource`. Upstream: `ObserveMetricComputationResult`.
+    /// Observes the computation of a metric of this type, such as `Resource`. Upstream:
+    /// `ObserveMetricComputationResult`.
     pub(super) fn observe_computation(
         &self,
         metric_type: &str,

@@ -153,8 +153,8 @@ fn lower_limit(bounds: &Bounds<'_>, rate_limit: i32) -> Limited {
     }
 }
 
-/// Applies the limits without `spec.behavior`: a scale up reaches at most twice the current replicas, or four if that is
-/// more. The API server's default `behavior` has the same limits (`autoscaler` in `defaults/objects.rs` in
+/// Applies the limits without `spec.behavior`: a scale up reaches at most twice the current replicas, or four if that
+/// is more. The API server's default `behavior` has the same limits (`autoscaler` in `defaults/objects.rs` in
 /// `evenkeel-kinds`).
 ///
 /// Upstream: `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.

@@ -13,8 +13,8 @@ pub struct Options {
     /// Scale-down stabilization window without `behavior`; `--horizontal-pod-autoscaler-downscale-stabilization`,
     /// default 5m.
     pub downscale_stabilization: Duration,
-    /// Largest deviation from the target, as a fraction, that causes no scaling; `--horizontal-pod-autoscaler-tolerance`,
-    /// default 0.1.
+    /// Largest deviation from the target, as a fraction, that causes no scaling;
+    /// `--horizontal-pod-autoscaler-tolerance`, default 0.1.
     pub tolerance: f64,
     /// Time after a pod's start during which its CPU samples may be skipped;
     /// `--horizontal-pod-autoscaler-cpu-initialization-period`, default 5m.

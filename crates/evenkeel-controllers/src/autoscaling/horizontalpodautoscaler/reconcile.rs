@@ -186,7 +186,8 @@ impl Reconciliation {
         }
     }
 
-    /// Sets the action, the desired replicas and the result. An error of the scale update has precedence over other errors.
+    /// Sets the action, the desired replicas and the result. An error of the scale update has precedence over other
+    /// errors.
     fn set_result(
         &mut self,
         observed: &Observed,
@@ -241,8 +242,8 @@ fn write_status<'a>(
     Ok(outcomes.iter().find_map(|outcome| outcome.error.as_ref()).map_or(Ok(()), Err))
 }
 
-/// Returns the scale target's resource and scale. If several resources have this kind, returns the first whose scale can
-/// be read. Upstream: `scaleForResourceMappings`.
+/// Returns the scale target's resource and scale. If several resources have this kind, returns the first whose scale
+/// can be read. Upstream: `scaleForResourceMappings`.
 fn scale_for_resource_mappings(
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'_>,

@@ -51,8 +51,8 @@ fn ceil(number: f64) -> i32 {
 }
 
 impl CalculatorInputs<'_> {
-    /// Returns the replicas by utilization, the usage in percent of requests. Requests are those of whole pods, or of one
-    /// container in each pod if `container` is not empty. Upstream: `GetResourceReplicas`.
+    /// Returns the replicas by utilization, the usage in percent of requests. Requests are those of whole pods, or of
+    /// one container in each pod if `container` is not empty. Upstream: `GetResourceReplicas`.
     pub(super) fn by_utilization(
         &self,
         resource: &str,
@@ -73,8 +73,8 @@ impl CalculatorInputs<'_> {
         Ok(ReplicaCount { replicas, usage: current.average, utilization: Some(current.percent) })
     }
 
-    /// Returns the replicas by average value per pod. `resource` is empty unless the metric is a resource metric. Upstream:
-    /// `GetRawResourceReplicas`, `GetMetricReplicas`.
+    /// Returns the replicas by average value per pod. `resource` is empty unless the metric is a resource metric.
+    /// Upstream: `GetRawResourceReplicas`, `GetMetricReplicas`.
     pub(super) fn by_average(
         &self,
         resource: &str,
@@ -142,7 +142,8 @@ impl CalculatorInputs<'_> {
         Ok((samples, groups))
     }
 
-    /// Returns the desired replicas from `samples` and their `ratio` to the target. Upstream: `calcPlainMetricReplicas`.
+    /// Returns the desired replicas from `samples` and their `ratio` to the target. Upstream:
+    /// `calcPlainMetricReplicas`.
     ///
     /// - If no pod is missing or unready: `ceil(ready pods × ratio)`, unless the ratio is within the tolerance.
     /// - A pod without a sample counts as `full_use` when scaling down, and as 0 when scaling up. For a

@@ -116,8 +116,8 @@ fn has_pod_level_requests(pod: &Pod) -> bool {
         .is_some_and(|resources| resources.requests.iter().any(|(name, _)| is_supported(name)))
 }
 
-/// Returns the request of a pod with pod-level requests: its own, or else the sum over its containers, with the overhead.
-/// Upstream: `calculatePodLevelRequests`.
+/// Returns the request of a pod with pod-level requests: its own, or else the sum over its containers, with the
+/// overhead. Upstream: `calculatePodLevelRequests`.
 fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
     let explicit_request = pod
         .spec

@@ -66,8 +66,8 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     })
 }
 
-/// Checks that no other autoscaler of the namespace selects any of `pods`. `key` is the autoscaler, with its selector as
-/// text and parsed.
+/// Checks that no other autoscaler of the namespace selects any of `pods`. `key` is the autoscaler, with its selector
+/// as text and parsed.
 ///
 /// # Errors
 /// The selector is ambiguous. Upstream: `validateAndParseSelector`.

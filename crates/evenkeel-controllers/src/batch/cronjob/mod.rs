@@ -69,7 +69,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues a CronJob at once. After a change of its schedule, enqueues it at the next scheduled time. Upstream: `updateCronJob`.
+/// Enqueues a CronJob at once. After a change of its schedule, enqueues it at the next scheduled time. Upstream:
+/// `updateCronJob`.
 fn on_cron_job(
     event: &CacheEvent<CronJob>,
     local_zone: &TimeZone,

@@ -98,8 +98,8 @@ impl ZonedSchedule {
         // Skip most of the missed times as if all intervals were equal, then step through the last ones.
         let interval = second.duration_since(first).as_secs().max(1);
         let n_missed = now.duration_since(first).as_secs() / interval + 1;
-        // The last time is `n_missed - 1` intervals after `first`. `next` returns only later times, so the search starts
-        // one interval before it.
+        // The last time is `n_missed - 1` intervals after `first`. `next` returns only later times, so the search
+        // starts one interval before it.
         let skipped = SignedDuration::from_secs((n_missed - 2).saturating_mul(interval));
         let mut at = None;
         let mut next = self.next(first.checked_add(skipped).unwrap_or(first));

@@ -63,8 +63,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.
 const MUTABLE_WHILE_SUSPENDED_GATE: &str = "MutableSchedulingDirectivesForSuspendedJobs";
 
-/// Delay from a pod's event to the reconciliation of its Job. Events within this delay cause a single reconciliation. Upstream:
-/// `syncJobBatchPeriod`.
+/// Delay from a pod's event to the reconciliation of its Job. Events within this delay cause a single reconciliation.
+/// Upstream: `syncJobBatchPeriod`.
 const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Backoff of Jobs whose reconciliation failed. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
@@ -144,8 +144,8 @@ struct Jobs {
 struct Memory {
     /// Failures as of the last reconciliation. Upstream: `podBackoffStore`.
     failures: Option<FailuresOfJob>,
-    /// The decision of the reconciliation in progress. The status is computed from the same decision as the plan, because
-    /// a second decision at a later time could differ.
+    /// The decision of the reconciliation in progress. The status is computed from the same decision as the plan,
+    /// because a second decision at a later time could differ.
     decision: Option<Decision>,
 }
 

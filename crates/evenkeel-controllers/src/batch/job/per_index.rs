@@ -26,8 +26,8 @@ pub(super) struct PerIndexFailures {
 }
 
 impl PerIndexFailures {
-    /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the finalizer.
-    /// Returns `None` without `backoffLimitPerIndex`.
+    /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the
+    /// finalizer. Returns `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
         tracked: impl Iterator<Item = &'a Arc<Pod>>,
@@ -70,8 +70,8 @@ struct FailedPod<'a> {
     pod: &'a Arc<Pod>,
 }
 
-/// Whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the policy must
-/// count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
+/// Whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the policy
+/// must count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {

@@ -35,7 +35,8 @@ fn prefix_with_index(job_name: &str, index: u32) -> String {
     format!("{}{suffix}", job_name.get(..available).unwrap_or(job_name))
 }
 
-/// Adds the index to the template's labels, annotations, host name and environment, and the failure counts of the index.
+/// Adds the index to the template's labels, annotations, host name and environment, and the failure counts of the
+/// index.
 fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
     let text = index.to_string();
     let mut template = template

@@ -1,6 +1,6 @@
 //! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`, so that this program issues the
-//! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and a
-//! subject may have several organizations.
+//! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and
+//! a subject may have several organizations.
 
 use super::usage::Usages;
 use crate::certificates::request::{ParsedRequest, Subject};

@@ -68,7 +68,8 @@ impl Options {
         }
     }
 
-    /// Returns the certificate and key of each signer. A common pair is ignored if its certificate or its key is not set.
+    /// Returns the certificate and key of each signer. A common pair is ignored if its certificate or its key is not
+    /// set.
     ///
     /// # Errors
     /// A signer has its own pair although a common pair is set.

@@ -178,8 +178,8 @@ pub(super) enum ExpiredError {
     Certificate(Timestamp),
 }
 
-/// Returns the lifetime of a certificate: the requested one, raised to [`MIN_DURATION`]. If it exceeds `max_duration`, or
-/// if none is requested, returns `max_duration`. Upstream: `duration`.
+/// Returns the lifetime of a certificate: the requested one, raised to [`MIN_DURATION`]. If it exceeds `max_duration`,
+/// or if none is requested, returns `max_duration`. Upstream: `duration`.
 fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
     let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());

@@ -130,8 +130,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Classifies the owners of an object by live reads. Returns `None` if a cluster-scoped object names a namespaced owner,
-    /// because such an object must not be collected. Upstream: `classifyReferences`.
+    /// Classifies the owners of an object by live reads. Returns `None` if a cluster-scoped object names a namespaced
+    /// owner, because such an object must not be collected. Upstream: `classifyReferences`.
     async fn classify_references(
         &self,
         live: &LiveObject<'_>,
@@ -194,8 +194,8 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Deletes the object if it still has this resource version. An empty version stands for any version. After a conflict,
-    /// repeats the request for any version if the owner references did not change. Upstream: `deleteObject`.
+    /// Deletes the object if it still has this resource version. An empty version stands for any version. After a
+    /// conflict, repeats the request for any version if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &LiveObject<'_>,
@@ -349,8 +349,8 @@ enum AfterConflict {
     Fail,
 }
 
-/// Decides how to continue after a conflict of a deletion. `meta` is from before the deletion, and `latest` is a live read
-/// after the conflict. Upstream: `deleteObject`.
+/// Decides how to continue after a conflict of a deletion. `meta` is from before the deletion, and `latest` is a live
+/// read after the conflict. Upstream: `deleteObject`.
 fn after_conflict(latest: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConflict {
     match latest {
         Err(error) if error.is_not_found() => AfterConflict::Gone,

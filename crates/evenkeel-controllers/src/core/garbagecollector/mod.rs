@@ -197,8 +197,8 @@ impl GarbageCollector {
                 });
             }
         }
-        // If this function returns before `stop`, the program ends. A broken graph must end the program, because with an
-        // incomplete graph the collector would delete objects whose owners exist.
+        // If this function returns before `stop`, the program ends. A broken graph must end the program, because with
+        // an incomplete graph the collector would delete objects whose owners exist.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.0.broken.wait() => tracing::error!("A panic has left the graph incomplete"),

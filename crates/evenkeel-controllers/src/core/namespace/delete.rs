@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 /// `namespaceDeletionGracePeriod`.
 pub(super) const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Result of a pass over a namespace.
+/// Result of a reconciliation over a namespace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct SyncResult {
     pub(super) plan: Plan,

@@ -52,7 +52,7 @@ pub(super) struct Deletion<'a> {
     pub(super) error: Option<&'a Failure>,
 }
 
-/// State between two passes.
+/// State between two reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,

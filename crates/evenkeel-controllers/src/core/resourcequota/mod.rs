@@ -31,8 +31,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Upstream: `missingUsageQueue`.
 const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
-/// Options of the controller: the number of quotas that are reconciled concurrently, by default 5, and the period of full
-/// recounts.
+/// Options of the controller: the number of quotas that are reconciled concurrently, by default 5, and the period of
+/// full recounts.
 pub type Options = Periodic<5>;
 
 /// Names of the flags with the number of workers and with the recount period.
@@ -100,8 +100,8 @@ fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
         || without_usage.any(|(name, _)| contents.read().is_counted(name))
 }
 
-/// Contents that the planner, the event handlers and the watches share. Clones refer to the same contents. `read` releases
-/// the lock before it returns, because its callers lock caches.
+/// Contents that the planner, the event handlers and the watches share. Clones refer to the same contents. `read`
+/// releases the lock before it returns, because its callers lock caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);
 

@@ -37,7 +37,7 @@ pub(super) struct Observed {
     pub(super) pod: Option<Arc<Pod>>,
     /// The node's `NoExecute` taints. `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
-    /// The eviction that an earlier pass decided or scheduled, unless it succeeded.
+    /// The eviction that an earlier reconciliation decided or scheduled, unless it succeeded.
     pub(super) scheduled_eviction: Option<Eviction>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Eviction {
     pub(super) due: Timestamp,
 }
 
-/// Decision about a pod. The pod's next pass receives it. Upstream: `taintEvictionQueue`.
+/// Decision about a pod. The pod's next reconciliation receives it. Upstream: `taintEvictionQueue`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod stays.

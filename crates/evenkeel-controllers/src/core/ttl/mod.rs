@@ -1,6 +1,5 @@
-//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps. The time depends on
-//! the number of nodes.
-//! Upstream: `pkg/controller/ttl`.
+//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps. The time depends
+//! on the number of nodes. Upstream: `pkg/controller/ttl`.
 
 mod plan;
 

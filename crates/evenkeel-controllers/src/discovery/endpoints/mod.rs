@@ -1,4 +1,5 @@
-//! Endpoints controller: maintains an Endpoints object for each Service with a selector. Upstream: `pkg/controller/endpoint`.
+//! Endpoints controller: maintains an Endpoints object for each Service with a selector. Upstream:
+//! `pkg/controller/endpoint`.
 
 mod capacity;
 mod options;
@@ -70,9 +71,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted, existed
-/// when the controller started, or were created by this controller although their Service no longer exists. Upstream:
-/// `onEndpointsDelete`, `checkLeftoverEndpoints`.
+/// Reports whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted,
+/// existed when the controller started, or were created by this controller although their Service no longer exists.
+/// Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
 fn needs_reconciliation(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,

@@ -45,7 +45,7 @@ pub(super) struct Observed {
     pub(super) endpoints: Option<Arc<Endpoints>>,
     /// Trigger times of the current Service and pods, for the annotation `last-change-trigger-time`.
     pub(super) trigger_times: Option<Arc<TriggerTimes>>,
-    /// Trigger times that the last successful pass observed.
+    /// Trigger times that the last successful reconciliation observed.
     pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
 }
 

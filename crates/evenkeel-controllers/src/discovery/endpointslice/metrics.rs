@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Records the counts and the result of a pass.
+    /// Records the counts and the result of a reconciliation.
     pub(super) fn record_pass(
         &self,
         observed: &Observed,

@@ -66,8 +66,8 @@ const BACKOFF: Backoff = Backoff {
     bucket: true,
 };
 
-/// Minimum delay from another client's change of a slice to the reconciliation. Changes within this time lead to a single
-/// reconciliation. Upstream: `endpointSliceChangeMinSyncDelay`.
+/// Minimum delay from another client's change of a slice to the reconciliation. Changes within this time lead to a
+/// single reconciliation. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGE_DELAY: Duration = Duration::from_secs(1);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -130,8 +130,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted while
-/// the node is not in the cache.
+/// Reports whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted
+/// while the node is not in the cache.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -206,8 +206,8 @@ struct Memory {
     decision: Option<Arc<Decision>>,
 }
 
-/// Records the writes of each plan before they are sent, so that the event handler recognizes their events. Also records
-/// the topology hints of Services, and updates the metrics after each reconciliation.
+/// Records the writes of each plan before they are sent, so that the event handler recognizes their events. Also
+/// records the topology hints of Services, and updates the metrics after each reconciliation.
 struct PassRecorder {
     shared: Arc<Shared>,
     metrics: Metrics,

@@ -62,7 +62,7 @@ pub(super) struct Observed {
     pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Current trigger times, for the annotation.
     pub(super) trigger_times: Arc<TriggerTimes>,
-    /// Trigger times of the last successful pass.
+    /// Trigger times of the last successful reconciliation.
     pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
     /// CPU ratios of the zones, if they are known and needed.
     pub(super) ratios: Option<Arc<Ratios>>,
@@ -72,11 +72,11 @@ pub(super) struct Observed {
     pub(super) max_endpoints_per_slice: usize,
 }
 
-/// Decision of a pass, with values for later passes and for metrics.
+/// Decision of a reconciliation, with values for later reconciliations and for metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Whether some writes are left for the next pass.
+    /// Whether some writes are left for the next reconciliation.
     has_more_writes: bool,
     pub(super) topology_hints: TopologyHints,
     pub(super) service_counts: ServiceCounts,
@@ -85,7 +85,7 @@ pub(super) struct Decision {
     pub(super) omits_pods: bool,
 }
 
-/// Numbers of one family in a pass.
+/// Numbers of one family in a reconciliation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FamilyCounts {
     pub(super) added_endpoints: usize,
@@ -382,7 +382,7 @@ impl Decision {
         self.writes.push(Write { action, ..write });
     }
 
-    /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next pass makes the rest.
+    /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next reconciliation makes the rest.
     pub(super) fn plan(&self) -> Plan {
         let requeue = self.has_more_writes.then_some(Duration::from_millis(1));
         Plan { requeue, ..Plan::of(self.writes.events_and_writes()) }

@@ -109,8 +109,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reports whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a selector,
-    /// and need one only while a slice mirrors them.
+    /// Reports whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a
+    /// selector, and need one only while a slice mirrors them.
     fn needs_reconciliation(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let may_be_mirrored = match event {

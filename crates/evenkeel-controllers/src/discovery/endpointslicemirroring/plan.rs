@@ -186,7 +186,8 @@ struct Grouping {
     skipped: usize,
 }
 
-/// Groups the addresses of all subsets. Mirrors at most `max_addresses_per_subset` of each canonical subset, ready ones first.
+/// Groups the addresses of all subsets. Mirrors at most `max_addresses_per_subset` of each canonical subset, ready ones
+/// first.
 fn group_addresses(subsets: &[EndpointSubset], max_addresses_per_subset: usize) -> Grouping {
     let mut groups = Vec::<Group>::new();
     let mut invalid = 0;

@@ -68,8 +68,8 @@ impl Migrator {
         Ok(Outcome::Settled)
     }
 
-    /// Discovers the migration's resource. `None` if there is nothing to migrate. If the server still lacks the resource
-    /// after the grace period for new resources, records that the migration failed.
+    /// Discovers the migration's resource. `None` if there is nothing to migrate. If the server still lacks the
+    /// resource after the grace period for new resources, records that the migration failed.
     async fn discover_resource(
         &self,
         key: &Key,

@@ -1,9 +1,9 @@
 //! Storage version migrator: rewrites objects in the current storage version. At any time, at most one migration of a
 //! resource runs.
 //!
-//! It has three parts, as in upstream. The first starts the oldest migration of a resource, and updates the status of its
-//! CustomResourceDefinition. The second records the resource version up to which objects are migrated. The third rewrites
-//! the objects. Upstream: `pkg/controller/storageversionmigrator` (KEP-4192).
+//! It has three parts, as in upstream. The first starts the oldest migration of a resource, and updates the status of
+//! its CustomResourceDefinition. The second records the resource version up to which objects are migrated. The third
+//! rewrites the objects. Upstream: `pkg/controller/storageversionmigrator` (KEP-4192).
 
 mod act;
 mod custom;

@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Verbs that a resource must support.
 pub(super) const REQUIRED_VERBS: [&str; 3] = ["update", "patch", "list"];
-/// A name that no namespace can have. A list in this namespace is empty, and only returns the resource version. Upstream:
-/// `fakeSVMNamespaceName`.
+/// A name that no namespace can have. A list in this namespace is empty, and only returns the resource version.
+/// Upstream: `fakeSVMNamespaceName`.
 const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
 /// Maximum number of attempts to update a definition. Conflicts are retried.
 const MAX_UPDATE_ATTEMPTS: usize = 5;

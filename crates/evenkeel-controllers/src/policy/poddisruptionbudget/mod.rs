@@ -197,8 +197,8 @@ impl Planner for Budgets {
     }
 }
 
-/// Adds budgets to the recheck queue after an update of their status, so that they are reconciled again when a disrupted
-/// pod's timeout ends. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
+/// Adds budgets to the recheck queue after an update of their status, so that they are reconciled again when a
+/// disrupted pod's timeout ends. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
 ///
 /// The queue is separate, because a backoff in the main queue would replace the delay of the recheck.
 #[derive(Clone, Default)]

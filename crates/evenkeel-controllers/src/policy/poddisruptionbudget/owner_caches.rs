@@ -46,8 +46,8 @@ impl OwnerCaches {
         owners
     }
 
-    /// Finds an owner in the caches. For a ReplicaSet of a Deployment, returns the Deployment. Upstream: `getPodReplicaSet`,
-    /// `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    /// Finds an owner in the caches. For a ReplicaSet of a Deployment, returns the Deployment. Upstream:
+    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
     fn find(&self, namespace: &str, reference: &OwnerReference) -> Option<ControllerAndScale> {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {

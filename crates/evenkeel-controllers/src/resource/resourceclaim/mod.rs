@@ -94,7 +94,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller of pods' claims. Its keys are pods. Events of a pod's claims and templates also enqueue the pod.
+/// Starts the controller of pods' claims. Its keys are pods. Events of a pod's claims and templates also enqueue the
+/// pod.
 fn start_pod_controller(
     context: &ControllerContext,
     planner: PodClaims,

@@ -185,8 +185,8 @@ fn generate_name(pod_name: &str, entry_name: &str) -> String {
     format!("{}-{}", truncate(pod_name), truncate(entry_name))
 }
 
-/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by `claims`: names of claims by the names
-/// of their entries.
+/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by `claims`: names of claims by the
+/// names of their entries.
 pub(super) fn claim_statuses(pod: &Pod, claims: &BTreeMap<String, String>) -> Value {
     let mut claim_by_entry: BTreeMap<&str, &str> = pod
         .status

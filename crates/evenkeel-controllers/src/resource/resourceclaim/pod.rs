@@ -124,7 +124,7 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     if replay.writes.next().is_some() {
         return None;
     }
-    // Created claims are not reserved now, but in a later pass that observes them.
+    // Created claims are not reserved now, but in a later reconciliation that observes them.
     Some(if unrecorded.is_empty() {
         reserve(observed)
     } else {
@@ -157,7 +157,7 @@ impl<'a> Replay<'a> {
         if observed.needs_live_read(claim, named) { self.reads.next() } else { None }
     }
 
-    /// Returns the plan that ends a pass with this error, or `None` if it was already carried out.
+    /// Returns the plan that ends a reconciliation with this error, or `None` if it was already carried out.
     fn fail(
         &mut self,
         observed: &Observed,
@@ -291,7 +291,7 @@ pub(super) struct Creation {
     pub(super) succeeded: bool,
 }
 
-/// Returns the requests of a pass to create claims.
+/// Returns the requests of a reconciliation to create claims.
 pub(super) fn creations(observed: &Observed, outcomes: &Outcomes) -> Vec<Creation> {
     if !observed.needs_claims() {
         return Vec::new();

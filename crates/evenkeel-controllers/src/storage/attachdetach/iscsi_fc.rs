@@ -13,7 +13,8 @@ pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
     name.starts_with(ISCSI_PREFIX) || name.starts_with(FC_PREFIX)
 }
 
-/// Returns the unique volume name of an iSCSI or FC volume, or `None` for other volumes. Upstream: `GetUniqueVolumeName`.
+/// Returns the unique volume name of an iSCSI or FC volume, or `None` for other volumes. Upstream:
+/// `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     let of_iscsi =

@@ -91,7 +91,7 @@ pub(super) struct AttachedVolume {
     pub(super) attachment: Arc<VolumeAttachment>,
 }
 
-/// State of a node that is kept between passes.
+/// State of a node that is kept between reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     /// Attachments and network devices to detach, each with the time of the first attempt.
@@ -100,15 +100,15 @@ pub(super) struct Memory {
     pub(super) requested: BTreeMap<Text, Timestamp>,
     /// Volumes for which the event about multi-attach was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
-    /// Exclusive volumes that this pass reserves for the node.
+    /// Exclusive volumes that this reconciliation reserves for the node.
     pub(super) reserved: Vec<Text>,
-    /// Reasons of the forced detaches of this pass, one for each volume.
+    /// Reasons of the forced detaches of this reconciliation, one for each volume.
     pub(super) forced_detaches: Vec<&'static str>,
 }
 
 impl Memory {
-    /// Returns the memory without `reserved` and `forced_detaches`, which concern only this pass. `None` if both are
-    /// empty.
+    /// Returns the memory without `reserved` and `forced_detaches`, which concern only this reconciliation. `None` if
+    /// both are empty.
     pub(super) fn for_next_pass(&self) -> Option<Self> {
         let is_changed = !self.reserved.is_empty() || !self.forced_detaches.is_empty();
         is_changed.then(|| Self {
@@ -466,7 +466,7 @@ fn report_attach_failure(
     }
 }
 
-/// Records events about a volume that is attached to another node, unless the last pass did. Upstream:
+/// Records events about a volume that is attached to another node, unless the last reconciliation did. Upstream:
 /// `reportMultiAttachError`.
 fn report_multi_attach(observed: &Observed, desired: &DesiredVolume, decision: &mut Decision) {
     if !observed.memory.reported_multi_attach.contains(&desired.name) {

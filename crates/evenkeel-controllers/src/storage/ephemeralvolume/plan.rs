@@ -45,8 +45,8 @@ pub(super) fn needs_claims(pod: &Pod) -> bool {
     !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
 }
 
-/// Creates the missing claims one after the other. The pass ends at the first volume whose claim cannot be created or
-/// belongs to another owner. Upstream: `syncHandler`.
+/// Creates the missing claims one after the other. The reconciliation ends at the first volume whose claim cannot be
+/// created or belongs to another owner. Upstream: `syncHandler`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     for step in steps(observed) {
@@ -69,8 +69,8 @@ pub(super) struct CreateCounts {
     pub(super) failures: u64,
 }
 
-/// Counts the creation requests among the actions of a pass. The only other action is an event. Its outcome has
-/// neither a name nor an error.
+/// Counts the creation requests among the actions of a reconciliation. The only other action is an event. Its outcome
+/// has neither a name nor an error.
 pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
     let mut requests = 0;
     let mut failures = 0;

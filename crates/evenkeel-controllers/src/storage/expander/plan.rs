@@ -106,8 +106,8 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    /// Returns the claim of the uid `u` with these requested and actual sizes, and a volume that is bound to the claim of
-    /// the uid `claim_uid`.
+    /// Returns the claim of the uid `u` with these requested and actual sizes, and a volume that is bound to the claim
+    /// of the uid `claim_uid`.
     fn observed(requested: &str, actual: &str, source: &Value, claim_uid: &str) -> Observed {
         let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": claim_uid}});
         for (key, value) in source.as_object().into_iter().flatten() {

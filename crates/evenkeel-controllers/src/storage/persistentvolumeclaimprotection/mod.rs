@@ -1,5 +1,5 @@
-//! PVC protection controller: protects claims that pods use from being deleted, and sets a condition with the time since
-//! which a claim has been unused (KEP-5541).
+//! PVC protection controller: protects claims that pods use from being deleted, and sets a condition with the time
+//! since which a claim has been unused (KEP-5541).
 //!
 //! The controller first checks the cache of pods. Before it treats a claim as unused, it lists the pods live. One list
 //! serves all queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection`.

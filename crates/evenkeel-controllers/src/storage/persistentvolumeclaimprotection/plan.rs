@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! Before a claim that is unused according to the cache is changed, the first step lists the pods of the namespace live.
-//! The next step decides by that list.
+//! Before a claim that is unused according to the cache is changed, the first step lists the pods of the namespace
+//! live. The next step decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{

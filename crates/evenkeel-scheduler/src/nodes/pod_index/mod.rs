@@ -2,8 +2,8 @@
 //!
 //! Pods with equal namespace, labels, inter-pod affinity terms and deletion state form an *equivalence class*, because
 //! no selector distinguishes them. There are about as many classes as workloads. A *scope* is the set of pods that a
-//! selector matches in certain namespaces. The index matches each class once against each scope. The number of a scope's
-//! pods on a node is then the sum of the numbers of its classes.
+//! selector matches in certain namespaces. The index matches each class once against each scope. The number of a
+//! scope's pods on a node is then the sum of the numbers of its classes.
 
 mod per_node;
 mod scope;
@@ -28,8 +28,8 @@ pub(crate) type EquivalenceClassId = u32;
 /// Id of a scope. It is valid until the next [`PodIndex::sweep`].
 pub(crate) type ScopeId = u32;
 
-/// Constant part of the limits of [`PodIndex::sweep`]. The other part is twice the number of used classes, or for scopes,
-/// twice the number of classes. Only above its limit, the sweep removes unused entries.
+/// Constant part of the limits of [`PodIndex::sweep`]. The other part is twice the number of used classes, or for
+/// scopes, twice the number of classes. Only above its limit, the sweep removes unused entries.
 const MAX_IDLE: usize = 512;
 
 /// Equivalence classes and scopes, with the scopes of each class and the classes of each scope.
@@ -227,8 +227,8 @@ impl PodIndex {
             && class.is_some_and(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Returns the affinity terms of existing pods that select the pods of this class. Each term comes with the number of
-    /// those existing pods on each node.
+    /// Returns the affinity terms of existing pods that select the pods of this class. Each term comes with the number
+    /// of those existing pods on each node.
     pub(crate) fn rules_that_select(
         &self,
         class: EquivalenceClassId,

@@ -1,8 +1,8 @@
 //! DefaultBinder: binds a pod with a POST to its `binding` subresource.
 //!
-//! After a lost response or a server error, the pod may be bound. The plugin then repeats the POST, because the API server
-//! binds a pod at most once, and finally reads the pod. Otherwise, the scheduler could assign the resources of a running
-//! pod to other pods.
+//! After a lost response or a server error, the pod may be bound. The plugin then repeats the POST, because the API
+//! server binds a pod at most once, and finally reads the pod. Otherwise, the scheduler could assign the resources of a
+//! running pod to other pods.
 //!
 //! | documented rule | implemented in |
 //! |---|---|

@@ -132,8 +132,8 @@ struct Preemption {
 }
 
 impl Preemption {
-    /// Clears the nominations of `lower_priority_pods`, evicts the victims, and activates the preemptor if no event will
-    /// requeue it.
+    /// Clears the nominations of `lower_priority_pods`, evicts the victims, and activates the preemptor if no event
+    /// will requeue it.
     async fn run(self, lower_priority_pods: Vec<Arc<Pod>>) {
         let Self { executor, preemptor, .. } = &self;
         let began = executor.handle.clock.instant();

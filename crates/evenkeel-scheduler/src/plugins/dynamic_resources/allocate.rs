@@ -467,8 +467,8 @@ impl<'a> Search<'a> {
         Ok(!selects_per_device || pools::is_device_accessible(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has enough capacity for the choice. Other allocations and the selected requests already
-    /// consume the amounts in `consumed`.
+    /// Reports whether the device has enough capacity for the choice. Other allocations and the selected requests
+    /// already consume the amounts in `consumed`.
     fn suffices(
         &self,
         claim: &ResourceClaim,
@@ -611,7 +611,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the device to all of the claim's constraints. If it violates a constraint, adds it to none and returns `false`.
+    /// Adds the device to all of the claim's constraints. If it violates a constraint, adds it to none and returns
+    /// `false`.
     fn add_to_constraints(
         &mut self,
         cursor: Cursor,

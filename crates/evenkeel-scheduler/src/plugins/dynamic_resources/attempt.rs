@@ -84,7 +84,8 @@ pub(super) struct FilterContext<'a> {
 /// A claim to create for extended resources on some nodes. On other nodes, devices must provide other resources.
 struct Variant {
     extended_claim: Arc<ExtendedResourceClaim>,
-    /// Requests of the claims without an allocation and of `extended_claim`, or the reason why they can never be allocated.
+    /// Requests of the claims without an allocation and of `extended_claim`, or the reason why they can never be
+    /// allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
 }
 

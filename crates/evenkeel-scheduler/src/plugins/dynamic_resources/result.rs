@@ -186,8 +186,8 @@ fn toleration_json(toleration: &DeviceToleration) -> Value {
     Value::Object(json)
 }
 
-/// Returns the configuration for drivers. The entries of each selected class come first, with the requests for the class.
-/// The entries of the claim follow. An empty list of requests means all requests.
+/// Returns the configuration for drivers. The entries of each selected class come first, with the requests for the
+/// class. The entries of the claim follow. An empty list of requests means all requests.
 fn config(claim_requests: &ClaimRequests, allocated: &AllocatedDevices<'_>) -> Vec<Value> {
     let selected_choices: Vec<&Choice> = allocated
         .choices

@@ -142,8 +142,8 @@ impl AffinityState {
         }
     }
 
-    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself, every
-    /// node with the topology keys does.
+    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself,
+    /// every node with the topology keys does.
     ///
     /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.
     fn satisfies_affinity(&self, slot: Slot) -> bool {

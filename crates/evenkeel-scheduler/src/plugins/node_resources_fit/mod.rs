@@ -37,8 +37,8 @@ pub struct NodeResourcesFit {
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
     scored_resources: ScoredResources,
-    /// DeviceClasses that provide extended resources through [`DynamicResources`](super::DynamicResources). `None` if the
-    /// feature gate `DRAExtendedResource` is off.
+    /// DeviceClasses that provide extended resources through [`DynamicResources`](super::DynamicResources). `None` if
+    /// the feature gate `DRAExtendedResource` is off.
     device_classes: Option<Arc<ResourceClasses>>,
 }
 
@@ -214,7 +214,8 @@ struct InsufficientResources {
 }
 
 impl InsufficientResources {
-    /// Adds the reason if the node, with `used` of its `allocatable` amount in use, cannot provide the requested amount.
+    /// Adds the reason if the node, with `used` of its `allocatable` amount in use, cannot provide the requested
+    /// amount.
     fn check_resource(
         &mut self,
         reason: &'static str,

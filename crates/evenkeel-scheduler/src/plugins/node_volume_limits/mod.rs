@@ -189,8 +189,8 @@ impl Filter for NodeVolumeLimits {
         new_volumes.retain(|volume| limit_on_node(&volume.driver).is_some());
         let limits = new_volumes.iter().filter_map(|volume| limit_on_node(&volume.driver));
         let Some(lowest_limit) = limits.min() else { return Ok(()) };
-        // Usually even all volumes and attachments of the node together stay below the lowest limit. Then the drivers of
-        // the volumes need not be looked up.
+        // Usually even all volumes and attachments of the node together stay below the lowest limit. Then the drivers
+        // of the volumes need not be looked up.
         let attachments = listers.attachments(node.name());
         let pods = node.pods();
         let max_used =

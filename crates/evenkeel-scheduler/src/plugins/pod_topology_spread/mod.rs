@@ -1,5 +1,5 @@
-//! PodTopologySpread: spreads pods over topology domains. Hard constraints (`DoNotSchedule`) reject nodes. Soft constraints
-//! (`ScheduleAnyway`) affect only the scores.
+//! PodTopologySpread: spreads pods over topology domains. Hard constraints (`DoNotSchedule`) reject nodes. Soft
+//! constraints (`ScheduleAnyway`) affect only the scores.
 //!
 //! The plugin counts pods by equivalence class (`nodes/pod_index`).
 //!

@@ -1,6 +1,7 @@
 //! Index of DeviceClasses by extended resource (KEP-5004). It does no I/O.
 //!
-//! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
+//! A class may set `extendedResourceName`; every class also has the implicit name
+//! `deviceclass.resource.kubernetes.io/NAME`.
 //!
 //! Upstream: `extendedresourcecache`.
 

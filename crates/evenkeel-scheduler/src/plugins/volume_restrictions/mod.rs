@@ -30,8 +30,8 @@ const DISK_IN_USE: &str = "node(s) had no available disk";
 /// Reason of a rejection. Upstream: `ErrReasonReadWriteOncePodConflict`.
 const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 
-/// The VolumeRestrictions plugin. It rejects nodes where a disk of the pod is in use. If a `ReadWriteOncePod` claim of the
-/// pod is in use, it rejects all nodes.
+/// The VolumeRestrictions plugin. It rejects nodes where a disk of the pod is in use. If a `ReadWriteOncePod` claim of
+/// the pod is in use, it rejects all nodes.
 #[derive(Default)]
 pub struct VolumeRestrictions {
     /// Set by [`Plugin::connect`].

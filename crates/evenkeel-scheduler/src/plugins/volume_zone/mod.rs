@@ -170,8 +170,8 @@ impl Filter for VolumeZone {
 /// (`WaitForFirstConsumer`).
 ///
 /// # Errors
-/// Returns upstream's message if the claim, its volume or its class does not exist, or if the claim must be bound before the
-/// pod is scheduled.
+/// Returns upstream's message if the claim, its volume or its class does not exist, or if the claim must be bound
+/// before the pod is scheduled.
 fn volume_of(
     listers: &dyn VolumeListers,
     pod: &Pod,

@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
         /// Number of parts of each set that were tried in vain.
         tries_per_set: Vec<usize>,
     },
-    /// The node gets the CIDRs that an earlier pass allocated, because it does not have them yet.
+    /// The node gets the CIDRs that an earlier reconciliation allocated, because it does not have them yet.
     Repeat(Vec<Cidr>),
     /// The CIDR set of this range has no free CIDR.
     Exhausted(Cidr),

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 /// Maximum number of attempts to write a node's CIDRs. Upstream: `cidrUpdateRetries`.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Delay of a node's retry while another pass lists all nodes.
+/// Delay of a node's retry while another reconciliation lists all nodes.
 const LIST_WAIT: Duration = Duration::from_millis(10);
 
 /// A node, and the allocator's verdict about it.
@@ -29,9 +29,9 @@ pub(crate) struct Observed {
 /// made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
-    /// No pass has listed the nodes.
+    /// No reconciliation has listed the nodes.
     Unlisted,
-    /// Another pass lists them.
+    /// Another reconciliation lists them.
     Listing,
     /// The allocations are recorded, and this is the decision about the node.
     Recorded(Verdict),

@@ -20,14 +20,14 @@ pub(crate) struct PodOnNode {
 
 impl PodOnNode {
     /// Whether the pod claims to be ready although its node is not. A node that the monitor has not observed yet is
-    /// skipped: the monitor's next pass observes it, and marks its pods.
+    /// skipped: the monitor's next reconciliation observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
         self.node_ready.is_some_and(|ready| ready != Ready::Yes) && claims_ready(&self.pod)
     }
 }
 
 /// Marks a pod as not ready if its node is not ready. Reads the pod live and writes it back whole, so that
-/// no field is dropped. Returns the plan that ends the pass.
+/// no field is dropped. Returns the plan that ends the reconciliation.
 ///
 /// # Errors
 /// The plan with the next step, which the runtime has to carry out first.

@@ -31,8 +31,8 @@ pub(super) struct Replenisher {
 }
 
 impl Replenisher {
-    /// Enqueues the quotas of a namespace that limit this kind. If `namespace` is empty, enqueues those of all namespaces.
-    /// Upstream: `replenishQuota`.
+    /// Enqueues the quotas of a namespace that limit this kind. If `namespace` is empty, enqueues those of all
+    /// namespaces. Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()

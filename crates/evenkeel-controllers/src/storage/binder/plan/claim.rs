@@ -65,8 +65,8 @@ pub(in crate::storage::binder) enum Step<'a> {
     Bind(&'a Arc<PersistentVolume>),
     /// Set the cluster's default class, because the claim sets none (KEP-3333).
     SetDefaultClass(&'a str),
-    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer`, and the scheduler has selected no node for
-    /// a pod that uses the claim.
+    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer`, and the scheduler has selected no node
+    /// for a pod that uses the claim.
     WaitForFirstConsumer,
     /// Wait for a volume. No volume matches, and the claim has no class to provision one.
     WaitForVolume,
@@ -315,8 +315,8 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next pass computes it
-    // again.
+    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next reconciliation
+    // computes it again.
     if annotations.contains(volume::MIGRATED_TO) {
         new_annotations[volume::MIGRATED_TO] = Value::Null;
     }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the change of the annotation `migrated-to` for the object's provisioner, or `None` if the annotation is correct.
-/// An object whose plugin was not migrated has no such annotation.
+/// Returns the change of the annotation `migrated-to` for the object's provisioner, or `None` if the annotation is
+/// correct. An object whose plugin was not migrated has no such annotation.
 fn migrated_to_change(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let driver = driver(provisioner?);
     let current = annotations.get(volume::MIGRATED_TO).filter(|current| !current.is_empty());

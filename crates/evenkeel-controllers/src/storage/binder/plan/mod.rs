@@ -1,7 +1,7 @@
 //! Decisions about claims and volumes.
 //!
 //! A binding consists of two references, written in this order: the volume's `claimRef`, then the claim's `volumeName`.
-//! After an interruption, the next pass of either object completes it.
+//! After an interruption, the next reconciliation of either object completes it.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
@@ -93,8 +93,8 @@ fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action>
     volume_writes.actions
 }
 
-/// Returns the body of the update that sets the volume's `claimRef`, or `None` if the `claimRef` is complete. The update
-/// annotates the volume as bound by the controller, unless a user reserved the volume for the claim.
+/// Returns the body of the update that sets the volume's `claimRef`, or `None` if the `claimRef` is complete. The
+/// update annotates the volume as bound by the controller, unless a user reserved the volume for the claim.
 fn claim_ref_update(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
     let mut body = json!({});
     let is_complete = volume.spec.claim_ref.as_deref().is_some_and(|reference| {

@@ -269,8 +269,8 @@ fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Crea
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Returns the timeout of the recycler pod in seconds. The timeout grows with the capacity in whole GiB, and is at least
-/// the minimum.
+/// Returns the timeout of the recycler pod in seconds. The timeout grows with the capacity in whole GiB, and is at
+/// least the minimum.
 ///
 /// Upstream: `CalculateTimeoutForVolume`.
 fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {

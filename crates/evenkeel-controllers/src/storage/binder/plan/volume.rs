@@ -22,8 +22,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim in `claimRef`, if the cache has it. In [`decide`], `None` means that a live read did not find the claim
-    /// either.
+    /// The claim in `claimRef`, if the cache has it. In [`decide`], `None` means that a live read did not find the
+    /// claim either.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
     /// Whether the cache has a claim with the name in `claimRef`, whatever its uid.
     pub(in crate::storage::binder) name_is_taken: bool,
@@ -121,7 +121,7 @@ fn set_phase(volume: &PersistentVolume, phase: &str) -> Plan {
 fn release_or_reclaim(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
-        // The next pass, which observes this phase, applies the reclaim policy.
+        // The next reconciliation, which observes this phase, applies the reclaim policy.
         return set_phase(volume, "Released").into();
     }
     reclaim::decide(observed, options)

@@ -70,8 +70,8 @@ impl Reserve for DynamicResources {
     }
 }
 
-/// Deletes a claim for extended resources that is no longer needed. Until the cache shows the deletion, the plugin hides
-/// the claim from other attempts.
+/// Deletes a claim for extended resources that is no longer needed. Until the cache shows the deletion, the plugin
+/// hides the claim from other attempts.
 fn delete_extended_claim(cluster: &ClusterState, written: Arc<ResourceClaim>) {
     let extended_claims = Arc::clone(&cluster.extended_claims);
     extended_claims.lock().unwrap_or_else(PoisonError::into_inner).hide(&written);
