@@ -8,6 +8,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
 use serde_json::{Value, json};
 
+/// Condition of a pod that is about to be deleted by a disruption. Upstream: `DisruptionTarget`.
 pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Reason and message of the condition `DisruptionTarget`.
@@ -19,7 +20,7 @@ pub(crate) struct DisruptionReason {
     pub(crate) message: &'static str,
 }
 
-/// Returns the patch that adds the condition with this reason. `None` if the pod has the condition already. If the
+/// Returns the patch that adds the condition with this reason, or `None` if the pod has the condition already. If the
 /// patch fails, later actions are skipped.
 pub(crate) fn add_condition(pod: &Pod, reason: DisruptionReason, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});

@@ -74,7 +74,7 @@ pub(super) fn signing_token(secret: &TokenSecret, now: Timestamp) -> Option<Sign
 
 /// Reports whether the text consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
 fn is_token_id(text: &str) -> bool {
-    text.len() == 6 && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 /// Returns a value of the Secret as text. A missing or invalid value becomes empty.

@@ -77,7 +77,7 @@ impl std::ops::AddAssign for ServiceCounts {
     }
 }
 
-/// Operation on a slice; label `operation` in metrics.
+/// Operation on a slice. Metrics have it as label `operation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -86,6 +86,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// Returns the value of the label.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Create => "create",

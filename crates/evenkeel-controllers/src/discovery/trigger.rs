@@ -79,7 +79,7 @@ fn to_timestamp(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok()
 }
 
-/// Returns the annotations with this trigger time; `None` removes its annotation.
+/// Returns the annotations with this trigger time. `None` removes its annotation.
 pub(super) fn with_trigger_time(annotations: &StrMap, trigger_time: Option<Timestamp>) -> StrMap {
     match trigger_time {
         Some(time) => annotations.with(TRIGGER_TIME_ANNOTATION, &time.to_string()),

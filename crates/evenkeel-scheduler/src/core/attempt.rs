@@ -1,4 +1,5 @@
-//! One scheduling attempt and its result: the pod is assumed on a node until it is bound or requeued.
+//! One scheduling attempt and its result. After a successful attempt, the pod is assumed on a node until it is bound or
+//! requeued.
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go`.
 
@@ -73,7 +74,7 @@ pub(crate) enum BindingFailure {
 }
 
 impl Core {
-    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. Only extender calls suspend it.
+    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. The future only waits for extender calls.
     ///
     /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
@@ -156,12 +157,12 @@ impl Core {
         match permitted {
             Err(rejection) => {
                 let popped = self.unreserve_and_forget(assumed);
-                // The scheduler has rejected no other pod while this pod was assumed, so it requeues none.
+                // No other attempt ran while this pod was assumed, so its removal cannot make another pod schedulable.
                 self.nodes.remove(&popped.uid);
                 AttemptResult::Failed(self.handle_rejection(&popped, &rejection, now))
             }
             Ok(pending_plugins) if pending_plugins.is_empty() => {
-                // A later failure requeues the pod anyway, so the queue need not keep in-flight events for it.
+                // A later failure requeues the pod in any case, so the queue need not keep in-flight events for it.
                 self.queue.done(&assumed.popped.uid);
                 AttemptResult::Bind(assumed)
             }
@@ -182,7 +183,7 @@ impl Core {
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
             let Some(reserve) = plugin.as_reserve() else { continue };
-            // The other plugins still have to release their reservations, even if this one panics.
+            // Even if this plugin panics, the other plugins must release their reservations.
             let result = catch_plugin_panic(|| reserve.unreserve(&mut state, &popped.info, &node));
             log_panic("Unreserve", plugin, &popped.info, result);
         }
@@ -273,16 +274,16 @@ impl Core {
         now: Timestamp,
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
-        // A pod that is no longer assumed is deleted, or bound: the cache then shows it on its node, whatever the
-        // response to the binding was.
-        let assumed_pod = match self.assumed.remove(&*popped.uid) {
-            true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
-            false => None,
-        };
+        // A pod that is no longer assumed was deleted or bound. A bound pod is on its node in the cache, even if the
+        // response to the binding was an error.
+        let was_assumed = self.assumed.remove(&*popped.uid);
+        let assumed_pod =
+            if was_assumed { self.nodes.remove(&popped.uid).map(|(pod, _node)| pod) } else { None };
         let is_queued = self.queue.get(&popped.uid).is_some();
         match cause {
             BindingFailure::Rejected(rejection) => {
-                // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
+                // The pod is requeued before the event about its freed resources, because its own removal must not
+                // requeue it.
                 let failure = is_queued.then(|| self.handle_rejection(&popped, &rejection, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
@@ -304,7 +305,7 @@ impl Core {
     }
 }
 
-/// Failure to report for a pod that fits no node.
+/// Message and change of the nomination to report for a pod that fits no node.
 struct NoNodeReport {
     message: String,
     nominating_info: NominatingInfo,

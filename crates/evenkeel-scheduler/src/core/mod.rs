@@ -119,22 +119,27 @@ impl Core {
         &self.waiting_pods
     }
 
+    /// Returns the profiles of the scheduler.
     pub(crate) fn profiles(&self) -> &Arc<[Profile]> {
         &self.profiles
     }
 
+    /// Returns the extenders, in the order of their calls.
     pub(crate) fn extenders(&self) -> &Arc<[Arc<dyn Extender>]> {
         &self.extenders
     }
 
+    /// Returns the queue of unscheduled pods.
     pub(crate) fn queue(&self) -> &SchedulingQueue {
         &self.queue
     }
 
+    /// Returns the queue, to change it.
     pub(crate) fn queue_mut(&mut self) -> &mut SchedulingQueue {
         &mut self.queue
     }
 
+    /// Returns the nodes with their pods, assumed ones included.
     pub(crate) fn nodes(&self) -> &NodeTable {
         &self.nodes
     }

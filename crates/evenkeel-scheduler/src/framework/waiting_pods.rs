@@ -23,6 +23,7 @@ pub(crate) struct WaitingPods(Arc<Shared>);
 struct Shared {
     /// Stage of each pod, by uid.
     stages: Mutex<HashMap<Box<str>, Stage>>,
+    /// Notified when a pod enters PreBind.
     pre_bind_started: Notify,
 }
 
@@ -76,6 +77,7 @@ impl WaitingPods {
         self.0.pre_bind_started.notified().await;
     }
 
+    /// Removes a pod, because it was bound, requeued or deleted.
     pub(crate) fn remove(&self, uid: &str) {
         self.stages().remove(uid);
     }
@@ -103,7 +105,7 @@ impl WaitingPods {
         waiting.collect()
     }
 
-    /// Preempts an assumed pod unless its binding has begun. Returns whether it did so, in which case the pod need not
+    /// Preempts an assumed pod unless its binding has begun. Returns whether the pod was preempted, so that it need not
     /// be deleted.
     pub(crate) fn preempt_pod(&self, uid: &str, plugin: &'static str) -> bool {
         let stage = self.stages().get(uid).cloned();
@@ -127,6 +129,7 @@ struct PodInPermit {
     pod: PodInfo,
     node: Arc<str>,
     state: Mutex<WaitState>,
+    /// Notified when the state changes.
     changed: Notify,
 }
 
@@ -198,8 +201,8 @@ impl WaitingPod {
         self.decide(PermitDecision::Rejected { plugin, message: message.to_owned() })
     }
 
-    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin
-    /// counts as the one that rejected the pod, so the name of the preempting plugin is not recorded.
+    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. The name of the
+    /// preempting plugin is not recorded, because no plugin counts as the one that rejected the pod.
     pub fn preempt(&self, _plugin: &'static str, message: &str) -> bool {
         self.decide(PermitDecision::Preempted(message.to_owned()))
     }
@@ -214,6 +217,7 @@ impl WaitingPod {
         is_first
     }
 
+    /// Locks the state of the wait. A panic under the lock does not invalidate the state.
     fn state(&self) -> MutexGuard<'_, WaitState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,6 +285,7 @@ fn go_duration(duration: Duration) -> String {
 /// Upstream: `podInPreBind`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PodInPreBind {
+    /// Cancelled when the pod is preempted.
     pub(crate) cancelled: CancellationToken,
     state: Arc<Mutex<PreBindState>>,
 }
@@ -290,12 +295,14 @@ pub(crate) struct PodInPreBind {
 enum PreBindState {
     #[default]
     Running,
+    /// PreBind has ended, and the binding begins.
     Prebound,
     /// The pod was preempted for this reason.
     Cancelled(String),
 }
 
 impl PodInPreBind {
+    /// Locks the state of the `PreBind` phase. A panic under the lock does not invalidate the state.
     fn state(&self) -> MutexGuard<'_, PreBindState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -61,6 +61,7 @@ fn bit(slot: Slot) -> u64 {
 }
 
 impl Images {
+    /// Returns the image with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Image> {
         self.0.get(name)
     }

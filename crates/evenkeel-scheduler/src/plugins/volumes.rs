@@ -11,10 +11,15 @@ use crate::framework::Handle;
 
 /// Source of the objects that determine volumes and their topology. Tests implement it without caches.
 pub(super) trait VolumeListers: Send + Sync {
+    /// Returns the claim with this namespace and name.
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
+    /// Returns the volume with this name.
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
+    /// Returns the StorageClass with this name.
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
+    /// Returns the CSINode of the node with this name.
     fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>>;
+    /// Returns the CSIDriver with this name.
     fn driver(&self, name: &str) -> Option<Arc<CsiDriver>>;
     /// Returns the VolumeAttachments of a node.
     fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>>;

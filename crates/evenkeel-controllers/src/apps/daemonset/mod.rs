@@ -77,6 +77,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 &revision_owners,
                 event,
                 |set, revision| selects(set, &revision.meta.labels),
+                // Every update of a revision may affect the set.
                 |_, _| true,
                 |key| enqueue.add(key),
             );

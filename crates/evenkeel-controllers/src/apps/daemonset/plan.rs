@@ -91,7 +91,7 @@ impl<'a> DaemonSetSync<'a> {
         }
         sync.actions.extend(observed.revisions.actions(&sync.target));
         sync.actions.extend(observed.pods.actions(&sync.target));
-        // Adopt first; a later reconciliation changes or deletes the adopted objects.
+        // Adopt first. A later reconciliation changes or deletes the adopted objects.
         if observed.revisions.n_to_adopt + observed.pods.n_to_adopt > 0 {
             return sync;
         }
@@ -207,8 +207,9 @@ impl<'a> DaemonSetSync<'a> {
                         node: node.into(),
                     };
                     if let Some(remaining) = backoff.remaining(&key, self.now) {
-                        self.requeue =
-                            Some(self.requeue.map_or(remaining, |other| other.min(remaining)));
+                        // Reconcile when the first of the backoffs ends.
+                        let earliest = self.requeue.map_or(remaining, |other| other.min(remaining));
+                        self.requeue = Some(earliest);
                         continue;
                     }
                     self.deleted_failed_pods.push(key);
@@ -336,10 +337,7 @@ impl<'a> DaemonSetSync<'a> {
 
     /// Returns the number of nodes that should run a pod.
     pub(crate) fn desired(&self) -> usize {
-        self.observed
-            .nodes
-            .values()
-            .filter(|node| self.observed.pod_template.fit(node).should_run)
-            .count()
+        let template = &self.observed.pod_template;
+        self.observed.nodes.values().filter(|node| template.fit(node).should_run).count()
     }
 }

@@ -81,6 +81,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 let selector = &deployment.spec.selector;
                 !selector.is_empty() && selector.matches(&set.meta.labels)
             },
+            // Every update of a ReplicaSet may affect the Deployment.
             |_, _| true,
             |key| enqueue.add(key),
         );

@@ -37,8 +37,8 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     }
 }
 
-/// Whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`] and its
-/// available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
+/// Reports whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`]
+/// and its available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
 fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
     let desired = sync.limits.desired;
     let desired_annotation = set

@@ -78,6 +78,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 &revision_owners,
                 event,
                 |set, revision| set.spec.selector.matches(&revision.meta.labels),
+                // Of the updates of a revision, only changes of its labels and its controller matter.
                 |_, _| false,
                 |key| enqueue.add(key),
             );
@@ -151,14 +152,9 @@ impl Planner for StatefulSets {
         let set = self.sets.get(namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, namespace);
-        Some(Observed::new(
-            set,
-            pods,
-            revisions,
-            |name| self.revisions.get(namespace, name),
-            |name| self.claims.get(namespace, name),
-            self.features,
-        ))
+        let get_revision = |name: &str| self.revisions.get(namespace, name);
+        let get_claim = |name: &str| self.claims.get(namespace, name);
+        Some(Observed::new(set, pods, revisions, get_revision, get_claim, self.features))
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {

@@ -139,8 +139,8 @@ fn find_claims(
     if templates.is_empty() {
         return HashMap::new();
     }
-    let desired =
-        (0..identity::replicas(set)).map(|n| identity::ordinals_start(set).saturating_add(n));
+    let desired = (0..identity::replicas(set))
+        .map(|index| identity::ordinals_start(set).saturating_add(index));
     let condemned = pods
         .iter()
         .filter_map(|pod| identity::ordinal(pod))

@@ -94,14 +94,15 @@ impl<'a> PossibleOwners<'a> {
         }
     }
 
-    /// Whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with that
-    /// pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
+    /// Reports whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with
+    /// that pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         Policy::of(self.set).when_scaled == Retention::Delete
             && has_stale_reference(&claim.meta, &self.pod_target)
     }
 
-    /// Whether another controller owns the claim, in conflict with the policy. Upstream: `hasUnexpectedController`.
+    /// Reports whether another controller owns the claim, in conflict with the policy. Upstream:
+    /// `hasUnexpectedController`.
     pub(crate) fn has_conflict(&self, claim: &PersistentVolumeClaim) -> bool {
         !Policy::of(self.set).retains_all()
             && claim.meta.owners.iter().any(|owner| self.is_conflicting(owner))

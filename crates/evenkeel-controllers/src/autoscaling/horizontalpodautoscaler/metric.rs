@@ -215,6 +215,7 @@ fn propose_by_pods_metric(
 
 /// Error of a metric. The event contains only the message. The error of the reconciliation also contains the prefix.
 struct PrefixedError {
+    /// Beginning of the error, before the message.
     prefix: String,
     message: String,
 }

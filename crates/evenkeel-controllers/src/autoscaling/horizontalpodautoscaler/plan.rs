@@ -51,14 +51,17 @@ pub(super) struct Observed {
 }
 
 impl Observed {
+    /// Returns the minimum number of replicas. Default: 1.
     fn min_replicas(&self) -> i32 {
         self.autoscaler.spec.min_replicas.unwrap_or(1)
     }
 
+    /// Returns the maximum number of replicas.
     fn max_replicas(&self) -> i32 {
         self.autoscaler.spec.max_replicas
     }
 
+    /// Returns the scaling rules that the user set.
     fn behavior(&self) -> Option<&HorizontalPodAutoscalerBehavior> {
         self.autoscaler.spec.behavior.as_deref()
     }

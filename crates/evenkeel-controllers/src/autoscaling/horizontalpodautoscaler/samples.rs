@@ -41,7 +41,7 @@ pub(super) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Groups the pods; `resource` is empty unless the metric is a resource metric. Upstream: `groupPods`.
+    /// Groups the pods. `resource` is empty unless the metric is a resource metric. Upstream: `groupPods`.
     pub(super) fn new(
         pods: &'a [Arc<Pod>],
         samples: &Samples,

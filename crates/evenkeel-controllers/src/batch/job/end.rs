@@ -73,7 +73,8 @@ pub(crate) fn is_finished(job: &Job) -> bool {
     final_condition(job).is_some()
 }
 
-/// Whether the controller ignores the Job: it is finished, another controller manages it, or its selector is invalid.
+/// Reports whether the controller ignores the Job: it is finished, another controller manages it, or its selector is
+/// invalid.
 pub(super) fn is_ignored(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }

@@ -119,7 +119,7 @@ impl Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// Formats in ascending order; three or more consecutive indexes as `a-b`. Upstream: `String`.
+    /// Formats the indexes in ascending order, and three or more consecutive ones as `a-b`. Upstream: `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, Interval { first, last }) in self.0.iter().enumerate() {
             let comma = if position > 0 { "," } else { "" };

@@ -66,7 +66,7 @@ pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
 fn want_active(observed: &Observed) -> usize {
     let job = &*observed.job;
     let counts = &observed.counts;
-    let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
+    let parallelism = job.spec.parallelism.map_or(1, |count| usize::try_from(count).unwrap_or(0));
     match job.spec.completions {
         // Work queue: after the first success no pod is created, and active pods run to completion.
         None if counts.succeeded > 0 => counts.active.len(),

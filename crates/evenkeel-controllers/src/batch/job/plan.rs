@@ -161,10 +161,11 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
         let event = EventRecord::warning(target, "UnknownCompletionMode", message);
         return Plan::of(vec![Action::Event(event)]);
     }
-    let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
-    let mut plan = Plan::of(claims.collect());
-    plan.actions
-        .extend(decision.finalizers_to_remove.iter().map(|pod| remove_finalizer(pod).into()));
+    let adoptions_and_releases = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
+    let mut plan = Plan::of(adoptions_and_releases.collect());
+    for pod in &decision.finalizers_to_remove {
+        plan.push(remove_finalizer(pod));
+    }
     match &decision.pod_change {
         Some(PodChange::Create(indexes)) => {
             plan.actions.extend(create_pods(observed, &target, indexes));

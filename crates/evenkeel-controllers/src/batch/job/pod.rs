@@ -27,7 +27,8 @@ pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed` (KEP-3939).
+/// Reports whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed`
+/// (KEP-3939).
 /// Upstream: `isPodFailed`.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     match &*pod.status.phase {
@@ -60,7 +61,7 @@ pub(super) fn valid_index(pod: &Pod, job: &Job) -> Option<u32> {
 
 /// Returns `completions`, default 0.
 pub(super) fn completions(job: &Job) -> u32 {
-    job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+    job.spec.completions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
 }
 
 /// Reports whether the pod has a valid index or the Job is not Indexed. Other pods do not count.

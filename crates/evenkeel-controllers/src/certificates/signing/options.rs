@@ -7,17 +7,17 @@ use std::{fmt, time::Duration};
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum validity of issued certificates; `--cluster-signing-duration`, default 1 year.
+    /// Maximum validity of issued certificates. Flag `--cluster-signing-duration`. Default: 1 year.
     pub duration: Duration,
-    /// Authority of all signers, instead of one for each; `--cluster-signing-{cert,key}-file`.
+    /// Authority of all signers, instead of one for each. Flags `--cluster-signing-{cert,key}-file`.
     pub common: Option<Pair>,
-    /// Authority of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
+    /// Authority of kubelet serving certificates. Flags `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,
-    /// Authority of kubelet client certificates; `--cluster-signing-kubelet-client-{cert,key}-file`.
+    /// Authority of kubelet client certificates. Flags `--cluster-signing-kubelet-client-{cert,key}-file`.
     pub kubelet_client: Option<Pair>,
-    /// Authority of API client certificates; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
+    /// Authority of API client certificates. Flags `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
     pub client: Option<Pair>,
-    /// Authority of `kubernetes.io/legacy-unknown`; `--cluster-signing-legacy-unknown-{cert,key}-file`.
+    /// Authority of `kubernetes.io/legacy-unknown`. Flags `--cluster-signing-legacy-unknown-{cert,key}-file`.
     pub legacy_unknown: Option<Pair>,
 }
 

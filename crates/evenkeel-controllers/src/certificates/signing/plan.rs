@@ -1,4 +1,4 @@
-//! Decision about a certificate signing request: sign, fail, or ignore; and the validity of the certificate.
+//! Decision about a certificate signing request: sign, fail, or ignore. Also the validity of the certificate.
 
 use super::{
     authority::{CertificateAuthority, Serial, SignError},

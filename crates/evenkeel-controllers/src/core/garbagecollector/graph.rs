@@ -1,8 +1,8 @@
 //! Graph of owners and dependents, by uid: one node for each object that can be collected.
 //!
-//! A pure state machine: watch events come in, and each returns the uids to enqueue. An owner that is only named in a
-//! reference, and not yet observed by a watch, is a *virtual* node until a live read confirms or refutes it. Upstream:
-//! `pkg/controller/garbagecollector/graph_builder.go`.
+//! The graph is a pure state machine: each watch event changes it and returns the uids to enqueue. An owner that only a
+//! reference names, and that no watch has observed yet, is a *virtual* node until a live read confirms or refutes it.
+//! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
 
 use super::absent_owner_cache::AbsentOwnerCache;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, shared::Shared};
@@ -45,8 +45,7 @@ impl Coordinates {
         self.name == meta.name
             && self.namespace == meta.namespace
             && *self.kind == *kind.kind
-            && self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version))
-                == (&*kind.group, &*kind.version)
+            && group_and_version(&self.api_version) == (&*kind.group, &*kind.version)
     }
 
     /// Returns the coordinates that a dependent in `namespace` gives for its owner. Upstream:
@@ -60,14 +59,19 @@ impl Coordinates {
         }
     }
 
-    /// Whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and a
-    /// cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
+    /// Reports whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and
+    /// a cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
     fn matches_reference(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
         *self.kind == *owner.kind
             && *self.name == *owner.name
             && group(&self.api_version) == group(&owner.api_version)
             && (self.namespace.is_empty() || *self.namespace == *dependents_namespace)
     }
+}
+
+/// Returns the group and the version of an `apiVersion`. The core group is empty.
+fn group_and_version(api_version: &str) -> (&str, &str) {
+    api_version.rsplit_once('/').unwrap_or(("", api_version))
 }
 
 /// Returns the group of an `apiVersion`. The core group is empty.
@@ -181,12 +185,10 @@ impl Graph {
         if let Some(alternate) = alternate {
             let mut work = Work::default();
             work.attempt_to_delete.insert(uid.into());
-            let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
-            work.attempt_to_delete.extend(
-                dependents
-                    .into_iter()
-                    .filter(|dependent| self.references_coordinates(dependent, uid, coordinates)),
-            );
+            let names_refuted =
+                |dependent: &&Uid| self.references_coordinates(dependent, uid, coordinates);
+            let affected = node.dependents.iter().filter(names_refuted).cloned();
+            work.attempt_to_delete.extend(affected);
             if let Some(node) = self.nodes.get_mut(uid) {
                 node.coordinates = alternate;
             }
@@ -195,9 +197,9 @@ impl Graph {
         self.remove(uid)
     }
 
-    /// Whether live reads can lead to an action for the object. They cannot if it is terminating and waits for no
-    /// dependents, or if all its owners are observed, match its references and are not terminating. A later change of
-    /// the object or of an owner enqueues it again. (Upstream reads live each time.)
+    /// Reports whether live reads can lead to an action for the object. They cannot if it is terminating and waits for
+    /// no dependents, or if all its owners are observed, match its references and are not terminating. A later change
+    /// of the object or of an owner enqueues it again. (Upstream reads live each time.)
     pub(crate) fn needs_attempt(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             self.nodes.get(&*owner.uid).is_some_and(|owner_node| {

@@ -51,6 +51,7 @@ pub(super) struct Monitor {
     pub(super) nodes: Cache<Node>,
     pub(super) leases: Cache<Lease>,
     pub(super) pods: Cache<Pod>,
+    /// Pods by the name of their node.
     pub(super) pods_by_node: Index<Pod>,
     pub(super) client: Client,
     pub(super) clock: Clock,
@@ -65,8 +66,10 @@ pub(super) struct Monitor {
 /// Error in updating the health of a node.
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
+    /// A request failed.
     #[error("{0}")]
     Api(#[from] ApiError),
+    /// The cached leases are too old to prove anything about nodes.
     #[error("the lease cache is at resource version {cached}, behind {live}")]
     LeaseCacheBehind { cached: u64, live: u64 },
 }
@@ -88,6 +91,7 @@ impl Monitor {
     async fn pass(&self) -> Duration {
         let now = self.state.now().steady;
         let scheduled = self.state.lock().next_health_pass;
+        // The first pass is due at once.
         let next_health_pass = match scheduled {
             Some(time) if now < time => time,
             _ => {
@@ -101,14 +105,14 @@ impl Monitor {
         let now = self.state.now().steady;
         let next_taint = self.state.lock().zones.next_due(now);
         let next_pass = next_taint.map_or(next_health_pass, |time| time.min(next_health_pass));
-        // A node is still due only if its taint failed: wait before the next attempt.
+        // A node can still be due here only if its taint failed. The wait delays the next attempt.
         let wait = Duration::try_from(next_pass - now).unwrap_or_default();
         wait.max(Duration::from_millis(1))
     }
 
     /// Checks the health of all nodes. Upstream: `monitorNodeHealth`.
     async fn monitor_node_health(&self) {
-        let began = self.clock.instant();
+        let began_at = self.clock.instant();
         if let Err(error) = self.check_lease_cache_version() {
             tracing::info!(%error, "Skipping the pass over nodes until the lease cache is up to date");
             return;
@@ -122,7 +126,7 @@ impl Monitor {
             })
             .await;
         self.handle_disruption(&nodes).await;
-        self.metrics.all_nodes_seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.all_nodes_seconds.observe(began_at.elapsed().as_secs_f64());
     }
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
@@ -202,11 +206,11 @@ impl Monitor {
 
     /// Updates the health of a node, and logs an error.
     async fn update_node_health(&self, node: &Node) {
-        let began = self.clock.instant();
+        let began_at = self.clock.instant();
         if let Err(error) = self.try_update_node_health(node).await {
             tracing::warn!(node = &*node.meta.name, %error, "Failed to update the health of the node; its pods are not evicted");
         }
-        self.metrics.node_seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.node_seconds.observe(began_at.elapsed().as_secs_f64());
     }
 
     /// Updates the health of a node, its taints and its pods. Upstream: `tryUpdateNodeHealth`.

@@ -128,6 +128,7 @@ impl SharedState {
         Now { steady: Moment::try_from(passed).unwrap_or(Moment::MAX), wall: self.clock.now() }
     }
 
+    /// Locks the state. A panic under the lock does not invalidate it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,9 @@ struct CountedKind {
 
 /// A cache of any view.
 trait CountedCache: Send + Sync {
+    /// Returns what the evaluator needs of the namespace's objects: the objects, or only their number.
     fn content(&self, evaluator_kind: EvaluatorKind, namespace: &str) -> Content;
+    /// Reports whether the cache holds all objects that the server had at the start.
     fn has_synced(&self) -> bool;
 }
 

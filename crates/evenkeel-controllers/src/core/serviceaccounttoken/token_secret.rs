@@ -14,8 +14,11 @@ const ACCOUNT_UID_ANNOTATION: &str = "kubernetes.io/service-account.uid";
 
 // Keys of the Secret's data. Upstream: `ServiceAccountTokenKey`, `ServiceAccountRootCAKey`,
 // `ServiceAccountNamespaceKey`.
+/// Key of the token in the Secret's data.
 const TOKEN_KEY: &str = "token";
+/// Key of the CA certificate in the Secret's data.
 const CA_KEY: &str = "ca.crt";
+/// Key of the namespace in the Secret's data.
 const NAMESPACE_KEY: &str = "namespace";
 
 /// The service account named by a Secret.
@@ -39,7 +42,8 @@ impl<'a> AccountRef<'a> {
         })
     }
 
-    /// Whether an account with this name also has the uid. A reference without a uid is for every account of its name.
+    /// Reports whether an account with this name also has the uid. A reference without a uid is for every account of
+    /// its name.
     pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }

@@ -23,6 +23,7 @@ use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
+/// Reason and message of the condition of pods that a taint evicts.
 const DISRUPTION_CONDITION: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",

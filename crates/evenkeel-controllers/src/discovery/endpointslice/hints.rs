@@ -122,6 +122,7 @@ impl TopologyHints {
 
 /// An event about the hints of a Service.
 pub(super) struct HintsEvent {
+    /// Whether the event is a warning.
     pub(super) warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,

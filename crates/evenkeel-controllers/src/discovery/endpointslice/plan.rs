@@ -85,7 +85,7 @@ pub(super) struct Decision {
     pub(super) omits_pods: bool,
 }
 
-/// Numbers of one family in a reconciliation.
+/// Numbers of changes of one IP family in a reconciliation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FamilyCounts {
     pub(super) added_endpoints: usize,
@@ -99,9 +99,11 @@ struct CommonFields<'a> {
     key: &'a Key,
     labels: StrMap,
     owner: OwnerReference,
-    /// Object of the events.
+    /// The Service, to which events refer.
     service: Target,
+    /// Time of the change that caused the writes, for the annotation.
     trigger_time: Option<Timestamp>,
+    /// Whether the Service is terminating.
     deleting: bool,
 }
 
@@ -128,19 +130,22 @@ pub(super) fn decide(observed: &Observed) -> Decision {
     let families = address::families(&observed.service);
     let mut decision =
         Decision { topology_hints: observed.topology_hints.clone(), ..Decision::default() };
-    let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
+    let is_of_family =
+        |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
     let slices = || observed.slices.iter().map(|slice| &**slice);
     for family in Family::BOTH.into_iter().filter(|family| !families.contains(family)) {
-        if slices().any(|slice| is_of(&slice, family)) {
+        if slices().any(|slice| is_of_family(&slice, family)) {
             decision.topology_hints.remove(family);
         }
     }
     for family in &families {
         let existing: Vec<&EndpointSlice> =
-            slices().filter(|slice| is_of(slice, *family)).collect();
+            slices().filter(|slice| is_of_family(slice, *family)).collect();
         reconcile(observed, &common, *family, &existing, &mut decision);
     }
-    for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
+    let is_of_other_family =
+        |slice: &&EndpointSlice| !families.iter().any(|family| is_of_family(slice, *family));
+    for slice in slices().filter(is_of_other_family) {
         decision.add(slice::delete(slice), &common, OnError::Continue);
     }
     if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {
@@ -180,14 +185,15 @@ fn reconcile(
     decision.writes.events.extend(hints_event.map(|event| to_action(common, event)));
 }
 
-/// Slices of one family while they are packed.
+/// Slices of one IP family while they are packed.
 struct FamilySlices<'a> {
     family: Family,
     layout: Layout<'a>,
     /// Ports of each slice in the layout.
     ports: Vec<Vec<SlicePort>>,
-    /// For each slice in the layout: an existing slice that would be deleted, and becomes this new slice instead.
+    /// For each new slice in the layout, an existing slice that would otherwise be deleted and is updated instead.
     recycled: Vec<Option<&'a EndpointSlice>>,
+    /// Existing slices to delete.
     deleted: Vec<&'a EndpointSlice>,
     /// Number of added endpoints.
     added: usize,
@@ -218,6 +224,7 @@ impl<'a> FamilySlices<'a> {
             removed: 0,
             group_sizes: Vec::new(),
         };
+        // Slices of an earlier Service with the same name are deleted, so only owned slices are packed.
         let owned_ports: Vec<Vec<SlicePort>> =
             owned.iter().map(|slice| sorted_ports(&slice.ports)).collect();
         let groups = desired::group_by_ports(&observed.service, &observed.pods, family);
@@ -256,6 +263,7 @@ impl<'a> FamilySlices<'a> {
         self.removed += packed.removed;
         self.deleted.extend(packed.deleted);
         self.group_sizes.push(group.endpoints.len());
+        // The members of a packed slice are indexes into the endpoints of the group.
         let offset = self.layout.desired.len();
         self.layout.desired.extend(group.endpoints);
         for mut slice in packed.slices {
@@ -373,6 +381,7 @@ impl<'a> FamilySlices<'a> {
 }
 
 impl Decision {
+    /// Adds a write, unless the reconciliation already has [`BURST_LIMIT`] writes.
     fn add(&mut self, write: Write, common: &CommonFields<'_>, on_error: OnError) {
         if self.writes.len() as u64 >= BURST_LIMIT {
             self.has_more_writes = true;
@@ -389,7 +398,7 @@ impl Decision {
     }
 }
 
-/// Returns the action with an event that its failure records, and with this effect of its failure on later actions.
+/// Returns the action with the event of its failure. `on_error` is the effect of its failure on later actions.
 fn with_events(action: Action, common: &CommonFields<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let failure_event = |operation: String| {

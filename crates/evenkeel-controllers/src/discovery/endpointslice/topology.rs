@@ -17,7 +17,9 @@ pub(super) type ZoneCounts = BTreeMap<Text, usize>;
 /// Maximum and desired number of endpoints of a zone. Upstream: `allocation`.
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
+    /// Maximum number of endpoints. Hints that exceed it are invalid.
     maximum: usize,
+    /// Share of the endpoints in proportion to the zone's CPU, usually no whole number.
     desired: f64,
 }
 
@@ -68,7 +70,7 @@ pub(super) fn allocate(
         *remaining -= 1;
         *missing -= 1;
         *allocated.entry(receiver.clone()).or_default() += 1;
-        allocated.entry(zone).and_modify(|n| *n -= 1);
+        allocated.entry(zone).and_modify(|count| *count -= 1);
     }
     Ok(allocated)
 }
@@ -90,9 +92,7 @@ fn allocations(
     if ratios.len() > endpoints {
         return Err(with_counts("Insufficient number of endpoints"));
     }
-    let minimum = |ratio: f64| {
-        (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize
-    };
+    let minimum = |ratio: f64| minimum_endpoints(endpoints, ratio);
     let total: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
     let spare = endpoints.checked_sub(total).ok_or_else(|| {
         with_counts("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
@@ -103,6 +103,11 @@ fn allocations(
         Allocation { maximum: minimum + spare, desired }
     };
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
+}
+
+/// Returns the least number of endpoints of a zone with this share of the CPU that does not overload the zone.
+fn minimum_endpoints(endpoints: usize, ratio: f64) -> usize {
+    (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize
 }
 
 /// Hints of the slices that need no write otherwise.
@@ -183,13 +188,14 @@ fn giving_and_receiving_zones(
     while let (Some((giver, surplus)), Some((receiver, deficit))) =
         (largest(&surpluses), largest(&deficits))
     {
+        // Only fractions of an endpoint are left, which a move of a whole endpoint would not even out.
         if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;
         *receiving.entry(receiver.into()).or_default() += 1;
-        surpluses.entry(giver).and_modify(|n| *n -= 1.0);
-        deficits.entry(receiver).and_modify(|n| *n -= 1.0);
+        surpluses.entry(giver).and_modify(|surplus| *surplus -= 1.0);
+        deficits.entry(receiver).and_modify(|deficit| *deficit -= 1.0);
     }
     (giving, receiving)
 }
@@ -205,8 +211,8 @@ pub(super) fn is_overloaded(allocated: &ZoneCounts, ratios: Option<&Ratios>) -> 
     let Some(ratios) = ratios else { return !allocated.is_empty() };
     let total: usize = allocated.values().sum();
     let too_few = |zone: &str, ratio: f64| {
-        let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize;
-        allocated.get(zone).is_none_or(|n| *n < minimum)
+        let minimum = minimum_endpoints(total, ratio);
+        allocated.get(zone).is_none_or(|count| *count < minimum)
     };
     !allocated.is_empty() && ratios.iter().any(|(zone, ratio)| too_few(zone, *ratio))
 }

@@ -194,7 +194,7 @@ fn group_addresses(subsets: &[EndpointSubset], max_addresses_per_subset: usize) 
     let mut skipped = 0;
     for subset in &canonical::repack_subsets(subsets) {
         let ports = ports(subset);
-        // The groups of both families are adjacent; this is the index of the first.
+        // The groups of both families are adjacent. This is the index of the first one.
         let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             let group = |family| Group { ports: ports.clone(), family, endpoints: Vec::new() };
             groups.extend(Family::BOTH.map(group));

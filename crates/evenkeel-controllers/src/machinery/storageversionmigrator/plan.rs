@@ -235,7 +235,7 @@ fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     }
 }
 
-/// Returns the message of the condition `Running`; `error` is empty without an error.
+/// Returns the message of the condition `Running`. `error` is empty without an error.
 fn running_message(progress: Option<Progress>, error: &str) -> String {
     let mut message = "The migration is running".to_owned();
     match progress {

@@ -41,7 +41,8 @@ pub(super) fn allocated_ip(address: &Metadata) -> Option<IpAddr> {
     }
 }
 
-/// Whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast address.
+/// Reports whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast
+/// address.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     let is_excluded = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
     ranges(cidr).any(|range| range.contains(ip) && !is_excluded(&range))

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 /// Condition type: the budget allows disruptions.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Counts in the status of a budget.
+/// Counts in the status of a budget. Each has the name of its field in the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,

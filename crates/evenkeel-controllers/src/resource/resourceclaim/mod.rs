@@ -209,6 +209,7 @@ impl PassHandler<PodClaims> for Metrics {
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
+    /// Deleted pods, whose reservations can be released at once.
     deleted_pods: DeletedPods,
 }
 
@@ -217,6 +218,7 @@ struct Claims {
 struct DeletedPods(Arc<Mutex<DeletedUidCache>>);
 
 impl DeletedPods {
+    /// Locks the cache. A panic under the lock does not invalidate it.
     fn lock(&self) -> MutexGuard<'_, DeletedUidCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -67,7 +67,8 @@ impl Observed {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Whether to read a claim live: the claim is from a template and the status names it, but the cache lacks it.
+    /// Reports whether to read a claim live: the claim is from a template and the status names it, but the cache lacks
+    /// it.
     fn needs_live_read(&self, claim: &PodResourceClaim, named: &NamedObjects) -> bool {
         plan::is_from_template(claim)
             && named.claim.is_none()
@@ -211,7 +212,7 @@ fn look_up_claim(
     Ok(ClaimLookup::Missing(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
-/// Whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
+/// Reports whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
 fn exists(
     pod: &Pod,
     claim: &PodResourceClaim,

@@ -22,11 +22,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// Values of the label `operation_name`.
+/// Value of the label `operation_name` for an attach operation.
 const ATTACH: &str = "volume_attach";
+/// Value of the label `operation_name` for a detach operation.
 const DETACH: &str = "volume_detach";
-/// Values of the label `status`.
+/// Value of the label `status` for an operation that succeeded.
 const SUCCESS: &str = "success";
+/// Value of the label `status` for an operation that failed.
 const FAIL_UNKNOWN: &str = "fail-unknown";
 
 /// Registers the counter of forced detaches by reason.

@@ -286,7 +286,7 @@ impl Planner for Attachments {
         _: &Outcomes,
         _: Timestamp,
     ) -> Option<Memory> {
-        memory.for_next_pass()
+        memory.for_next_reconciliation()
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

@@ -38,11 +38,11 @@ use std::{
 const MANAGED_ANNOTATION: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
-/// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
+/// Time after which the controller records an event if a CSI driver has not attached a volume. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation. By its end, the caches show the attachment.
+/// Lifetime of a reservation. It suffices for the caches to show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay until a volume that is attached to or reserved for another node is checked again.
+/// Delay until the controller checks again a volume that is attached to or reserved for another node.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
@@ -70,7 +70,7 @@ pub(super) struct DesiredVolume {
     /// The PersistentVolume. `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Other nodes that the volume is attached to.
+    /// Other nodes to which the volume is attached.
     pub(super) other_nodes: Vec<Text>,
     /// Pods on other nodes that use the volume. Empty unless it is attached to another node.
     pub(super) pods_elsewhere: Vec<Arc<Pod>>,
@@ -94,9 +94,11 @@ pub(super) struct AttachedVolume {
 /// State of a node that is kept between reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments and network devices to detach, each with the time of the first attempt.
+    /// Attachments and network devices that wait for a forced detach, each with the time of the first attempt to
+    /// detach.
     pub(super) detaching: BTreeMap<Text, Timestamp>,
-    /// Attachments that drivers have not completed, each with the time of its request or of the last event about it.
+    /// Attachments that drivers have not completed, each with the time of its request or of the last event about a
+    /// timeout.
     pub(super) requested: BTreeMap<Text, Timestamp>,
     /// Volumes for which the event about multi-attach was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
@@ -109,7 +111,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Returns the memory without `reserved` and `forced_detaches`, which concern only this reconciliation. `None` if
     /// both are empty.
-    pub(super) fn for_next_pass(&self) -> Option<Self> {
+    pub(super) fn for_next_reconciliation(&self) -> Option<Self> {
         let is_changed = !self.reserved.is_empty() || !self.forced_detaches.is_empty();
         is_changed.then(|| Self {
             reserved: Vec::new(),
@@ -127,7 +129,7 @@ pub(super) struct ReservedVolumes(HashMap<Text, Reservation>);
 #[derive(Debug, Clone)]
 struct Reservation {
     node: Arc<str>,
-    since: Timestamp,
+    reserved_at: Timestamp,
 }
 
 impl ReservedVolumes {
@@ -138,7 +140,7 @@ impl ReservedVolumes {
             reservation.is_valid(now) && (reservation.node != observed.name || needs(name))
         });
         for name in &memory.reserved {
-            let reservation = Reservation { node: observed.name.clone(), since: now };
+            let reservation = Reservation { node: observed.name.clone(), reserved_at: now };
             self.0.insert(name.clone(), reservation);
         }
     }
@@ -154,7 +156,7 @@ impl ReservedVolumes {
 impl Reservation {
     /// Reports whether the reservation is not too old.
     fn is_valid(&self, now: Timestamp) -> bool {
-        Duration::try_from(now.duration_since(self.since))
+        Duration::try_from(now.duration_since(self.reserved_at))
             .is_ok_and(|age| age < RESERVATION_LIFETIME)
     }
 }
@@ -232,7 +234,8 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Reports whether this controller created the attachment, according to its name. Other attachments are left alone.
+/// Reports whether this controller created the attachment, according to its name. The controller does not delete other
+/// attachments.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
@@ -244,7 +247,7 @@ fn is_own(attached_volume: &AttachedVolume) -> bool {
     })
 }
 
-/// Returns the attachments to delete, because no pod uses their volumes. Upstream: `reconcile`, its detach part.
+/// Returns the attachments to delete, because no pod uses their volumes. Upstream: the first part of `reconcile`.
 fn attachments_to_delete<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -267,8 +270,8 @@ fn attachments_to_delete<'a>(
     to_delete
 }
 
-/// Returns the network devices to report as attached: those that pods use and no other node has, and those that the
-/// node may still have mounted.
+/// Returns the network devices to report as attached. These are the devices that pods use and that are not attached to
+/// another node, and the devices that the node may still have mounted.
 fn network_devices_to_report<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -305,13 +308,14 @@ fn network_devices_to_report<'a>(
 /// Decision about an unused volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detach {
+    /// Detach the volume.
     Now,
-    /// The node may have the volume mounted.
+    /// Keep the volume attached, because the node may have it mounted.
     Later,
 }
 
-/// Decides about an unused volume. Records a forced detach, or the time since when the volume waits for one. `id` names
-/// the attachment or the network device. Upstream: `reconcile`.
+/// Decides about an unused volume. Records a forced detach, or the time since which the volume waits for it. `id` is
+/// the name of the attachment or of the network device. Upstream: `reconcile`.
 fn decide_detach(
     observed: &Observed,
     id: &Text,
@@ -344,7 +348,7 @@ fn decide_detach(
     Detach::Later
 }
 
-/// Reports whether the node may have the volume mounted. For a deleted node, its last known status decides.
+/// Reports whether the node may have the volume mounted. For a deleted node, uses its last known status.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last_node.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
@@ -374,12 +378,13 @@ fn update_node_status(
         node.status.volumes_attached.iter().map(|volume| &*volume.name).collect();
     let mut to_report: Vec<&str> =
         reported.iter().copied().filter(|name| attached.contains(name)).collect();
-    let new: Vec<&str> = attached.into_iter().filter(|name| !reported.contains(name)).collect();
+    let newly_attached: Vec<&str> =
+        attached.into_iter().filter(|name| !reported.contains(name)).collect();
     let has_removed = to_report.len() < reported.len();
-    if new.is_empty() && !has_removed {
+    if newly_attached.is_empty() && !has_removed {
         return;
     }
-    to_report.extend(&new);
+    to_report.extend(&newly_attached);
     let list: Vec<Value> =
         to_report.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
@@ -393,7 +398,8 @@ fn update_node_status(
         on_error: OnError::SkipRest,
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
-    for desired in observed.desired.iter().filter(|desired| new.contains(&&*desired.name)) {
+    let is_newly_attached = |desired: &&DesiredVolume| newly_attached.contains(&&*desired.name);
+    for desired in observed.desired.iter().filter(is_newly_attached) {
         let volume = &desired.volume_name;
         let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
         for pod in &desired.pods {
@@ -420,7 +426,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             }
             None if is_multi_attach(desired) => {
                 report_multi_attach(observed, desired, decision);
-                // No event enqueues this node when the other node no longer reports the device.
+                // When the other node no longer reports the device, no event enqueues this node.
                 if is_network_device {
                     decision.plan.requeue_after(RETRY_INTERVAL);
                 }

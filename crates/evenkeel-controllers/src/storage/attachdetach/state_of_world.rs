@@ -33,6 +33,16 @@ pub(super) struct StateOfWorld {
     pub(super) pods_by_claim: Index<Pod>,
 }
 
+/// An attachable volume that a pod uses.
+struct UsedVolume {
+    /// Unique name of the volume, as in the status of nodes.
+    name: Text,
+    /// Name of the PersistentVolume, or of the inline volume in the pod.
+    volume_name: Text,
+    /// The PersistentVolume. `None` for an inline volume.
+    volume: Option<Arc<PersistentVolume>>,
+}
+
 impl StateOfWorld {
     pub(super) fn new(caches: &Caches) -> Self {
         let nodes = caches.of::<Node>();
@@ -73,18 +83,23 @@ impl StateOfWorld {
                 let volume = self.attachable_volume(&pod, &used)?;
                 let name = attach::attached_name(&volume)
                     .or_else(|| iscsi_fc::unique_volume_name(&volume))?;
-                Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
+                Some(UsedVolume {
+                    name: name.into(),
+                    volume_name: volume.meta.name.clone(),
+                    volume: Some(volume),
+                })
             });
             let inline = pod.spec.volumes.iter().filter_map(|volume| {
                 let name = iscsi_fc::unique_volume_name_of_inline(&volume.source)?;
-                Some((Text::from(name), volume.name.clone(), None))
+                let volume_name = volume.name.clone();
+                Some(UsedVolume { name: name.into(), volume_name, volume: None })
             });
-            for (name, volume_name, volume) in claimed.chain(inline) {
-                match desired.iter_mut().find(|entry| entry.name == name) {
+            for used in claimed.chain(inline) {
+                match desired.iter_mut().find(|entry| entry.name == used.name) {
                     // The pod uses the volume twice.
                     Some(entry) if entry.pods.iter().any(|other| Arc::ptr_eq(other, &pod)) => {}
                     Some(entry) => entry.pods.push(Arc::clone(&pod)),
-                    None => desired.push(self.desired_volume(name, volume_name, volume, &pod)),
+                    None => desired.push(self.desired_volume(used, &pod)),
                 }
             }
         }
@@ -96,19 +111,11 @@ impl StateOfWorld {
     }
 
     /// Returns the entry of a volume that the pod uses, with the other nodes to which the volume is attached.
-    fn desired_volume(
-        &self,
-        name: Text,
-        volume_name: Text,
-        volume: Option<Arc<PersistentVolume>>,
-        pod: &Arc<Pod>,
-    ) -> DesiredVolume {
+    fn desired_volume(&self, used: UsedVolume, pod: &Arc<Pod>) -> DesiredVolume {
+        let UsedVolume { name, volume_name, volume } = used;
         let mut other_nodes: Vec<Text> = if iscsi_fc::is_iscsi_or_fc(&name) {
-            self.nodes_by_network_device
-                .get(&name)
-                .iter()
-                .map(|node| node.meta.name.clone())
-                .collect()
+            let nodes = self.nodes_by_network_device.get(&name);
+            nodes.iter().map(|node| node.meta.name.clone()).collect()
         } else {
             let attachments = self.attachments_by_volume.get(&volume_name);
             attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()

@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! Before a claim that is unused according to the cache is changed, the first step lists the pods of the namespace
-//! live. The next step decides by that list.
+//! If a claim is unused according to the cache, the first step lists the pods of the namespace live. The next step
+//! decides by this list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -30,7 +30,7 @@ const UNUSED: &str = "Unused";
 pub(super) struct Observed {
     pub(super) namespace: Arc<str>,
     pub(super) queued: Vec<QueuedClaim>,
-    /// Queued claims that the cache has.
+    /// Queued claims that exist in the cache.
     pub(super) claims: Vec<ClaimWithUsers>,
     /// Whether claims get the condition `Unused`.
     pub(super) sets_unused_condition: bool,
@@ -60,7 +60,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     protect_all(observed, None, now)
 }
 
-/// Decides by the live list of pods, if [`plan`] requested one. Upstream: `askAPIServer`.
+/// Decides by the live list of pods if [`plan`] requested it. Upstream: `askAPIServer`.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let [listed] = &done.0[..] else { return None };
     let pods = match (&listed.reply, &listed.error) {
@@ -125,8 +125,8 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod
-/// that has shut down does not block its own ephemeral claim.
+/// Reports whether the pod blocks the deletion of the claim. A scheduled pod blocks it even after the pod has ended. A
+/// pod that has shut down does not block the deletion of its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_scheduled = !pod.spec.node_name.is_empty();
     is_scheduled && volumes_of(pod, claim).any(|used| !used.ephemeral || !has_shut_down(pod))
@@ -175,7 +175,8 @@ pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     state(old) == state(new)
 }
 
-/// Reports whether the claim is to be changed because it is unused. Such a change requires a live list of pods.
+/// Reports whether the claim would be changed because it is unused according to `users`. Such a change requires a live
+/// list of pods.
 fn needs_live_pods(
     claim: &PersistentVolumeClaim,
     users: &[Arc<Pod>],
@@ -215,7 +216,7 @@ fn protect(
     if !plan.actions.is_empty()
         && let Some(Action::Rewrite(finalizer_change)) = protection.actions.first_mut()
     {
-        // The condition's write comes first and changes the resource version, so this write requires none.
+        // The write of the condition comes first and changes the resource version. Therefore, this write requires none.
         finalizer_change.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);

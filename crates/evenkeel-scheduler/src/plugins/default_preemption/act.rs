@@ -136,7 +136,7 @@ impl Preemption {
     /// will requeue it.
     async fn run(self, lower_priority_pods: Vec<Arc<Pod>>) {
         let Self { executor, preemptor, .. } = &self;
-        let began = executor.handle.clock.instant();
+        let began_at = executor.handle.clock.instant();
         let mut succeeded = true;
         for other in &lower_priority_pods {
             // This pod may no longer fit on the node. Without a nomination it finds another node sooner.
@@ -166,7 +166,7 @@ impl Preemption {
             // No event will follow that requeues the preemptor.
             executor.handle.activate(preemptor.uid());
         }
-        executor.handle.metrics.observe_preemption_task(succeeded, began.elapsed());
+        executor.handle.metrics.observe_preemption_task(succeeded, began_at.elapsed());
     }
 
     /// Preempts all victims and returns the outcome of the last one.
@@ -238,6 +238,7 @@ impl Preemption {
     async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
         let kind = Pod::kind();
         let meta = &pod.meta;
+        // The server rejects a patch whose uid differs from the object's.
         let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
         let client = &self.executor.handle.client;
         let form = PatchForm::Strategic;

@@ -39,6 +39,7 @@ use crate::{
 use act::Executor;
 pub(crate) use plan::equally_good_candidates;
 
+/// Name of the plugin.
 const NAME: &str = "DefaultPreemption";
 
 /// Arguments of [`DefaultPreemption`].

@@ -108,9 +108,9 @@ pub(super) fn claim_requests(
     let mut n_devices_before = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
-        if let Some(exactly) =
-            request.exactly.as_deref().filter(|_| request.first_available.is_empty())
-        {
+        // A request has either `exactly` or `firstAvailable`. The latter takes precedence.
+        let exactly = request.exactly.as_deref().filter(|_| request.first_available.is_empty());
+        if let Some(exactly) = exactly {
             let fields = RequestFields {
                 class: &exactly.device_class_name,
                 selectors: &exactly.selectors,
@@ -136,6 +136,7 @@ pub(super) fn claim_requests(
             };
             choices.push(context.choice(&request.name, Some(&subrequest.name), &fields)?);
         }
+        // The request needs at least the devices of its smallest alternative. `All` counts as none.
         let n_devices = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
         if n_devices > MAX_DEVICES.saturating_sub(n_devices_before) {
             return Err(format!(

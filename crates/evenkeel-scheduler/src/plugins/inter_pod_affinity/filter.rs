@@ -43,8 +43,10 @@ impl PreFilter for InterPodAffinity {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let counts = AffinityState::for_pod(pod, nodes);
-        let has_no_existing_anti_affinity =
-            || counts.existing_anti_affinity.iter().flat_map(PerDomain::values).all(|n| *n == 0);
+        let has_no_existing_anti_affinity = || {
+            let mut values = counts.existing_anti_affinity.iter().flat_map(PerDomain::values);
+            values.all(|count| *count == 0)
+        };
         if counts.affinity.is_empty()
             && counts.anti_affinity.is_empty()
             && has_no_existing_anti_affinity()

@@ -42,6 +42,7 @@ impl Score for NodeResourcesFit {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
+        // This holds the requests if PreScore has not stored them.
         let computed;
         let requests = match state.get::<PodRequests>() {
             Some(PodRequests(requests)) => requests,

@@ -254,10 +254,12 @@ impl VolumeBinding {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
-            let claim = observed.listers.claim(&pod.meta.namespace, &name);
-            let claim = find::usable_claim(pod, &name, used.ephemeral, claim)?;
-            let class = volume::class_of_claim(&claim);
-            let class = if class.is_empty() { None } else { observed.listers.class(class) };
+            let cached_claim = observed.listers.claim(&pod.meta.namespace, &name);
+            let claim = find::usable_claim(pod, &name, used.ephemeral, cached_claim)?;
+            let class = match volume::class_of_claim(&claim) {
+                "" => None,
+                class_name => observed.listers.class(class_name),
+            };
             if find::is_bound(&claim) {
                 claims.bound.push(observed.listers.volume(&claim.spec.volume_name));
             } else if class.as_deref().is_some_and(volume::waits_for_consumer)
@@ -292,6 +294,7 @@ impl VolumeBinding {
             }
             for (volume, bound_claim) in bindings {
                 if bound_claim.meta.uid == claim.meta.uid {
+                    // The decision for the assumed pod holds for all pods that share the claim.
                     candidates.retain(|candidate| candidate.meta.name == volume.meta.name);
                 } else {
                     candidates.retain(|candidate| candidate.meta.name != volume.meta.name);

@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     Repeat(Vec<Cidr>),
     /// The CIDR set of this range has no free CIDR.
     Exhausted(Cidr),
-    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR; the problem.
+    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR. The text states the problem.
     Invalid(String),
 }
 
@@ -117,6 +117,7 @@ impl Allocator {
         let Some(ranges) = parse_cidrs(cidrs) else {
             return Err(format!("failed to parse node {name}, CIDR {}", cidrs.join(",")));
         };
+        // There is one set for each range, so a range at this index is one too many.
         let index = self.sets.len();
         if let Some(range) = ranges.get(index) {
             return Err(format!(
@@ -154,7 +155,7 @@ impl Allocator {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Another node may have the same CIDR, set by a user: such a CIDR stays occupied.
+        // A user may have given the same CIDR to another node. Such a CIDR stays occupied.
         for cidrs in self.allocated.values() {
             for (index, range) in cidrs.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {

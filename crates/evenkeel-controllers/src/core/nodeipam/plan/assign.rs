@@ -25,8 +25,8 @@ pub(crate) struct Observed {
     pub(crate) allocations: Allocations,
 }
 
-/// Whether a live list has recorded the allocations of all nodes: the cache may lack allocations that a former leader
-/// made.
+/// State of the record of allocations. A live list of all nodes fills it, because the cache may lack allocations that a
+/// former leader made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
     /// No reconciliation has listed the nodes.

@@ -11,14 +11,18 @@ const DEFAULT_IPV6_LENGTH: u8 = 64;
 /// Cluster CIDR of an IP family, and the prefix length of the nodes' CIDRs in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Family {
+    /// The cluster CIDR.
     pub(crate) range: Cidr,
+    /// Prefix length of the nodes' CIDRs.
     pub(crate) node_length: u8,
 }
 
 /// The cluster CIDRs, and the Services' CIDRs, which the allocator must not give to nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
+    /// The cluster CIDRs, at most one of each IP family.
     pub(crate) families: Vec<Family>,
+    /// CIDRs of the Services.
     pub(crate) services: Vec<Cidr>,
 }
 

@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 /// the bitmap. Upstream: `clusterSubnetMaxDiff`.
 const MAX_IPV6_LENGTH_DIFFERENCE: u8 = 16;
 
+/// Number of parts in one word of the bitmap.
+const WORD_BITS: usize = u64::BITS as usize;
+
 /// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CidrSetError {
@@ -45,6 +48,7 @@ pub(crate) struct CidrSet {
     length: u8,
     /// Bitmap of allocated parts, up to the highest ever allocated.
     used: Vec<u64>,
+    /// Number of allocated parts.
     allocated_parts: usize,
     /// Index at which the search continues. Upstream: `nextCandidate`.
     next: usize,
@@ -58,8 +62,9 @@ impl CidrSet {
     /// Builds a set without allocations.
     pub(crate) fn new(family: Family) -> Result<Self, CidrSetError> {
         let Family { range, node_length: length } = family;
-        let bits = length.saturating_sub(range.length());
-        if bits > MAX_IPV6_LENGTH_DIFFERENCE && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
+        let index_bits = length.saturating_sub(range.length());
+        let exceeds_bitmap = index_bits > MAX_IPV6_LENGTH_DIFFERENCE && !range.is_ipv4();
+        if exceeds_bitmap || u32::from(index_bits) >= usize::BITS {
             return Err(CidrSetError::TooManyParts { range, length });
         }
         Ok(Self {
@@ -131,7 +136,7 @@ impl CidrSet {
 
     /// Reports whether the part with this index is allocated.
     fn is_used(&self, index: usize) -> bool {
-        self.used.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.used.get(index / WORD_BITS).is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
     }
 
     /// Marks the part with this index as allocated.
@@ -139,10 +144,10 @@ impl CidrSet {
         if self.is_used(index) {
             return;
         }
-        if self.used.len() <= index / 64 {
-            self.used.resize(index / 64 + 1, 0);
+        if self.used.len() <= index / WORD_BITS {
+            self.used.resize(index / WORD_BITS + 1, 0);
         }
-        self.used[index / 64] |= 1 << (index % 64);
+        self.used[index / WORD_BITS] |= 1 << (index % WORD_BITS);
         self.allocated_parts += 1;
         self.allocations_total += 1;
     }
@@ -152,7 +157,7 @@ impl CidrSet {
         if !self.is_used(index) {
             return;
         }
-        self.used[index / 64] &= !(1 << (index % 64));
+        self.used[index / WORD_BITS] &= !(1 << (index % WORD_BITS));
         self.allocated_parts -= 1;
         self.releases_total += 1;
     }

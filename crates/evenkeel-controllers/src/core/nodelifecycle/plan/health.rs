@@ -104,8 +104,8 @@ impl NodeHealth {
         health
     }
 
-    /// Whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the first
-    /// status, `--node-monitor-grace-period` after it.
+    /// Reports whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the
+    /// first status, `--node-monitor-grace-period` after it.
     pub(crate) fn is_grace_period_over(&self, options: &Options, now: Now) -> bool {
         let grace_period = match self.ready {
             None => options.startup_grace_period,

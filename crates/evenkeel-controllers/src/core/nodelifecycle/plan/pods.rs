@@ -19,8 +19,8 @@ pub(crate) struct PodOnNode {
 }
 
 impl PodOnNode {
-    /// Whether the pod claims to be ready although its node is not. A node that the monitor has not observed yet is
-    /// skipped: the monitor's next reconciliation observes it, and marks its pods.
+    /// Reports whether the pod claims to be ready although its node is not. A node that the monitor has not observed
+    /// yet is skipped: the monitor's next reconciliation observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
         self.node_ready.is_some_and(|ready| ready != Ready::Yes) && claims_ready(&self.pod)
     }

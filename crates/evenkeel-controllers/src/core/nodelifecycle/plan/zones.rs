@@ -93,6 +93,7 @@ pub(crate) fn counts_for_disruption(node: &Node) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Zones(BTreeMap<Text, Zone>);
 
+/// A zone with at least one node.
 #[derive(Debug)]
 struct Zone {
     state: ZoneState,

@@ -10,8 +10,8 @@ use evenkeel_component_helpers::quota::{
 use evenkeel_runtime::discovery::Resource;
 use std::any::Any;
 
-/// Whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched, and are
-/// counted.
+/// Reports whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched,
+/// and are counted.
 pub(super) fn is_countable(resource: &Resource) -> bool {
     resource.kind.namespaced
         && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))

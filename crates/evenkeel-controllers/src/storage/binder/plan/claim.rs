@@ -214,7 +214,7 @@ fn find_best_match_for_claim(
     observed: &Observed,
     is_delayed: bool,
 ) -> Option<&Arc<PersistentVolume>> {
-    // Groups of volumes by their access modes; fewer modes come first.
+    // Groups of volumes by their access modes. Groups with fewer modes come first.
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
     for volume in &observed.candidates {
         if volume::has_access_modes(&observed.claim, volume) {

@@ -113,6 +113,7 @@ pub(super) fn finalizers<'a>(
 enum Deleter {
     /// This controller, because the storage is a folder.
     ThisController,
+    /// A provisioner outside the controller, such as that of a CSI driver.
     ExternalProvisioner,
 }
 
@@ -132,6 +133,7 @@ fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
         _ => return Ok(Deleter::ExternalProvisioner),
     }
     let source = &volume.spec.source;
+    // Without the annotation, the type of the volume decides.
     let no_deleter = |why: &str| {
         let name = &volume.meta.name;
         Err(format!("error getting deleter volume plugin for volume \"{name}\": {why}"))
