@@ -7,7 +7,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Enqueues the owner that controls the child; if an update changed the controller, enqueues the old one as well. For
+/// Enqueues the owner that controls the child. If an update changed the controller, enqueues the old one as well. For
 /// an orphan, enqueues the owners that pass `may_adopt`. An update that changes neither controller nor labels enqueues
 /// the owner only if `affects_owner` returns true for the old and the new child.
 ///
@@ -26,7 +26,8 @@ pub(crate) fn on_child<O: View, C: View>(
             }
         }
         CacheEvent::Updated { old, new } => {
-            let (before, after) = (old.meta(), new.meta());
+            let before = old.meta();
+            let after = new.meta();
             if before.resource_version == after.resource_version {
                 return;
             }
@@ -59,7 +60,8 @@ fn enqueue_owner<O: View>(owners: &Cache<O>, child: &Meta, enqueue: &mut impl Fn
     true
 }
 
-/// Enqueues the owners that may adopt an orphan. No owner adopts an orphan without labels, or one that is being deleted.
+/// Enqueues the owners that may adopt an orphan. No owner adopts an orphan without labels, or one that is being
+/// deleted.
 fn enqueue_adopters<O: View, C: View>(
     owners: &Cache<O>,
     child: &C,

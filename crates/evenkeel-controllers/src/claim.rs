@@ -12,7 +12,7 @@ const NOTHING_TO_RELEASE: &[u16] = &[422];
 /// Children of an owner: those that it controls, those to adopt, and those to release.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claims<C> {
-    /// Children that the owner controls once the patches are written; adopted ones are last.
+    /// Children that the owner controls once the patches are written. Adopted ones are last.
     pub(crate) owned: Vec<Arc<C>>,
     /// Number of children at the end of `owned` that are still to be adopted.
     pub(crate) n_to_adopt: usize,
@@ -20,8 +20,8 @@ pub(crate) struct Claims<C> {
     pub(crate) release: Vec<Arc<C>>,
 }
 
-/// Returns the predicate with its last result cached. That is enough, because most pods of an owner share one allocation
-/// of their labels.
+/// Returns the predicate with its last result cached. That is enough, because most pods of an owner share one
+/// allocation of their labels.
 pub(crate) fn cached_for_last_labels(
     predicate: impl Fn(&StrMap) -> bool,
 ) -> impl FnMut(&StrMap) -> bool {
@@ -56,7 +56,9 @@ impl<C: View> Claims<C> {
         candidates: impl IntoIterator<Item = Arc<C>>,
         mut matches: impl FnMut(&C) -> bool,
     ) -> Self {
-        let (mut owned, mut adopt, mut release) = (Vec::new(), Vec::new(), Vec::new());
+        let mut owned = Vec::new();
+        let mut adopt = Vec::new();
+        let mut release = Vec::new();
         for child in candidates {
             let meta = child.meta();
             match meta.controller() {
@@ -100,6 +102,8 @@ impl<C: View> Claims<C> {
         self.patches(owner, format!(r#","finalizers":["{finalizer}"]"#))
     }
 
+    /// Returns the patches of the children to adopt and to release. `extra_metadata` is added to the metadata of an
+    /// adopted child.
     fn patches(&self, owner: &Target, extra_metadata: String) -> impl Iterator<Item = Action> {
         let to_adopt = self.owned[self.owned.len() - self.n_to_adopt..].iter();
         let adoptions = to_adopt.map(move |child| adoption(owner, &**child, &extra_metadata));
@@ -108,6 +112,7 @@ impl<C: View> Claims<C> {
     }
 }
 
+/// Returns the patch that adds the owner reference to a child, provided that the owner still exists.
 fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action {
     let uid = &child.meta().uid;
     let reference = wire::controller_reference(owner).to_json();
@@ -117,14 +122,17 @@ fn adoption<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action 
     Action::Patch(Patch { if_live: Some(owner.clone()), ..patch(child, body) })
 }
 
+/// Returns the patch that removes the owner reference from a child.
 fn release<C: View>(owner: &Target, child: &C) -> Action {
-    let (uid, owner) = (&child.meta().uid, &owner.uid);
+    let uid = &child.meta().uid;
+    let owner = &owner.uid;
     let body = format!(
         r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{{"$patch":"delete","uid":"{owner}"}}]}}}}"#
     );
     Action::Patch(Patch { tolerates: NOTHING_TO_RELEASE, ..patch(child, body) })
 }
 
+/// Returns a strategic merge patch of a child. If it fails, the reconciliation ends.
 fn patch<C: View>(child: &C, body: String) -> Patch {
     Patch {
         on_error: OnError::Abort,

@@ -3,7 +3,7 @@
 use evenkeel_runtime::plan::Failure;
 
 /// Returns the failure's text as upstream writes it in events and conditions. `request` is client-go's name for the
-/// request, such as `get pods.metrics.k8s.io`; if it is empty, the text does not name the request.
+/// request, such as `get pods.metrics.k8s.io`. If it is empty, the text does not name the request.
 ///
 /// Upstream: `NewGenericServerResponse`.
 pub(crate) fn message(failure: &Failure, request: &str) -> String {

@@ -63,7 +63,7 @@ impl Condition {
         self
     }
 
-    /// Whether type, status, reason and message are equal; times are ignored.
+    /// Reports whether type, status, reason and message are equal. Times are ignored.
     pub(crate) fn equal_apart_from_times(&self, other: &Self) -> bool {
         (&self.type_, &self.status, &self.reason, &self.message)
             == (&other.type_, &other.status, &other.reason, &other.message)

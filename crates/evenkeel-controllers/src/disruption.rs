@@ -8,6 +8,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
 use serde_json::{Value, json};
 
+/// Condition of a pod that is about to be deleted by a disruption. Upstream: `DisruptionTarget`.
 pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Reason and message of the condition `DisruptionTarget`.
@@ -19,8 +20,8 @@ pub(crate) struct DisruptionReason {
     pub(crate) message: &'static str,
 }
 
-/// Returns the patch that adds the condition with this reason. `None` if the pod has the condition already. If the patch
-/// fails, later actions are skipped.
+/// Returns the patch that adds the condition with this reason, or `None` if the pod has the condition already. If the
+/// patch fails, later actions are skipped.
 pub(crate) fn add_condition(pod: &Pod, reason: DisruptionReason, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});
     set_condition(&mut status, pod, reason, now);
@@ -44,6 +45,7 @@ pub(crate) fn mark_failed(
     status_patch(pod, &status)
 }
 
+/// Returns the patch of a pod's status, or `None` if it changes nothing.
 fn status_patch(pod: &Pod, status: &Value) -> Option<Patch> {
     if status.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;

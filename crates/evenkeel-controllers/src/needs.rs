@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 /// Feature gates that controllers read, and that are off by default in v1.37.
 const OFF_BY_DEFAULT: [&str; 1] = ["StatefulSetRecreateStrategy"];
 
-/// Enabled feature gates. The default is upstream's v1.37 without `--feature-gates`.
+/// Enabled feature gates. The default has upstream's defaults in v1.37.
 #[derive(Clone)]
 pub struct Gates(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
@@ -17,7 +17,7 @@ impl Gates {
         Self(Arc::new(enabled))
     }
 
-    /// Whether the gate is enabled.
+    /// Reports whether the gate is enabled.
     pub fn enabled(&self, name: &str) -> bool {
         (self.0)(name)
     }
@@ -53,12 +53,14 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Resources that the API server serves. The default is all.
+/// Resources that the API server serves. The default contains all resources.
 #[derive(Debug, Clone, Default)]
 pub struct Resources(Option<Arc<Served>>);
 
+/// Resources that discovery found.
 #[derive(Debug)]
 struct Served {
+    /// Group, version and plural name of each resource.
     resources: BTreeSet<[Text; 3]>,
     /// Groups and versions whose discovery failed.
     undiscovered: BTreeSet<[Text; 2]>,
@@ -80,7 +82,7 @@ impl Resources {
         })))
     }
 
-    /// Whether the server has this resource.
+    /// Reports whether the server has this resource.
     pub fn has(&self, resource: &Resource) -> bool {
         let Resource { group, version, plural } = *resource;
         self.0.as_ref().is_none_or(|served| {

@@ -20,7 +20,7 @@ pub trait Flags {
     fn list(&self, flag: &str) -> Vec<String>;
     /// Returns an integer flag whose value must be above zero.
     fn positive(&self, flag: &str) -> usize;
-    /// Whether the feature gate is enabled.
+    /// Reports whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;
     /// Records that a flag's value is invalid, so that the program does not start. `message` is the error and names the
     /// flag.
@@ -32,10 +32,10 @@ pub trait Flags {
     }
 }
 
-/// Options of a controller whose only flag is the number of workers; `DEFAULT` is that flag's default.
+/// Options of a controller whose only flag is the number of workers. `DEFAULT` is the default of that flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers<const DEFAULT: usize> {
-    /// Number of objects processed concurrently.
+    /// Number of objects that are reconciled concurrently.
     pub concurrent_syncs: usize,
 }
 
@@ -55,9 +55,9 @@ impl<const DEFAULT: usize> Workers<DEFAULT> {
 /// Options of a controller with a number of workers, by default `DEFAULT`, and a sync period, by default 5 minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periodic<const DEFAULT: usize> {
-    /// Number of objects processed concurrently.
+    /// Number of objects that are reconciled concurrently.
     pub concurrent_syncs: usize,
-    /// Period after which all objects are processed again.
+    /// Period after which all objects are reconciled again.
     pub sync_period: Duration,
 }
 

@@ -15,7 +15,7 @@ impl<V> Clone for ByController<V> {
 }
 
 impl<V: View> ByController<V> {
-    /// Declares the index on the cache; repeated calls return the same index.
+    /// Declares the index on the cache. Repeated calls return the same index.
     pub(crate) fn of(cache: &Cache<V>) -> Self {
         Self(cache.index("controller", |object, key| match object.meta().controller() {
             Some(controller) => key(&controller.uid),

@@ -5,10 +5,11 @@ use crate::pods;
 use evenkeel_api::{time::Timestamp, views::Pod};
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
+/// Annotation with the cost of a pod's deletion. Upstream: `PodDeletionCost`.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related` pods
-/// on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
+/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related`
+/// pods on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
 /// feature gate `PodDeletionCost`, is on.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
@@ -92,10 +93,12 @@ struct Age {
 }
 
 impl Age {
+    /// Ranks by the exact time. Pods with later times are deleted first.
     fn exact(time: Option<Timestamp>) -> Self {
         Self { time, bucket: time.map_or(0, |time| -time.as_nanosecond()) }
     }
 
+    /// Ranks by the logarithm of the age, so that pods of similar age are equal.
     fn logarithmic(time: Option<Timestamp>, now: Timestamp) -> Self {
         let nanoseconds = time.map_or(0, |time| now.duration_since(time).as_nanos());
         #[expect(
@@ -107,8 +110,8 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Orders an unknown time first, then the younger before the older. In one bucket, the uids decide; they are random,
-    /// so deletions spread over ages. Returns `Equal` only if the times are equal.
+    /// Orders an unknown time first, then the younger before the older. In one bucket, the uids decide. They are
+    /// random, so deletions spread over ages. Returns `Equal` only if the times are equal.
     fn compare(self, other: Self, (uid, other_uid): (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
@@ -141,8 +144,8 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Returns `Less` if this pod is deleted before the other. The first criterion that differs decides. Deleted first are
-    /// pods
+    /// Returns `Less` if this pod is deleted before the other. The first criterion that differs decides. Deleted first
+    /// are pods
     ///
     /// 1. without a node,
     /// 2. in phase Pending, then Unknown, then Running,
@@ -173,8 +176,8 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Returns the deletion cost from the annotation, a 32-bit integer. An invalid value, or one with a plus sign or leading
-/// zeros, counts as 0. Upstream: `GetDeletionCostFromPodAnnotations`.
+/// Returns the deletion cost from the annotation, a 32-bit integer. An invalid value, or one with a plus sign or
+/// leading zeros, counts as 0. Upstream: `GetDeletionCostFromPodAnnotations`.
 fn deletion_cost(pod: &Pod) -> i32 {
     let cost = pod.meta.annotations.get(DELETION_COST).unwrap_or_default();
     match cost.as_bytes() {
@@ -185,20 +188,28 @@ fn deletion_cost(pod: &Pod) -> i32 {
 
 /// Returns the highest restart counts of the regular containers and of the sidecars. Upstream: `maxContainerRestarts`.
 fn restarts(pod: &Pod) -> Restarts {
-    let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
+    let regular =
+        pod.status.container_statuses.iter().map(|status| status.restart_count).max().unwrap_or(0);
     let is_sidecar = |name: &str| {
-        pod.spec.init_containers.iter().any(|c| *c.name == *name && &*c.restart_policy == "Always")
+        pod.spec
+            .init_containers
+            .iter()
+            .any(|container| *container.name == *name && &*container.restart_policy == "Always")
     };
     let statuses = pod.status.init_container_statuses.iter();
-    let sidecar =
-        statuses.filter(|c| is_sidecar(&c.name)).map(|c| c.restart_count).max().unwrap_or(0);
+    let sidecar = statuses
+        .filter(|status| is_sidecar(&status.name))
+        .map(|status| status.restart_count)
+        .max()
+        .unwrap_or(0);
     Restarts { regular: regular.max(0), sidecar: sidecar.max(0) }
 }
 
 /// Sorts by [`Rank::compare`], which is not always transitive: pods of one bucket compare by uid, but pods with equal
 /// times compare by restarts. The standard library's sorts may panic on such an order.
 fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
-    let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
+    let mut from = ranks.to_vec();
+    let mut to = Vec::with_capacity(ranks.len());
     let mut width = 1;
     while width < from.len() {
         to.clear();

@@ -15,28 +15,28 @@ pub(crate) fn revision_of(pod: &Pod) -> &str {
     pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
 }
 
-/// Whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
+/// Reports whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
+/// Reports whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !pod.meta.deleting()
 }
 
-/// Whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
+/// Reports whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && pod.meta.deleting()
 }
 
-/// Whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
+/// Reports whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
 pub(crate) fn changes_owner_counts(old: &Pod, new: &Pod) -> bool {
     let counted = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready_since(pod));
     counted(old) != counted(new)
 }
 
-/// Whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
+/// Reports whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
@@ -44,7 +44,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 /// Returns the transition time of the condition `Ready`. `None` if the pod is not ready, `Some(None)` if the condition
 /// has no time.
 pub(crate) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
-    let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    let condition = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     (&*condition.status == "True").then_some(condition.last_transition_time)
 }
 
@@ -63,20 +63,25 @@ pub(crate) fn describe_unavailable(pod: &Pod, min_ready_seconds: i32, now: Times
 /// phase.
 fn describe_unready(pod: &Pod) -> String {
     let conditions = &pod.status.conditions;
-    let not_true =
-        |type_: &str| conditions.iter().find(|c| &*c.type_ == type_ && &*c.status != "True");
+    let not_true = |type_: &str| {
+        conditions
+            .iter()
+            .find(|condition| &*condition.type_ == type_ && &*condition.status != "True")
+    };
     if let Some(condition) = not_true("PodScheduled") {
         return format!("is not scheduled: {}: {}", condition.reason, condition.message);
     }
     if pod.spec.node_name.is_empty() {
         return "is not scheduled yet".to_owned();
     }
-    let condition = not_true("Ready").filter(|c| !c.reason.is_empty());
-    let why = condition.map(|c| format!(": {} {}", c.reason, c.message)).unwrap_or_default();
+    let condition = not_true("Ready").filter(|condition| !condition.reason.is_empty());
+    let why = condition
+        .map(|condition| format!(": {} {}", condition.reason, condition.message))
+        .unwrap_or_default();
     format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
-/// Whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
+/// Reports whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     match ready_since(pod) {
         None => false,
@@ -97,8 +102,8 @@ pub(crate) fn until_next_available<'a>(
     remaining.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
-/// Returns the time until a ready pod becomes available; `None` if it already is, or if the pod is not ready. Upstream:
-/// `nextPodAvailabilityCheck`.
+/// Returns the time until a ready pod becomes available, or `None` if it already is, or if the pod is not ready.
+/// Upstream: `nextPodAvailabilityCheck`.
 pub(crate) fn until_available(
     pod: &Pod,
     min_ready_seconds: i32,
@@ -111,6 +116,7 @@ pub(crate) fn until_available(
     Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
 }
 
+/// Returns the time at which a pod that has been ready since `since` becomes available.
 fn available_at(since: Timestamp, min_ready_seconds: i32) -> Timestamp {
     saturating_add(since, SignedDuration::from_secs(min_ready_seconds.into()))
 }

@@ -130,7 +130,7 @@ pub(crate) struct PreservedMetadata<'a> {
     pub(crate) finalizers: &'a [Text],
 }
 
-/// Metadata for the creation of an object; empty fields are left out.
+/// Metadata for the creation of an object. Empty fields are left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewMetadata<'a> {
@@ -164,8 +164,8 @@ impl<'a> PreservedMetadata<'a> {
     }
 }
 
-/// Returns the body of an update of the status sub-resource. The body has no spec: before validation the API server takes
-/// the stored one, so `managedFields` do not change.
+/// Returns the body of an update of the status sub-resource. The body has no spec: before validation the API server
+/// takes the stored one, so `managedFields` do not change.
 pub(crate) fn status_body<V: View>(
     object: &V,
     annotations: &StrMap,

@@ -38,7 +38,8 @@ pub(crate) fn selector(selector: &Selector) -> String {
             Operator::DoesNotExist => "DoesNotExist",
             _ => return None,
         };
-        let (key, values) = (requirement.key(), requirement.values().join(" "));
+        let key = requirement.key();
+        let values = requirement.values().join(" ");
         Some(format!(
             "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
         ))

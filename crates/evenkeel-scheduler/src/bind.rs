@@ -118,7 +118,8 @@ impl BindingCycle {
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             let began = assumed.is_sampled.then(|| self.clock.instant());
-            let (info, node) = (&assumed.popped.info, &*assumed.node);
+            let info = &assumed.popped.info;
+            let node = &*assumed.node;
             let result = catch_plugin_panic(|| plugin.pre_bind_pre_flight(info, node));
             let pre_flight = result.map_err(|panic| {
                 let reasons = panic.reasons.join(", ");
@@ -138,7 +139,8 @@ impl BindingCycle {
 
     /// Sets `status.nominatedNodeName` to the assumed node. Returns whether the API server now has the nomination.
     async fn nominate_expected_node(&self, assumed: &AssumedPod) -> bool {
-        let (pod, node) = (&assumed.popped.info.pod, &*assumed.node);
+        let pod = &assumed.popped.info.pod;
+        let node = &*assumed.node;
         if *pod.status.nominated_node_name == *node {
             return true;
         }
@@ -146,7 +148,8 @@ impl BindingCycle {
             "metadata": { "uid": pod.meta.uid },
             "status": { "nominatedNodeName": node },
         });
-        let (kind, meta) = (Pod::kind(), &pod.meta);
+        let kind = Pod::kind();
+        let meta = &pod.meta;
         let body = patch.to_string().into();
         let form = PatchForm::Strategic;
         let written = self
@@ -166,7 +169,8 @@ impl BindingCycle {
         assumed: &AssumedPod,
         pre_bind_tasks: &[PreBindTask<'_>],
     ) -> Result<(), BindingFailure> {
-        let (info, node) = (&assumed.popped.info, &*assumed.node);
+        let info = &assumed.popped.info;
+        let node = &*assumed.node;
         self.wait_on_permit(assumed).await?;
         let began = self.clock.instant();
         let pre_bound = match pre_bind_tasks {
@@ -268,7 +272,8 @@ impl BindingCycle {
         let call = async { task.plugin.pre_bind(&self.client, info, node).await };
         let result = catch_plugin_panic_async(call).await;
         let result = result.and_then(|result| result.map_err(|error| error.to_string()));
-        let (point, status) = (ExtensionPoint::PreBind.as_str(), status_label(result.is_ok()));
+        let point = ExtensionPoint::PreBind.as_str();
+        let status = status_label(result.is_ok());
         self.observe_plugin(task.name, point, began, status);
         result.map_err(|error| format!("running PreBind plugin \"{}\": {error}", task.name))
     }

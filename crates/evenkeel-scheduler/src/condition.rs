@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 ///
 /// Upstream: `NoteLengthLimit`.
 const NOTE_LENGTH_LIMIT: usize = 1024;
+/// Condition type: the pod is assigned to a node.
 const POD_SCHEDULED: &str = "PodScheduled";
 
 /// Failure of a scheduling attempt, as reported in the pod's status.

@@ -115,7 +115,7 @@ impl Explained {
         self.message = Some(fit_error.message_with(&messages));
     }
 
-    /// Returns the nodes with the highest score; the scheduler selects one of them.
+    /// Returns the nodes with the highest score. The scheduler selects one of them.
     pub fn best(&self) -> Vec<&str> {
         let feasible = || self.nodes.iter().filter(|node| node.refused.is_none());
         let highest = feasible().map(|node| node.total).max().unwrap_or_default();
@@ -130,7 +130,7 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// Creates the caches; the caller starts them. Must be called inside a tokio runtime.
+    /// Creates the caches. The caller starts them. Must be called inside a tokio runtime.
     pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
         let registry = prometheus::Registry::new();
         let standby = StandbyScheduler::new(
@@ -193,7 +193,7 @@ impl Looker {
         explained
     }
 
-    /// Explains how the scheduler would schedule a pod; `None` if no profile is responsible for it.
+    /// Explains how the scheduler would schedule a pod. `None` if no profile is responsible for it.
     fn explain_unscheduled(&mut self, pod: &PodInfo) -> Option<Explained> {
         let (profile, view) = self.standby.view_for(&pod.pod)?;
         Some(explain(&profile, view, pod))
@@ -210,7 +210,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         message: None,
         evictions: Vec::new(),
     };
-    let (seed, no_extenders) = (0, &[]);
+    let seed = 0;
+    let no_extenders = &[];
     let mut cycle = Cycle::new(view, pod, seed, no_extenders);
     if let Err(rejected) = cycle.run_pre_filter_plugins(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
@@ -218,10 +219,12 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         explained.set_fit_error(&mut cycle, &state, &fit_error);
         return explained;
     }
-    let (mut feasible, mut rejected_nodes) = (Vec::new(), Vec::new());
+    let mut feasible = Vec::new();
+    let mut rejected_nodes = Vec::new();
     for index in 0..cycle.nodes().len() {
         let node = cycle.nodes().nth(index);
-        let (slot, name) = (node.slot(), Arc::clone(node.name()));
+        let slot = node.slot();
+        let name = Arc::clone(node.name());
         if !cycle.passes_pre_filter(&name) {
             continue;
         }

@@ -24,7 +24,7 @@ use crate::{
 /// Labels of a metric without labels.
 const NO_LABELS: &[&str] = &[];
 
-/// Handles of the registered metrics. Clones share the metrics.
+/// Handles of the registered metrics, which their help texts in `register` explain. Clones share the metrics.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     attempts: IntCounterVec,
@@ -78,12 +78,16 @@ impl Drop for RunningOperation {
 /// Value of the label `result` of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ResultLabel {
+    /// The pod got a node.
     Scheduled,
+    /// No node fits the pod.
     Unschedulable,
+    /// The attempt failed by an error.
     Error,
 }
 
 impl ResultLabel {
+    /// Returns the text of the label.
     fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -94,6 +98,7 @@ impl ResultLabel {
 }
 
 impl Metrics {
+    /// Registers all metrics of the scheduler.
     pub(crate) fn register(registry: &Registry) -> Self {
         let seconds = exponential(0.001, 2.0, 15);
         let by_result = &["result", "profile"];
@@ -214,6 +219,7 @@ impl Metrics {
         }
     }
 
+    /// Counts calls of a plugin at an extension point.
     fn count_evaluations(
         &self,
         profile: &Profile,
@@ -323,6 +329,7 @@ impl Metrics {
 }
 
 impl QueueMetrics {
+    /// Registers the metrics of the queue.
     fn register(registry: &Registry) -> Self {
         let gauges = |name, help, labels: &[&str]| int_gauges(registry, name, help, labels);
         Self {
@@ -378,6 +385,7 @@ impl QueueMetrics {
         }
     }
 
+    /// Updates the gauges of the queue, the cache and the running bindings.
     fn update_gauges(&self, core: &mut Core, n_bindings: usize) {
         let set = |gauges: &IntGaugeVec, labels: &[&str], value: usize| {
             gauges.with_label_values(labels).set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -425,6 +433,7 @@ impl QueueMetrics {
 }
 
 impl PreemptionMetrics {
+    /// Registers the metrics of preemption.
     fn register(registry: &Registry) -> Self {
         Self {
             attempts: counters(

@@ -44,7 +44,7 @@ pub struct NonzeroRequests {
 /// A host port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Host IP; empty means all addresses.
+    /// Host IP. Empty means all addresses.
     pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
@@ -71,7 +71,8 @@ impl PodInfo {
     pub fn new(pod: Arc<Pod>) -> Self {
         let requests = Resources::from_amounts(&resource::pod_requests(&pod, &[]));
         let nonzero_requests = nonzero_requests(&pod, &requests);
-        let (ports, claims) = (host_ports(&pod), claims(&pod));
+        let ports = host_ports(&pod);
+        let claims = claims(&pod);
         let requirements = PodRequirements { requests, nonzero_requests, ports, claims };
         Self { pod, requirements: Arc::new(requirements) }
     }

@@ -1,4 +1,4 @@
-//! Scheduling loop: handles cache events, makes one attempt at a time, and runs binding cycles concurrently with them.
+//! Scheduling loop: handles cache events, makes one attempt at a time, and runs binding cycles concurrently.
 
 use evenkeel_api::{
     View as _,
@@ -33,7 +33,7 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// Number of consecutive attempts between updates of the gauges.
+/// Number of consecutive attempts after which the gauges are updated. They are also updated when no pod is due.
 const ATTEMPTS_PER_METRICS_UPDATE: u32 = 128;
 
 /// Schedules pods until `shutdown` is cancelled, then drops unfinished binding cycles. The next run continues with the
@@ -54,7 +54,7 @@ pub fn run(
     })
 }
 
-/// A scheduler that handles events but does not make attempts yet.
+/// A scheduler that handles events, but does not make attempts before it becomes the leader.
 pub struct StandbyScheduler {
     scheduler: Scheduler,
     events: Events,
@@ -65,7 +65,7 @@ pub struct StandbyScheduler {
 }
 
 impl StandbyScheduler {
-    /// Creates the caches and connects the plugins. `supervisor` reports tasks of the scheduler that fail.
+    /// Creates the caches and connects the plugins. `supervisor` reports failed tasks of the scheduler.
     pub fn new(
         client: Client,
         caches: Caches,
@@ -87,7 +87,8 @@ impl StandbyScheduler {
         // Events have their own client, so that they do not use up the rate limit of bindings.
         let event_client = client.with_user_agent("events");
         for profile in &options.profiles {
-            let (client, instance) = (client.clone(), options.reporting_instance(profile));
+            let client = client.clone();
+            let instance = options.reporting_instance(profile);
             let recorder = SeriesEventRecorder::new(
                 event_client.clone(),
                 profile.name(),
@@ -127,7 +128,7 @@ impl StandbyScheduler {
         Self { scheduler, events, caches, watches, tasks, stop }
     }
 
-    /// Handles events until `elected` is cancelled, which means that this scheduler became the leader.
+    /// Handles events until this scheduler becomes the leader. The elector then cancels `elected`.
     pub fn stand_by(mut self, elected: &CancellationToken) -> BoxFuture<'_, Self> {
         Box::pin(async move {
             while let Some(Some(event)) = elected.run_until_cancelled(self.events.next()).await {
@@ -156,7 +157,7 @@ impl StandbyScheduler {
         self.scheduler.record_plugin_calls();
     }
 
-    /// Returns the pod's profile and the view that an attempt would use.
+    /// Returns the pod's profile and the view of the cluster that an attempt would use.
     pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
         self.scheduler.core.view_for(pod)
     }
@@ -166,6 +167,7 @@ impl StandbyScheduler {
         Box::pin(self.run_until_shutdown(shutdown))
     }
 
+    /// Runs the scheduling loop until `shutdown` is cancelled, then waits for the background tasks.
     async fn run_until_shutdown(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
         // The background tasks end with the scheduler, even if this future is dropped.
@@ -199,7 +201,9 @@ enum Event {
 struct Events {
     /// Events of nodes, pods and namespaces.
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
+    /// Changes of other objects that plugins watch.
     objects: mpsc::UnboundedReceiver<ObjectChange>,
+    /// Commands of plugins and binding cycles.
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
@@ -232,7 +236,8 @@ fn subscribe(
     commands: mpsc::UnboundedReceiver<Command>,
 ) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
-    let (nodes, namespaces) = (sender.clone(), sender.clone());
+    let nodes = sender.clone();
+    let namespaces = sender.clone();
     // The send only fails after the scheduler has stopped.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches
@@ -242,6 +247,7 @@ fn subscribe(
     Events { nodes_and_pods, objects, commands }
 }
 
+/// State of the scheduling loop.
 struct Scheduler {
     core: Core,
     client: Client,
@@ -250,9 +256,12 @@ struct Scheduler {
     recorders: Vec<SeriesEventRecorder>,
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
+    /// Maximum number of concurrent binding cycles, except those of pods in Permit or PreBind.
     max_bindings: usize,
+    /// Feature gate `NominatedNodeNameForExpectation`.
     nominated_node_name_for_expectation: bool,
     attempts_since_metrics_update: u32,
+    /// Running binding cycles.
     bindings: FuturesUnordered<BoxFuture<'static, BindingResult>>,
     status_patcher: StatusPatcher,
 }
@@ -320,11 +329,11 @@ impl Scheduler {
 
     /// Handles an event, and records its duration and the plugin calls that it caused.
     fn handle_event(&mut self, event: Event) {
-        // Drop the events that attempts and bindings caused: the duration below is not theirs.
+        // Drop the events that attempts and bindings caused, because the duration below is not that of their handling.
         self.core.take_handled_events();
-        let began = self.clock.instant();
+        let began_at = self.clock.instant();
         self.dispatch_event(event);
-        let took = began.elapsed();
+        let took = began_at.elapsed();
         self.record_plugin_calls();
         for (resource, action) in self.core.take_handled_events() {
             self.metrics
@@ -340,7 +349,7 @@ impl Scheduler {
             let PluginPanic { profile, pod, message } = panic;
             let meta = &pod.pod.meta;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
-            // The action differs from that of failed attempts, so that this event does not join their series and lose
+            // The action differs from that of failed attempts. Otherwise, this event would join their series and lose
             // its message.
             self.record_failed_scheduling(profile, &pod, &message, "Queueing");
         }
@@ -354,15 +363,16 @@ impl Scheduler {
         message: &str,
         action: &'static str,
     ) {
-        let note = EventRecord {
+        let event = EventRecord {
             regarding: event_target(info),
             warning: true,
             reason: "FailedScheduling",
             message: condition::truncate_message(message),
         };
-        self.recorders[profile].record(&note, action, None);
+        self.recorders[profile].record(&event, action, None);
     }
 
+    /// Passes an event of a cache to the core.
     fn dispatch_event(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
@@ -370,7 +380,7 @@ impl Scheduler {
             Event::Node(event) => self.core.add_or_update_node(event.object(), now),
             Event::Pod(CacheEvent::Deleted(pod)) => self.core.delete_pod(&pod.meta.uid, now),
             Event::Pod(CacheEvent::Updated { old, new }) => {
-                // The watch missed that the pod was deleted and created again.
+                // A different uid means that the watch missed the deletion of the old pod.
                 if old.meta.uid != new.meta.uid {
                     self.core.delete_pod(&old.meta.uid, now);
                 }
@@ -386,7 +396,8 @@ impl Scheduler {
 
     /// Makes one attempt. Returns whether a pod was due.
     async fn schedule_next_pod(&mut self) -> bool {
-        let (began, now) = (self.clock.instant(), self.clock.now());
+        let began = self.clock.instant();
+        let now = self.clock.now();
         let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
         else {
             return false;
@@ -427,7 +438,7 @@ impl Scheduler {
         }
     }
 
-    /// Handles the result of a binding cycle: records it, and requeues the pod if it was not bound.
+    /// Records the result of a binding cycle, and requeues the pod if it was not bound.
     fn handle_binding_result(&mut self, binding: BindingResult) {
         let BindingResult { assumed, began, result, has_nomination } = binding;
         let now = self.clock.now();
@@ -438,14 +449,14 @@ impl Scheduler {
                 let waited = now.duration_since(assumed.popped.initial_attempt).unsigned_abs();
                 self.metrics.observe_scheduled_pod(&assumed.popped, waited);
                 self.record_scheduled_event(&assumed);
-                let began = self.clock.instant();
+                let post_bind_began_at = self.clock.instant();
                 self.core.finish_binding(&assumed);
                 let name = self.core.profile(assumed.popped.profile).name();
                 self.metrics.observe_extension_point(
                     ExtensionPoint::PostBind.as_str(),
                     "Success",
                     name,
-                    began.elapsed(),
+                    post_bind_began_at.elapsed(),
                 );
             }
             Err(cause) => {
@@ -474,7 +485,8 @@ impl Scheduler {
         let name = self.core.profile(failure.profile).name();
         self.metrics.observe_attempt(result, name, began.elapsed());
         if failure.is_error {
-            let (meta, error) = (&failure.info.pod.meta, &failure.message);
+            let meta = &failure.info.pod.meta;
+            let error = &failure.message;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error, "Error scheduling pod; retrying");
         }
         self.publish_failure(failure, has_nomination, now);
@@ -483,7 +495,7 @@ impl Scheduler {
     /// Records the event `Scheduled`.
     fn record_scheduled_event(&self, assumed: &AssumedPod) {
         let meta = &assumed.popped.info.pod.meta;
-        let note = EventRecord {
+        let event = EventRecord {
             regarding: event_target(&assumed.popped.info),
             warning: false,
             reason: "Scheduled",
@@ -493,7 +505,7 @@ impl Scheduler {
             ),
         };
         // A pod is bound only once, so this event needs no series.
-        self.recorders[assumed.popped.profile].record_once(&note, "Binding", None);
+        self.recorders[assumed.popped.profile].record_once(&event, "Binding", None);
     }
 
     /// Records that a pod was not scheduled because it is being deleted.
@@ -503,7 +515,7 @@ impl Scheduler {
         self.record_failed_scheduling(profile, info, &message, "Scheduling");
     }
 
-    /// Records the event `FailedScheduling`, and patches condition and nomination if they changed.
+    /// Records the event `FailedScheduling`, and patches the pod's condition and nominated node if they changed.
     ///
     /// Upstream: `handleSchedulingFailure`.
     fn publish_failure(
@@ -519,11 +531,16 @@ impl Scheduler {
         let Some(patch) = condition::patch(&info.pod, &failure_status, now) else {
             return;
         };
-        let (client, pod) = (self.client.clone(), Arc::clone(&info.pod));
+        let client = self.client.clone();
+        let pod = Arc::clone(&info.pod);
         self.status_patcher.send(info.uid(), async move {
-            let (kind, meta, form) = (Pod::kind(), &pod.meta, PatchForm::Strategic);
-            let patched =
-                client.patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, patch.into()).await;
+            let kind = Pod::kind();
+            let meta = &pod.meta;
+            let form = PatchForm::Strategic;
+            let body = patch.into();
+            let patched = client
+                .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body)
+                .await;
             if let Err(error) = patched {
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Condition not written");
             }

@@ -116,7 +116,8 @@ impl Script {
 
     /// Records a request, and returns the response to it.
     fn next_answer(&self, method: &Method, uri: &Uri, body: Value) -> Answer {
-        let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+        let path = uri.path();
+        let query = uri.query().unwrap_or_default();
         if let Some(list) = self.lists.get(path) {
             return match query {
                 // The client then falls back to a list request.

@@ -138,6 +138,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
+/// Chunks of a response body.
 type Chunks = stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
 /// Answers a list or watch request, and rejects writes.
@@ -178,10 +179,12 @@ fn open_response(events: String) -> Response<StreamBody<Chunks>> {
     response(200, chunk(events).chain(stream::pending()).boxed())
 }
 
+/// Returns a body of one chunk.
 fn chunk(text: String) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
     stream::once(std::future::ready(Ok(Frame::data(Bytes::from(text)))))
 }
 
+/// Returns a JSON response.
 fn response(code: u16, body: Chunks) -> Response<StreamBody<Chunks>> {
     let mut response = Response::new(StreamBody::new(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();

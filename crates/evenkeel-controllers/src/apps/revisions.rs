@@ -99,6 +99,7 @@ impl Draft {
     }
 }
 
+/// Serialized form of a ControllerRevision.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RevisionBody<'a> {

@@ -3,7 +3,9 @@
 
 use super::request::ParsedRequest;
 
+/// Organization in the certificate of a kubelet, and group of all nodes.
 const NODES_GROUP: &str = "system:nodes";
+/// Prefix of the common name in the certificate of a kubelet. The node's name follows.
 const NODE_USER_PREFIX: &str = "system:node:";
 
 /// Returns the reason why a request is not for a kubelet's client certificate. Upstream: `ValidateKubeletClientCSR`.
@@ -45,12 +47,14 @@ fn first_violation(table: &[(bool, &str)]) -> Option<String> {
     Some((*message).to_owned())
 }
 
+/// Returns the error if the organization is not that of nodes.
 fn organization_error(request: &ParsedRequest) -> Option<String> {
     let is_valid =
         matches!(&*request.subject.organizations, [organization] if organization == NODES_GROUP);
     (!is_valid).then(|| "subject organization is not system:nodes".to_owned())
 }
 
+/// Returns the error if the common name is not that of a node.
 fn subject_error(request: &ParsedRequest) -> Option<String> {
     let is_valid = request.subject.common_name.starts_with(NODE_USER_PREFIX);
     (!is_valid).then(|| "subject common name does not begin with system:node:".to_owned())
@@ -58,7 +62,8 @@ fn subject_error(request: &ParsedRequest) -> Option<String> {
 
 /// Returns the error unless the usages are `auth`, digital signature and optionally key encipherment, in any order.
 fn usage_error(usages: &[String], auth: &str) -> Option<String> {
-    let (signature, encipherment) = ("digital signature", "key encipherment");
+    let signature = "digital signature";
+    let encipherment = "key encipherment";
     let mut allowed = [signature, encipherment, auth];
     allowed.sort_unstable();
     let has = |usage: &str| usages.iter().any(|other| other == usage);

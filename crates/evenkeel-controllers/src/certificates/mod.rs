@@ -25,7 +25,7 @@ use sweep::ExpirationReason;
 /// A CertificateSigningRequest with all fields, because the controllers update the whole object.
 type SigningRequest = Full<CertificateSigningRequest>;
 
-/// Number of workers of each controller; no flag changes it.
+/// Number of workers of each controller. No flag changes it.
 const WORKERS: usize = 5;
 
 /// Returns the builder of a request controller, with upstream's backoff.
@@ -38,14 +38,14 @@ fn builder(
     context.builder(descriptor, requests).workers(WORKERS).backoff(backoff)
 }
 
-/// Planner that deletes the expired objects of a kind, once in each period.
+/// Planner that periodically deletes the expired objects of a kind.
 struct Sweep<V> {
     objects: Cache<V>,
     expiration_reason: ExpirationReason<V>,
 }
 
 impl<V: View> Sweep<V> {
-    /// Starts the controller, which runs a pass in each period.
+    /// Starts the controller, which runs once in each period.
     fn start(
         context: &ControllerContext,
         descriptor: &Descriptor,
@@ -80,21 +80,24 @@ struct LogExpired<V>(ExpirationReason<V>);
 impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
     fn on_planned(&self, objects: &Vec<Arc<V>>, planned: Planned<'_, ()>) {
         for object in objects {
-            if let Some(why) = (self.0)(object, planned.at) {
-                let (meta, kind) = (object.meta(), V::kind().kind);
-                let (namespace, name) = (&*meta.namespace, &*meta.name);
+            let Self(expiration_reason) = self;
+            if let Some(why) = expiration_reason(object, planned.at) {
+                let meta = object.meta();
+                let kind = V::kind().kind;
+                let namespace = &*meta.namespace;
+                let name = &*meta.name;
                 tracing::info!(%kind, namespace, name, why, "Deleting the expired object");
             }
         }
     }
 }
 
-/// Whether the request has the condition with the status `True` or an empty status.
+/// Reports whether the request has the condition with the status `True` or an empty status.
 fn has_true_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, status)| type_ == condition && matches!(status, "" | "True"))
 }
 
-/// Whether the request has the condition, with any status.
+/// Reports whether the request has the condition, with any status.
 fn has_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, _)| type_ == condition)
 }

@@ -40,7 +40,7 @@ pub(super) struct ParsedRequest {
     der: Vec<u8>,
 }
 
-/// Subject of the request. Other attributes are ignored, as in Go.
+/// Subject of the request. Attributes without a field are ignored, as in Go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Subject {
     pub(super) countries: Vec<String>,
@@ -101,12 +101,16 @@ impl ParsedRequest {
     }
 }
 
+/// Returns the IP address in these 4 or 16 bytes.
 fn parse_address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
-    let (v4, v6) = (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes));
-    let address = v4.map(IpAddr::from).or_else(|_| v6.map(IpAddr::from));
-    address.map_err(|_| RequestError::Part("IP subjectAltName"))
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Ok(IpAddr::from(v4));
+    }
+    let v6 = <[u8; 16]>::try_from(bytes).map_err(|_| RequestError::Part("IP subjectAltName"))?;
+    Ok(IpAddr::from(v6))
 }
 
+/// Reads the subject's attributes. The numbers are those of X.520.
 fn parse_subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
     let mut subject = Subject::default();
     for attribute in name.iter_attributes() {
@@ -128,7 +132,8 @@ fn parse_subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, Requ
     Ok(subject)
 }
 
-/// Returns the number after 2.5.4, the prefix of the attributes of X.520; `None` for other attributes.
+/// Returns the last number of an X.520 attribute, whose object identifier starts with 2.5.4. Returns `None` for other
+/// attributes.
 fn x520_number(oid: &Oid<'_>) -> Option<u64> {
     match *oid.iter()?.collect::<Vec<_>>() {
         [2, 5, 4, number] => Some(number),

@@ -5,10 +5,10 @@ use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::plan::{Delete, Plan};
 use std::sync::Arc;
 
-/// Function that returns the reason to delete an object; `None` if the object is not expired.
+/// Function that returns the reason to delete an object. `None` if the object is not expired.
 pub(super) type ExpirationReason<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
-/// Deletes the expired objects of a kind. Failed deletions are retried in the next pass.
+/// Deletes the expired objects of a kind. Failed deletions are retried in the next reconciliation.
 pub(super) fn plan<V: View>(
     objects: &[Arc<V>],
     expiration_reason: ExpirationReason<V>,

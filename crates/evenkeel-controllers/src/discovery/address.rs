@@ -47,6 +47,7 @@ pub(super) fn parse(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets).into())
 }
 
+/// Parses a part of an IPv4 address, which may have only digits.
 fn parse_octet(text: &str) -> Option<u8> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -85,7 +86,7 @@ pub(super) fn first_family(service: &Service) -> Option<Family> {
     }
 }
 
-/// Returns the family of the cluster IP; `None` without one. An address that cannot be parsed counts as IPv4.
+/// Returns the family of the cluster IP, or `None` without one. An address that cannot be parsed counts as IPv4.
 fn cluster_ip_family(service: &Service) -> Option<Family> {
     if !has_cluster_ip(service) {
         return None;

@@ -78,6 +78,7 @@ fn sort_key(address: &EndpointAddress) -> (&str, &str) {
     (&address.ip, address.target_ref.as_ref().map_or("", |target| &target.uid))
 }
 
+/// Returns the subset of these addresses, ready and unready, and ports.
 fn subset(
     addresses: &[EndpointAddress],
     members: &[Member],
@@ -104,6 +105,7 @@ pub(super) fn equal_ignore_resource_version(a: &[EndpointSubset], b: &[EndpointS
         })
 }
 
+/// Reports whether both lists contain equal addresses in the same order.
 fn addresses_equal(a: &[EndpointAddress], b: &[EndpointAddress]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {

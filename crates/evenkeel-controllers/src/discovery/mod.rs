@@ -1,6 +1,6 @@
 //! Controllers of Endpoints, of EndpointSlices, and of slices that mirror Endpoints.
 //!
-//! [`pod`] decides which pods are endpoints. [`selected`] indexes pods by Service and Services by pod.
+//! [`pod`] decides which pods are endpoints. [`selected`] finds the pods of a Service and the Services of a pod.
 
 pub mod endpoints;
 pub mod endpointslice;
@@ -22,14 +22,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Hashes of the last writes for each Service. A controller recognizes the events of its own writes by them. Upstream
-/// compares generations instead (`endpointslice_tracker.go`). The shell ensures that the caches show own writes
-/// before the next pass.
+/// Hashes of the last writes for each Service, by which a controller recognizes the events of its own writes. Upstream
+/// compares generations instead (`endpointslice_tracker.go`). The runtime ensures that the caches show a controller's
+/// own writes before the next reconciliation.
 #[derive(Debug, Default)]
 struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 
 impl OwnWrites {
-    /// Replaces the hashes of a Service by those of a pass's writes; a pass without writes changes nothing.
+    /// Replaces the hashes of a Service by those of new writes. Without new writes, the old hashes stay.
     fn record(&self, key: &Key, hashes: &[u64]) {
         if !hashes.is_empty() {
             self.lock().insert(key.clone(), hashes.into());

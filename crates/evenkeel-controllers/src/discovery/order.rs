@@ -1,4 +1,4 @@
-//! Sorts ports and subsets by upstream's hash of Go's text dump, so that both implementations sort alike. Upstream:
+//! Sorts ports and subsets by upstream's hash of Go's text dump, so that their order equals upstream's. Upstream:
 //! `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
@@ -8,7 +8,9 @@ use std::fmt::{self, Write};
 struct Fnv128a(u128);
 
 impl Fnv128a {
+    /// Returns the hash of a formatted text.
     fn of(text: fmt::Arguments<'_>) -> u128 {
+        // The offset basis of FNV-1a.
         let mut hash = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         // Writing to the hash cannot fail.
         let _ = hash.write_fmt(text);
@@ -19,6 +21,7 @@ impl Fnv128a {
 impl Write for Fnv128a {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
+            // The factor is the FNV prime.
             self.0 =
                 (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
@@ -38,6 +41,7 @@ pub(super) fn sort_slice_ports(ports: &mut [SlicePort]) {
     }
 }
 
+/// Returns upstream's hash of a slice's port.
 fn slice_port_hash(port: &SlicePort) -> u128 {
     let number = port.port.map(|number| number.to_string());
     Fnv128a::of(format_args!(
@@ -65,6 +69,7 @@ pub(super) fn sort_subsets(subsets: &mut [EndpointSubset]) {
     }
 }
 
+/// Returns upstream's hash of a subset.
 fn subset_hash(subset: &EndpointSubset) -> u128 {
     Fnv128a::of(format_args!(
         "(v1.EndpointSubset){{Addresses:([]v1.EndpointAddress){} NotReadyAddresses:([]v1.EndpointAddress){} Ports:([]v1.EndpointPort){}}}",
@@ -116,17 +121,18 @@ impl fmt::Display for AddressDump<'_> {
     }
 }
 
-/// Formats a list as Go dumps a slice, each item by the function. The empty list stands for the nil slice.
+/// Formats a list as Go dumps a slice. The function formats each element. The empty list stands for the nil slice.
 struct ListDump<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
 
 impl<T> fmt::Display for ListDump<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        let Self(elements, format_element) = self;
+        if elements.is_empty() {
             return f.write_str("<nil>");
         }
-        for (index, item) in self.0.iter().enumerate() {
+        for (index, element) in elements.iter().enumerate() {
             f.write_str(if index == 0 { "[" } else { " " })?;
-            (self.1)(item, f)?;
+            format_element(element, f)?;
         }
         f.write_str("]")
     }

@@ -37,13 +37,13 @@ pub(super) fn pod_change(old: &Pod, new: &Pod) -> Change {
 }
 
 /// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. A terminating pod is one
-/// too; slices mark it, and Endpoints omit it. Upstream: `ShouldPodBeInEndpoints`.
+/// too. Slices mark it, and Endpoints omit it. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }
 
-/// Returns the pod's host name in the Service's domain; empty without one. Upstream: `ShouldSetHostname`.
+/// Returns the pod's host name in the Service's domain. Empty without one. Upstream: `ShouldSetHostname`.
 pub(super) fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
     if pod.spec.subdomain == service.meta.name { &pod.spec.hostname } else { "" }
 }
@@ -82,8 +82,9 @@ pub(super) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
         IntOrString::Int(number) => return Some(*number),
         IntOrString::String(name) => name,
     };
-    let sidecars = pod.spec.init_containers.iter().filter(|c| is_sidecar(c));
-    let mut ports = pod.spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
+    let sidecars = pod.spec.init_containers.iter().filter(|container| is_sidecar(container));
+    let mut ports =
+        pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
     let found = ports.find(|candidate| {
         candidate.name == *name
             && protocol_or_tcp(&candidate.protocol) == protocol_or_tcp(&port.protocol)
@@ -91,6 +92,7 @@ pub(super) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     found.map(|found| found.container_port)
 }
 
+/// Reports whether an init container is a sidecar, which runs as long as the pod.
 fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }

@@ -43,7 +43,8 @@ impl SelectorIndex {
 
     /// Returns the pods that a Service selects, sorted by name. A Service without a selector selects none.
     pub(super) fn pods_of(&self, service: &Service) -> Vec<Arc<Pod>> {
-        let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
+        let selector = &service.spec.selector;
+        let namespace = &*service.meta.namespace;
         let keys = selector
             .iter()
             .map(|(name, value)| index_key(&mut String::new(), namespace, name, value).to_owned());
@@ -56,7 +57,8 @@ impl SelectorIndex {
 
     /// Returns the names of the Services that select pods with these labels. Upstream: `GetServicesToUpdate`.
     fn service_names(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
-        let (mut names, mut buffer) = (BTreeSet::new(), String::new());
+        let mut names = BTreeSet::new();
+        let mut buffer = String::new();
         for (name, value) in labels.iter() {
             self.services.for_each(index_key(&mut buffer, namespace, name, value), |service| {
                 if selects(&service.spec.selector, labels) {

@@ -44,6 +44,7 @@ impl<'a> Content<'a> {
     }
 }
 
+/// Returns a hash of the content, by which the controller recognizes its own writes.
 pub(super) fn content_hash(content: &Content<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -62,7 +63,7 @@ pub(super) fn deletion_hash(name: &str) -> u64 {
 pub(super) struct ServiceCounts {
     /// Number of endpoints.
     pub(super) endpoints: usize,
-    /// Number of slices after the pass.
+    /// Number of slices after the reconciliation.
     pub(super) slices: usize,
     /// Number of slices that would suffice if all were full.
     pub(super) ideal: usize,
@@ -76,7 +77,7 @@ impl std::ops::AddAssign for ServiceCounts {
     }
 }
 
-/// Operation on a slice; label `operation` in metrics.
+/// Operation on a slice. Metrics have it as label `operation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -85,6 +86,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// Returns the value of the label.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -94,8 +96,8 @@ impl Operation {
     }
 }
 
-/// A write and the hash of its content. A failed write skips the remaining writes of the pass, unless the planner
-/// sets another rule.
+/// A write and the hash of its content. A failed write skips the remaining writes of the reconciliation, unless the
+/// planner sets another rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -103,7 +105,7 @@ pub(super) struct Write {
     pub(super) hash: u64,
 }
 
-/// Events and writes of a pass.
+/// Events and writes of a reconciliation.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Writes {
     /// Events to record before any write.
@@ -115,6 +117,7 @@ pub(super) struct Writes {
 }
 
 impl Writes {
+    /// Adds a write, with its operation and its hash.
     pub(super) fn push(&mut self, write: Write) {
         self.operations.push(write.operation);
         self.hashes.push(write.hash);
@@ -132,6 +135,7 @@ impl Writes {
     }
 }
 
+/// Serialized form of an EndpointSlice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a, M> {
@@ -143,6 +147,7 @@ struct Body<'a, M> {
     ports: &'a [SlicePort],
 }
 
+/// Encodes an EndpointSlice as JSON.
 fn body(metadata: impl Serialize, content: &Content<'_>) -> Bytes {
     let Content { address_type, ports, endpoints, .. } = *content;
     wire::json(&Body {

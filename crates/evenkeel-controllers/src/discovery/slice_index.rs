@@ -1,4 +1,4 @@
-//! Index of EndpointSlices by Service for both controllers. Decides which events of slices need a pass.
+//! Index of EndpointSlices by Service for both controllers. Decides which events of slices need a reconciliation.
 
 use super::{
     OwnWrites,
@@ -49,7 +49,8 @@ impl SlicesByService {
         event: &CacheEvent<EndpointSlice>,
         own_writes: &OwnWrites,
     ) -> Vec<Key> {
-        let (slice, service) = (event.object(), service_of(event.object()));
+        let slice = event.object();
+        let service = service_of(event.object());
         let needs_pass = match event {
             // Slices that existed at the start are reconciled together with their Services.
             CacheEvent::Added { initial: true, .. } => false,

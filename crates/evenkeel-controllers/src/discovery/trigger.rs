@@ -14,8 +14,8 @@ use std::{
 /// Name of the annotation. Upstream: `EndpointsLastChangeTriggerTime`.
 pub(super) const TRIGGER_TIME_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// Times that a pass observes: the creation of the Service, and the last transition of each pod's condition `Ready`.
-/// Upstream: `ServiceState` of `TriggerTimeTracker`.
+/// Times that a reconciliation observes: the creation of the Service, and the last transition of each pod's condition
+/// `Ready`. Upstream: `ServiceState` of `TriggerTimeTracker`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TriggerTimes {
     /// Creation of the Service, in seconds, which is the precision of the API.
@@ -61,22 +61,25 @@ impl TriggerTimes {
     }
 }
 
+/// Returns a hash of the pod's name, which takes less memory than the name.
 fn name_hash(pod: &Pod) -> u64 {
     let mut hasher = DefaultHasher::new();
     pod.meta.name.hash(&mut hasher);
     hasher.finish()
 }
 
+/// Returns the last transition of the pod's condition `Ready`, in seconds.
 fn ready_transition(pod: &Pod) -> Option<i64> {
-    let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    let condition = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     condition.last_transition_time.map(Timestamp::as_second)
 }
 
+/// Returns the time at this Unix second.
 fn to_timestamp(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok()
 }
 
-/// Returns the annotations with this trigger time; `None` removes its annotation.
+/// Returns the annotations with this trigger time. `None` removes its annotation.
 pub(super) fn with_trigger_time(annotations: &StrMap, trigger_time: Option<Timestamp>) -> StrMap {
     match trigger_time {
         Some(time) => annotations.with(TRIGGER_TIME_ANNOTATION, &time.to_string()),
@@ -84,7 +87,7 @@ pub(super) fn with_trigger_time(annotations: &StrMap, trigger_time: Option<Times
     }
 }
 
-/// Times of a Service's last successful pass and of its current pass.
+/// Times of a Service's last successful reconciliation and of its current reconciliation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TriggerTimeTracker {
     last: Option<Arc<TriggerTimes>>,
@@ -92,18 +95,18 @@ pub(super) struct TriggerTimeTracker {
 }
 
 impl TriggerTimeTracker {
-    /// Returns the times of the last successful pass.
+    /// Returns the times of the last successful reconciliation.
     pub(super) fn last(&self) -> Option<Arc<TriggerTimes>> {
         self.last.clone()
     }
 
-    /// Returns the state after a pass with these times has begun.
+    /// Returns the state after a reconciliation with these times has begun.
     pub(super) fn begin(&self, times: &Arc<TriggerTimes>) -> Self {
         Self { last: self.last.clone(), running: Some(Arc::clone(times)) }
     }
 
-    /// Returns the state after a pass has ended. A failed pass leaves the times of the last successful one, so that the
-    /// next pass reports the same change.
+    /// Returns the state after a reconciliation has ended. A failed reconciliation leaves the times of the last
+    /// successful one, so that the next reconciliation reports the same change.
     pub(super) fn end(&self, succeeded: bool) -> Self {
         let running = self.running.as_ref().filter(|_| succeeded);
         Self { last: running.or(self.last.as_ref()).cloned(), running: None }

@@ -1,4 +1,5 @@
-//! Client of the `scale` subresource of any kind: maps the kind by discovery, reads and updates the scale.
+//! Client of the `scale` subresource of any kind. It finds the kind's resource by discovery, and reads and updates the
+//! scale.
 //! Upstream: `client-go/scale`.
 
 mod read;
@@ -43,7 +44,7 @@ pub(crate) enum KindLookupError {
     Discovery(#[source] Failure),
 }
 
-/// Encodes an update of `scale` to `replicas`. The resource version that was read is the precondition.
+/// Encodes an update of `scale` to `replicas`. It fails if the resource version has changed since `scale` was read.
 fn update_body(namespace: &str, scale: &Scale, replicas: i32) -> String {
     let body = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
@@ -74,6 +75,7 @@ struct Wire {
     status: WireStatus,
 }
 
+/// Metadata of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireMeta {
@@ -85,6 +87,7 @@ struct WireMeta {
     resource_version: Text,
 }
 
+/// Spec of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireSpec {
@@ -92,15 +95,17 @@ struct WireSpec {
     replicas: i32,
 }
 
+/// Status of a scale.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireStatus {
     #[serde(deserialize_with = "null_as_default")]
     replicas: i32,
-    /// `extensions/v1beta1` has a map here; it is read as an empty selector.
+    /// A string. `extensions/v1beta1` has a map here, which is read as an empty selector.
     selector: Value,
 }
 
+/// Decodes `null` as the default, like Go.
 fn null_as_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -12,10 +12,10 @@ use std::{sync::Arc, time::Duration};
 /// Maximum age of a discovery. Upstream resets its REST mapper at this interval.
 const MAX_DISCOVERY_AGE: Duration = Duration::from_secs(30);
 
-/// Maximum age of a discovery that lacks the kind. If it is older, discovery is repeated.
+/// Maximum age of a discovery that lacks the kind. An older discovery is repeated.
 const MAX_AGE_WITHOUT_KIND: Duration = Duration::from_secs(5);
 
-/// Result of a step, or the plan that must be carried out first.
+/// Result of a step, or the plan that the runtime must carry out before the step has a result.
 pub(crate) type Step<T, E> = Result<Result<T, E>, Plan>;
 
 /// Finds the resource of a kind in one version of its group.
@@ -41,7 +41,8 @@ pub(crate) fn resources_in_group(
     steps: &mut Steps<'_>,
 ) -> Step<Vec<Resource>, KindLookupError> {
     let of_kind = |found: &ServerResources| {
-        let has_kind = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
+        let has_kind =
+            |resource: &&Resource| resource.kind.group == group && resource.kind.kind == kind;
         let resources: Vec<Resource> = found.preferred().filter(has_kind).cloned().collect();
         (!resources.is_empty()).then_some(resources)
     };
@@ -93,7 +94,7 @@ pub(crate) fn get(
     }))
 }
 
-/// Updates the replicas, with the resource version of `scale` as precondition.
+/// Updates the replicas. Fails if the resource version differs from that of `scale`.
 pub(crate) fn update(
     kind: &Kind,
     namespace: &str,
@@ -115,7 +116,7 @@ pub(crate) fn update(
     })
 }
 
-/// Returns the read with errors ignored by the runtime, so that the decision handles them.
+/// Returns the read with its errors ignored by the runtime, because the caller handles them.
 fn with_ignored_error(read: LiveRead) -> LiveRead {
     LiveRead { on_error: OnError::Ignore, ..read }
 }

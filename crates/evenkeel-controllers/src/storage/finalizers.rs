@@ -37,6 +37,7 @@ pub(super) fn protect<V: View>(object: &V, finalizer: &str, is_used: bool) -> Pl
     }
 }
 
+/// Returns the change that adds a finalizer.
 fn add<V: View>(object: &V, finalizer: &str) -> Rewrite {
     let present = object.meta().finalizers.iter().map(|present| &**present);
     replace(object, &present.chain([finalizer]).collect::<Vec<_>>())
@@ -48,6 +49,7 @@ pub(super) fn remove<V: View>(object: &V, finalizer: &str) -> Rewrite {
     replace(object, &present.filter(|other| *other != finalizer).collect::<Vec<_>>())
 }
 
+/// Returns the change that replaces all finalizers. It requires the observed resource version.
 fn replace<V: View>(object: &V, finalizers: &[&str]) -> Rewrite {
     let body = json!({"metadata": {"finalizers": finalizers}}).to_string();
     Rewrite::new(wire::target(object), &object.meta().resource_version, PatchForm::Merge, body)

@@ -1,6 +1,6 @@
 //! Descriptors of controllers: names, requirements, and the start function. Upstream: `ControllerDescriptor`.
 //!
-//! A new controller is a folder and an entry in [`descriptors`].
+//! To add a controller, add a folder and an entry in [`descriptors`].
 
 use crate::{
     apps, autoscaling, batch, bootstrap, certificates, core, discovery, machinery,
@@ -22,14 +22,15 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// Static description of a controller; [`Descriptor::DEFAULTS`] has the defaults. Upstream: `ControllerDescriptor`.
+/// Static description of a controller. [`Descriptor::DEFAULTS`] has the defaults. Upstream: `ControllerDescriptor`.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
-    /// Name in `--controllers`.
+    /// Name of the controller in the flag `--controllers`.
     pub name: &'static str,
     /// Deprecated names, which `--controllers` also accepts.
     pub aliases: &'static [&'static str],
-    /// Name of the queue in metrics; empty without a queue.
+    /// Name of the work queue in metrics. Upstream's name, so it may differ from the controller's. Empty without a
+    /// queue.
     pub queue: &'static str,
     /// Service account of the controller's client, and the last part of its user agent.
     pub client: &'static str,
@@ -41,7 +42,7 @@ pub struct Descriptor {
     pub resources: &'static [Resource],
     /// Whether the controller belongs to the cloud controller manager.
     pub cloud_only: bool,
-    /// The start function.
+    /// Function that starts the controller.
     pub start: Start,
 }
 
@@ -70,8 +71,8 @@ impl Descriptor {
     }
 }
 
-/// Function that starts a controller: it declares and subscribes to caches, and spawns workers. It returns at once;
-/// the workers wait for the caches.
+/// Function that starts a controller. It declares caches, subscribes to them, and spawns workers. It returns at once,
+/// because the workers wait until the caches are synced.
 pub type Start = fn(&ControllerContext) -> Result<(), StartError>;
 
 /// Error that prevents the start of a controller.
@@ -93,11 +94,11 @@ pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 pub struct ControllerContext {
     /// Shared caches with their client, the clock, and common metrics.
     pub env: Env,
-    /// Builder of clients for writes, one for each controller.
+    /// Builds the clients with which the controllers write.
     pub clients: Clients,
     /// Tasks of the controllers.
     pub tasks: Tasks,
-    /// Registry for metrics of single controllers.
+    /// Registry for the metrics of individual controllers.
     pub registry: Registry,
     /// Options of all controllers, from the command line.
     pub options: Arc<Options>,
@@ -105,7 +106,7 @@ pub struct ControllerContext {
     pub gates: Gates,
     /// Resources of the API server.
     pub resources: Resources,
-    /// Health checks. If a controller registers none of its own, the program registers a check that always passes.
+    /// Health checks. If a controller registers none, the program registers a check for it that always passes.
     pub health: Health,
     /// Watches of all resources, for controllers that need them.
     pub monitors: Monitors,
@@ -163,7 +164,7 @@ impl ControllerContext {
         self.with_descriptor(descriptor, Builder::new(&self.env, descriptor.name, root))
     }
 
-    /// Returns the builder of [`Self::builder`], in which `map` enqueues keys for an event of the root.
+    /// Like [`Self::builder`], but `map` enqueues the keys for an event of the root.
     pub fn builder_watching<V: View>(
         &self,
         descriptor: &Descriptor,
@@ -173,6 +174,7 @@ impl ControllerContext {
         self.with_descriptor(descriptor, Builder::watching(&self.env, descriptor.name, root, map))
     }
 
+    /// Adds the descriptor's queue, client and event source to a builder.
     fn with_descriptor(&self, descriptor: &Descriptor, builder: Builder) -> Builder {
         builder
             .queue(descriptor.queue)

@@ -1,5 +1,5 @@
-//! Wiring that all controllers share: descriptors, and the watches of all discovered resources. It makes no decisions for
-//! a controller.
+//! Wiring that all controllers share: descriptors, and the watches of all discovered resources. It makes no decisions
+//! for a controller.
 
 pub mod descriptor;
 pub mod monitors;

@@ -1,7 +1,7 @@
 //! Watches of all resources, which the garbage collector and the quota controller share.
 //!
-//! The module discovers the resources periodically, and starts and stops watches by [`WatchChanges`]. It does not decide
-//! about objects.
+//! The module discovers the resources periodically, and starts and stops watches as [`WatchChanges`] requires. It makes
+//! no decisions about objects.
 
 use super::watch_changes::WatchChanges;
 use evenkeel_api::{
@@ -30,12 +30,13 @@ use tokio_util::sync::CancellationToken;
 /// Interval between discoveries.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum wait for all watches to sync after a change: a broken custom resource must not block the other resources.
+/// Maximum wait for all watches to sync after a change. It prevents that a broken custom resource blocks the other
+/// resources.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A controller that watches many resources.
 pub(crate) trait Follower: Send + Sync + 'static {
-    /// Whether the controller watches the resource.
+    /// Reports whether the controller watches the resource.
     fn wants(&self, resource: &Resource) -> bool;
 
     /// Starts to watch a kind. The future resolves when the kind's cache has synced. Called again if the server serves
@@ -56,6 +57,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
+/// State that all clones of [`Monitors`] share.
 struct Shared {
     env: Env,
     /// Result of the last successful discovery.
@@ -97,7 +99,8 @@ impl Monitors {
             followers.len() == 1
         };
         if is_first {
-            let (monitors, stop) = (self.clone(), tasks.token());
+            let monitors = self.clone();
+            let stop = tasks.token();
             // Do not restart this task: a second run would treat watches that have not synced as complete.
             tasks.spawn("monitors", async move { monitors.run(stop).await });
         } else {
@@ -110,6 +113,7 @@ impl Monitors {
         lock(&self.0.discovered).clone()
     }
 
+    /// Discovers the resources and adapts the watches, until `stop` is cancelled.
     async fn run(&self, stop: CancellationToken) {
         let mut last_applied: Option<AppliedDiscovery> = None;
         loop {
@@ -127,6 +131,7 @@ impl Monitors {
                             && last.n_followers == n_followers
                     });
                     if is_applied {
+                        // The watches are already adapted to this discovery and these followers.
                         followers.iter().for_each(|watches| watches.follower.on_settled());
                     } else {
                         self.apply(&followers, &discovered, &stop).await;
@@ -160,8 +165,8 @@ impl Monitors {
     ) {
         *lock(&self.0.discovered) = discovered.clone();
         self.stop_removed(followers, discovered);
-        let mut syncing: FuturesUnordered<BoxFuture<'static, ()>> =
-            followers.iter().flat_map(|watches| watches.start_watching(discovered)).collect();
+        let new_watches = followers.iter().flat_map(|watches| watches.start_watching(discovered));
+        let mut syncing: FuturesUnordered<BoxFuture<'static, ()>> = new_watches.collect();
         let all_synced = async { while syncing.next().await.is_some() {} };
         tokio::select! {
             biased;
@@ -177,6 +182,7 @@ impl Monitors {
         }
     }
 
+    /// Reports a failed discovery or sync to all followers.
     fn report_failure(&self) {
         lock(&self.0.followers).iter().for_each(|watches| watches.follower.on_failed());
     }
@@ -188,7 +194,8 @@ impl Monitors {
             removed.extend(watches.changes(discovered, &lock(&watches.watched)).stop);
         }
         for kind in removed {
-            // A cache that another controller uses stays, and delivers events once the server serves the kind again.
+            // A cache that another controller uses is not stopped. It delivers events once the server serves the kind
+            // again.
             if self.0.env.caches.stop(&kind) {
                 for watches in followers {
                     if lock(&watches.watched).remove(&kind) {
@@ -201,6 +208,7 @@ impl Monitors {
 }
 
 impl FollowerWatches {
+    /// Compares a discovery with the watched kinds.
     fn changes(&self, discovered: &ServerResources, watched: &BTreeSet<Kind>) -> WatchChanges {
         WatchChanges::new(discovered, watched, |resource| self.follower.wants(resource))
     }
@@ -228,8 +236,8 @@ pub(crate) trait WithCache {
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Performs the operation on the cache of a kind. That is the typed cache if controllers share one, else a cache of
-/// metadata.
+/// Performs the operation on the cache of a kind. Kinds for which other controllers have a typed cache share this
+/// cache. For all other kinds, the cache contains only metadata.
 pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, operation: W) -> W::Out {
     macro_rules! try_typed_caches {
         ($($view:ty),* $(,)?) => {$(

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 /// Changes of the watches of one follower.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WatchChanges {
-    /// Kinds to watch that are not watched yet.
+    /// Kinds that the follower wants and does not watch yet.
     pub(super) start: Vec<Kind>,
-    /// Watched kinds that the server no longer has.
+    /// Watched kinds that the server no longer serves.
     pub(super) stop: Vec<Kind>,
 }
 

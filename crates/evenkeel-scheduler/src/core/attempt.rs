@@ -1,4 +1,5 @@
-//! One scheduling attempt and its result: the pod is assumed on a node until it is bound or requeued.
+//! One scheduling attempt and its result. After a successful attempt, the pod is assumed on a node until it is bound or
+//! requeued.
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go`.
 
@@ -73,7 +74,7 @@ pub(crate) enum BindingFailure {
 }
 
 impl Core {
-    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. Only extender calls suspend it.
+    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. The future only waits for extender calls.
     ///
     /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
@@ -139,7 +140,7 @@ impl Core {
         trace.record_point(
             ExtensionPoint::Reserve,
             began,
-            reserved.as_ref().err().map(|e| &e.status),
+            reserved.as_ref().err().map(|error| &error.status),
         );
         let permitted = reserved.and_then(|()| {
             let began = trace.now();
@@ -147,7 +148,7 @@ impl Core {
             trace.record_point(
                 ExtensionPoint::Permit,
                 began,
-                result.as_ref().err().map(|e| &e.status),
+                result.as_ref().err().map(|error| &error.status),
             );
             result
         });
@@ -156,17 +157,18 @@ impl Core {
         match permitted {
             Err(rejection) => {
                 let popped = self.unreserve_and_forget(assumed);
-                // The scheduler has rejected no other pod while this pod was assumed, so it requeues none.
+                // No other attempt ran while this pod was assumed, so its removal cannot make another pod schedulable.
                 self.nodes.remove(&popped.uid);
                 AttemptResult::Failed(self.handle_rejection(&popped, &rejection, now))
             }
             Ok(pending_plugins) if pending_plugins.is_empty() => {
-                // A later failure requeues the pod anyway, so the queue need not keep in-flight events for it.
+                // A later failure requeues the pod in any case, so the queue need not keep in-flight events for it.
                 self.queue.done(&assumed.popped.uid);
                 AttemptResult::Bind(assumed)
             }
             Ok(pending_plugins) => {
-                let (info, node) = (assumed.popped.info.clone(), Arc::clone(&assumed.node));
+                let info = assumed.popped.info.clone();
+                let node = Arc::clone(&assumed.node);
                 assumed.waiting = Some(self.waiting_pods.add(info, node, pending_plugins, now));
                 AttemptResult::Bind(assumed)
             }
@@ -181,7 +183,7 @@ impl Core {
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
             let Some(reserve) = plugin.as_reserve() else { continue };
-            // The other plugins still have to release their reservations, even if this one panics.
+            // Even if this plugin panics, the other plugins must release their reservations.
             let result = catch_plugin_panic(|| reserve.unreserve(&mut state, &popped.info, &node));
             log_panic("Unreserve", plugin, &popped.info, result);
         }
@@ -272,16 +274,16 @@ impl Core {
         now: Timestamp,
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
-        // A pod that is no longer assumed is deleted, or bound: the cache then shows it on its node, whatever the response
-        // to the binding was.
-        let assumed_pod = match self.assumed.remove(&*popped.uid) {
-            true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
-            false => None,
-        };
+        // A pod that is no longer assumed was deleted or bound. A bound pod is on its node in the cache, even if the
+        // response to the binding was an error.
+        let was_assumed = self.assumed.remove(&*popped.uid);
+        let assumed_pod =
+            if was_assumed { self.nodes.remove(&popped.uid).map(|(pod, _node)| pod) } else { None };
         let is_queued = self.queue.get(&popped.uid).is_some();
         match cause {
             BindingFailure::Rejected(rejection) => {
-                // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
+                // The pod is requeued before the event about its freed resources, because its own removal must not
+                // requeue it.
                 let failure = is_queued.then(|| self.handle_rejection(&popped, &rejection, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
@@ -293,7 +295,8 @@ impl Core {
                 if let Some(assumed_pod) = assumed_pod {
                     self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
-                let (no_rejectors, clear) = (Rejectors::default(), NominatingInfo::Clear);
+                let no_rejectors = Rejectors::default();
+                let clear = NominatingInfo::Clear;
                 is_queued.then(|| {
                     self.handle_scheduling_failure(&popped, no_rejectors, message, clear, now)
                 })
@@ -302,7 +305,7 @@ impl Core {
     }
 }
 
-/// Failure to report for a pod that fits no node.
+/// Message and change of the nomination to report for a pod that fits no node.
 struct NoNodeReport {
     message: String,
     nominating_info: NominatingInfo,
@@ -325,7 +328,9 @@ async fn run_post_filter_plugins(
         return NoNodeReport { message: fit_error.to_string(), nominating_info };
     }
     nominating_info = NominatingInfo::Keep;
-    let (point_began, mut messages, mut succeeded) = (cycle.trace_mut().now(), Vec::new(), false);
+    let point_began = cycle.trace_mut().now();
+    let mut messages = Vec::new();
+    let mut succeeded = false;
     let status_of = |succeeded: bool| (!succeeded).then(|| Status::unschedulable(""));
     for (index, plugin) in plugins {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
@@ -431,7 +436,9 @@ fn run_permit_plugins(
 /// Logs a panic of a plugin whose result does not affect the pod.
 fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
     if let Err(status) = result {
-        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, status.reasons.join(", "));
+        let plugin = plugin.name();
+        let meta = &pod.pod.meta;
+        let error = status.reasons.join(", ");
         tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
     }
 }

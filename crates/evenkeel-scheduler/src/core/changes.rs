@@ -8,7 +8,7 @@ use crate::{framework::ActionType, pod::PodInfo, resources::Resources};
 /// Action types of one update; usually a single one.
 pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
-/// Returns the action types of a node update; empty if no scheduling property changed.
+/// Returns the action types of a node update. Empty if no scheduling property changed.
 ///
 /// Upstream: `NodeSchedulingPropertiesChange`.
 pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {
@@ -34,7 +34,8 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
 /// Upstream: `podSchedulingPropertiesChange`.
 pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
-    let (old_requests, new_requests) = (&old.requirements.requests, &new.requirements.requests);
+    let old_requests = &old.requirements.requests;
+    let new_requests = &new.requirements.requests;
     let is_gated = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
     let mut actions = actions_of([
         (before.meta.labels != after.meta.labels, ActionType::UpdatePodLabel),

@@ -1,4 +1,5 @@
-//! Scheduler without I/O: handles events of nodes and pods, and returns pods to bind and failures to report.
+//! Scheduler without I/O: handles events of nodes and pods, schedules pods, and returns the pods to bind and the
+//! failures to report.
 
 mod attempt;
 mod changes;
@@ -38,15 +39,17 @@ pub(crate) struct Core {
     profiles: Arc<[Profile]>,
     nodes: NodeTable,
     queue: SchedulingQueue,
-    /// Uids of assumed pods, which use resources of a node before the cache shows them there.
+    /// Uids of assumed pods. They use resources of their node before the pod cache shows that they are bound.
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
     /// Index of the first node that the next attempt evaluates.
     start_node_index: usize,
+    /// Seed of the last attempt's random choices. Each attempt increments it.
     seed: u64,
+    /// Measures plugin calls.
     stopwatch: Stopwatch,
-    /// Counts running extender calls. `None` in tests.
+    /// Metrics of running extender calls. `None` in tests.
     metrics: Option<Metrics>,
     /// Events handled since the last `take_handled_events`, for metrics.
     handled_events: HandledEvents,
@@ -80,19 +83,20 @@ impl Core {
         }
     }
 
-    /// Measures plugin calls and counts running extender calls from now on.
+    /// Sets the stopwatch for plugin calls and the metrics of running extender calls.
     pub(crate) fn start_measuring(&mut self, stopwatch: Stopwatch, metrics: Metrics) {
         self.stopwatch = stopwatch;
         self.queue.set_stopwatch(stopwatch);
         self.metrics = Some(metrics);
     }
 
+    /// Returns the profile with this index.
     pub(crate) fn profile(&self, index: usize) -> &Profile {
         &self.profiles[index]
     }
 
-    /// Returns the pod's profile and the view that an attempt would use, or `None` if no profile is responsible for the
-    /// pod.
+    /// Returns the pod's profile and the view of the cluster that a scheduling attempt would use. Returns `None` if no
+    /// profile is responsible for the pod.
     pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
         let profile = self.profiles.iter().find(|profile| responsible_for_pod(profile, pod))?;
         let nominator = self.queue.nominator();
@@ -115,22 +119,27 @@ impl Core {
         &self.waiting_pods
     }
 
+    /// Returns the profiles of the scheduler.
     pub(crate) fn profiles(&self) -> &Arc<[Profile]> {
         &self.profiles
     }
 
+    /// Returns the extenders, in the order of their calls.
     pub(crate) fn extenders(&self) -> &Arc<[Arc<dyn Extender>]> {
         &self.extenders
     }
 
+    /// Returns the queue of unscheduled pods.
     pub(crate) fn queue(&self) -> &SchedulingQueue {
         &self.queue
     }
 
+    /// Returns the queue, to change it.
     pub(crate) fn queue_mut(&mut self) -> &mut SchedulingQueue {
         &mut self.queue
     }
 
+    /// Returns the nodes with their pods, assumed ones included.
     pub(crate) fn nodes(&self) -> &NodeTable {
         &self.nodes
     }
@@ -140,7 +149,7 @@ impl Core {
         self.assumed.len()
     }
 
-    /// Returns when [`Core::schedule_one`] may next find a pod even without a new event.
+    /// Returns the next time at which [`Core::schedule_one`] may find a pod without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.queue.next_due()
     }
@@ -210,7 +219,7 @@ impl Core {
         let was_nominated = self.queue.nominator().nominated_node(uid).is_some();
         self.queue.remove(uid);
         self.forget_assumed_pod(uid);
-        if let Some((pod, _)) = self.nodes.remove(uid) {
+        if let Some((pod, _node)) = self.nodes.remove(uid) {
             self.handled_events.push((EventResource::AssignedPod, ActionType::Delete));
             self.requeue_after_pod_delete(pod, now, |_| true);
             return;
@@ -226,7 +235,8 @@ impl Core {
     ///
     /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`.
     fn add_assigned_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
+        let uid = &*pod.meta.uid;
+        let node = &*pod.spec.node_name;
         let was_queued = self.queue.get(uid).is_some();
         self.queue.remove(uid);
         let was_assumed = self.assumed.remove(uid);
@@ -251,7 +261,8 @@ impl Core {
                     self.handled_events.push((EventResource::AssignedPod, ActionType::Update));
                 }
                 for action in actions {
-                    let (old, new) = (old.clone(), info.clone());
+                    let old = old.clone();
+                    let new = info.clone();
                     let change = Change::AssignedPod(Edit::Updated { old, new });
                     self.handle_event(EventResource::AssignedPod, action, change, now);
                 }
@@ -287,12 +298,13 @@ impl Core {
         let info = old.updated(Arc::clone(pod));
         let actions = changes::pod_scheduling_properties_change(&old, &info);
         self.handled_events.push((EventResource::UnscheduledPod, ActionType::Update));
-        let specific = actions.iter().filter(|action| **action != ActionType::Update);
-        self.handled_events.extend(specific.map(|action| (EventResource::UnscheduledPod, *action)));
+        let specific_actions = actions.iter().filter(|action| **action != ActionType::Update);
+        self.handled_events
+            .extend(specific_actions.map(|action| (EventResource::UnscheduledPod, *action)));
         self.queue.update(&info, &actions, now);
         if pod.meta.deleting() && self.forget_assumed_pod(uid) {
-            // The pod will not be bound. Other pods need not wait until its binding fails.
-            if let Some((pod, _)) = self.nodes.remove(uid) {
+            // The assumed pod will not be bound. Other pods can use its resources before its binding fails.
+            if let Some((pod, _node)) = self.nodes.remove(uid) {
                 self.requeue_after_pod_delete(pod, now, |_| true);
             }
             return;
@@ -313,7 +325,7 @@ impl Core {
         self.assumed.remove(uid)
     }
 
-    /// Requeues the pods that pass `pre_check` and may fit after a pod left its node.
+    /// Requeues the pods that pass `pre_check` and may fit after `pod` left its node.
     fn requeue_after_pod_delete(
         &mut self,
         pod: PodInfo,
@@ -325,7 +337,8 @@ impl Core {
         self.queue.move_all_to_active_or_backoff_queue(&event, now, pre_check);
     }
 
-    /// Requeues the pods that may use the node for which `pod` was nominated: those with at most its priority.
+    /// Requeues the pods that may use the node to which `pod` was nominated. Only pods with at most its priority could
+    /// not use the node before.
     fn requeue_after_nomination_cleared(&mut self, pod: PodInfo, now: Timestamp) {
         let priority = pod.priority();
         self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);
@@ -352,7 +365,9 @@ impl Core {
 ///
 /// Upstream: `responsibleForPod`.
 fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {
-    let scheduler_name = &*pod.spec.scheduler_name;
-    profile.name()
-        == if scheduler_name.is_empty() { crate::DEFAULT_SCHEDULER } else { scheduler_name }
+    let scheduler_name = match &*pod.spec.scheduler_name {
+        "" => crate::DEFAULT_SCHEDULER,
+        name => name,
+    };
+    profile.name() == scheduler_name
 }

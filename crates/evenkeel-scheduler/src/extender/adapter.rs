@@ -1,5 +1,5 @@
 //! Adapter from HTTP extenders to the framework's `Extender` trait. Each method of the trait calls the inherent method
-//! of the same name: `Self::name(self)` is not a recursion.
+//! with the same name. Rust prefers inherent methods, so `Self::name(self)` does not call itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Result of a call of an extender.
+/// Result of a call to an extender.
 type CallResult<T> = Result<T, framework::ExtenderError>;
 
 impl framework::Extender for Extender {

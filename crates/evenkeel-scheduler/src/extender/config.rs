@@ -110,7 +110,7 @@ impl GoDuration {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Converts to a duration; negative values become zero.
+    /// Converts to a duration. Negative values become zero.
     pub fn to_duration(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or_default())
     }

@@ -44,7 +44,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upstream: `MaxExtenderPriority`.
 const MAX_EXTENDER_PRIORITY: i64 = 10;
 
-/// Factor that scales an extender's scores to those of plugins.
+/// Factor that scales an extender's score to the range of plugin scores.
 const SCORE_FACTOR: i64 = MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY;
 
 /// Invalid configuration of an extender.
@@ -160,7 +160,7 @@ impl std::fmt::Debug for Extender {
     }
 }
 
-/// Builds the extenders, ignorable ones last. Must be called before the caches are started.
+/// Builds the extenders. Ignorable extenders come last. Must be called before the caches are started.
 ///
 /// # Errors
 /// If a URL, a certificate or a certificate file is invalid.
@@ -316,7 +316,8 @@ impl Extender {
         }
     }
 
-    /// Returns the victims on each candidate node that the extender keeps.
+    /// Sends the candidates for preemption to the extender. Returns the candidate nodes that it accepts, with their
+    /// victims.
     ///
     /// # Errors
     /// If the call fails, or a pod cannot be read.
@@ -338,12 +339,12 @@ impl Extender {
         }
         let response: wire::PreemptionResult =
             self.call(&self.config.preempt_verb, json(&request)).await?;
-        let accepted = response.nodenametometavictims.into_iter();
-        let accepted = accepted.map(|(node, victims)| MetaVictims {
-            node: node.into(),
-            pods: victims.pods.into_iter().map(|pod| pod.uid.into()).collect(),
-            num_pdb_violations: usize::try_from(victims.numpdbviolations).unwrap_or(0),
-        });
+        let accepted =
+            response.nodenametometavictims.into_iter().map(|(node, victims)| MetaVictims {
+                node: node.into(),
+                pods: victims.pods.into_iter().map(|pod| pod.uid.into()).collect(),
+                num_pdb_violations: usize::try_from(victims.numpdbviolations).unwrap_or(0),
+            });
         Ok(accepted.collect())
     }
 
@@ -358,6 +359,7 @@ impl Extender {
             .map(|pod| self.read_pod(pod))
             .collect();
         let pods: Vec<_> = stream::iter(reads).buffered(MAX_CONCURRENT_READS).try_collect().await?;
+        // The pods are in the order of the candidates.
         let mut pods = pods.into_iter();
         let victims = candidates.iter().map(|candidate| {
             let victims = wire::Victims {
@@ -370,20 +372,24 @@ impl Extender {
     }
 
     /// Returns the request body of the filter and prioritize calls.
-    async fn arguments(&self, pod: &Pod, names: &[Arc<str>]) -> Result<Vec<u8>, ExtenderError> {
+    async fn arguments(
+        &self,
+        pod: &Pod,
+        node_names: &[Arc<str>],
+    ) -> Result<Vec<u8>, ExtenderError> {
         let pod = self.read_pod(pod).await?;
         let nodes = self.nodes.as_ref().map(|cache| wire::NodeList {
             metadata: BTreeMap::new(),
-            items: names
+            items: node_names
                 .iter()
                 .filter_map(|name| Some(Arc::clone(&cache.get("", name)?.json)))
                 .collect(),
         });
-        let node_names = nodes.is_none().then_some(names);
+        let node_names = nodes.is_none().then_some(node_names);
         Ok(json(&wire::Arguments { pod: &pod, nodes, node_names }))
     }
 
-    /// Reads the full pod, because cached pods lack fields.
+    /// Reads the full pod from the API server, because cached pods lack fields that the scheduler does not use.
     async fn read_pod(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.meta.namespace, pod.meta.name);
         let mut request = Request::new(bytes::Bytes::new());
@@ -395,7 +401,7 @@ impl Extender {
             .map_err(|error| ExtenderError::InvalidResponse { url: path, error })
     }
 
-    /// Sends a POST request and decodes the response.
+    /// Sends a POST request for `verb` to the extender and decodes the response.
     async fn call<T: serde::de::DeserializeOwned>(
         &self,
         verb: &str,
@@ -414,7 +420,8 @@ impl Extender {
             let response = response.map_err(|error| unreachable(full_text(&error)))?;
             let code = response.status();
             if code != StatusCode::OK {
-                let (verb, url) = (verb.to_owned(), url.clone());
+                let verb = verb.to_owned();
+                let url = url.clone();
                 return Err(ExtenderError::Status { verb, url, code: code.as_u16() });
             }
             let body = response.into_body().collect().await;

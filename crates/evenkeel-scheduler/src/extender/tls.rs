@@ -25,7 +25,7 @@ pub(super) struct Connection {
 /// Client in use.
 struct CurrentClient {
     client: kube::Client,
-    /// Contents of the files that the client uses; `None` if none are reloaded.
+    /// Contents of the files that the client uses. `None` if none are reloaded.
     files: Option<CertificateFiles>,
     /// Time of the last check of the files.
     checked_at: Instant,
@@ -75,7 +75,8 @@ impl Connection {
 fn read_certificate_files(config: &ExtenderConfig) -> Option<io::Result<CertificateFiles>> {
     let tls = config.tls_config.as_ref()?;
     let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
-    let (certificate, key) = (non_empty(&tls.cert_file)?, non_empty(&tls.key_file)?);
+    let certificate = non_empty(&tls.cert_file)?;
+    let key = non_empty(&tls.key_file)?;
     from_files.then(|| {
         Ok(CertificateFiles { certificate: std::fs::read(certificate)?, key: std::fs::read(key)? })
     })

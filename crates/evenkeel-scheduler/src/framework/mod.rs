@@ -65,7 +65,7 @@ pub struct Handle {
     pub profile: Arc<str>,
     /// Caches of the cluster's objects.
     pub caches: Caches,
-    /// Clock of the scheduler; virtual in tests.
+    /// Clock of the scheduler. Virtual in tests.
     pub clock: Clock,
     /// Client of the API server.
     pub client: Client,
@@ -93,7 +93,7 @@ pub(crate) enum Command {
 }
 
 impl Handle {
-    /// Returns the cache of a kind, and has the queue call [`Plugin::queueing_hint`] on its changes. The cache is
+    /// Returns the cache of a kind. The queue calls [`Plugin::queueing_hint`] on changes of its objects. The cache is
     /// synced before the first pod is scheduled.
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
@@ -124,8 +124,8 @@ impl Handle {
         self.waiting_pods.get(uid)
     }
 
-    /// Rejects a pod in Permit or PreBind. Returns whether it rejected the pod, which then need not be deleted. A pod
-    /// whose binding has begun cannot be rejected.
+    /// Rejects a pod in Permit or PreBind, so that preemption need not delete it. Returns whether the pod was rejected.
+    /// A pod whose binding has begun cannot be rejected.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
@@ -144,8 +144,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Connects the plugin to its profile, once before the scheduler starts. The plugin requests caches of kinds other
-    /// than pods and nodes from `handle` ([`Handle::watch`], [`Handle::lister`]).
+    /// Gives the plugin its access to the scheduler, once before the scheduler starts. The plugin requests caches of
+    /// kinds other than pods and nodes from `handle` ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
@@ -157,8 +157,8 @@ pub trait Plugin: Send + Sync + 'static {
         ClusterEvent::everything()
     }
 
-    /// Returns `Queue` if `change` may make `pod`, which this plugin rejected, schedulable. The queue only calls it for
-    /// changes that match [`Plugin::events_to_register`]. Default: `Queue`.
+    /// Returns `Queue` if `change` may make `pod` schedulable. This plugin rejected the pod before. The queue calls
+    /// this method only for changes that match [`Plugin::events_to_register`]. Default: `Queue`.
     ///
     /// Upstream: `QueueingHintFn`.
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
@@ -235,7 +235,7 @@ pub trait PreEnqueue: Plugin {
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult;
 }
 
-/// Nodes that remain after a [`PreFilter`].
+/// Result of a [`PreFilter`]: the nodes to evaluate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreFilterResult {
     /// Evaluate every node.
@@ -259,14 +259,16 @@ pub trait PreFilter: Plugin {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status>;
 
-    /// Updates `state` as if `other` also ran on `node`. The framework does not call skipped plugins.
+    /// Updates `state` as if `other` also ran on `node`. The framework does not call plugins whose PreFilter returned
+    /// [`PreFilterResult::Skip`].
     ///
     /// Upstream: `PreFilterExtensions.AddPod`.
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
         let (_, _, _, _) = (state, pod, other, node);
     }
 
-    /// Updates `state` as if `other` no longer ran on `node`. The framework does not call skipped plugins.
+    /// Updates `state` as if `other` no longer ran on `node`. The framework does not call plugins whose PreFilter
+    /// returned [`PreFilterResult::Skip`].
     ///
     /// Upstream: `PreFilterExtensions.RemovePod`.
     fn remove_pod(

@@ -12,7 +12,7 @@ use evenkeel_api::time::Timestamp;
 pub struct Profile {
     name: Box<str>,
     percentage_of_nodes_to_score: u32,
-    /// Plugins with the weights of their scores.
+    /// Plugins, each with the weight of its score.
     plugins: Vec<(Arc<dyn Plugin>, i64)>,
     points: Points,
 }
@@ -35,8 +35,8 @@ struct Points {
 }
 
 impl Points {
-    /// Returns the plugins of an extension point as a mutable reference.
-    fn at_mut(&mut self, point: ExtensionPoint) -> &mut Vec<usize> {
+    /// Returns the list of the indexes of an extension point, to replace it.
+    fn indexes_mut(&mut self, point: ExtensionPoint) -> &mut Vec<usize> {
         match point {
             ExtensionPoint::QueueSort => &mut self.queue_sort,
             ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
@@ -124,16 +124,16 @@ impl ExtensionPoint {
 /// Panic of a QueueSort plugin.
 #[derive(Debug)]
 pub(crate) struct QueueSortPanic {
-    /// Index of the plugin.
+    /// Index of the plugin that panicked.
     pub(crate) plugin: usize,
     pub(crate) status: Status,
-    /// Key that the default plugin returns for the pod.
+    /// Key that the default plugin returns for the pod. The queue uses it instead.
     pub(crate) default_key: SortKey,
 }
 
 impl Profile {
-    /// Returns a profile with these weighted plugins. `points` lists the indexes of the plugins that run at each extension
-    /// point, in order.
+    /// Returns a profile with these weighted plugins. `points` lists the indexes of the plugins that run at each
+    /// extension point, in order.
     pub fn from_parts(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
@@ -141,7 +141,7 @@ impl Profile {
     ) -> Self {
         let mut profile = Self { plugins, ..Self::new(name) };
         for (point, indexes) in points {
-            *profile.points.at_mut(point) = indexes;
+            *profile.points.indexes_mut(point) = indexes;
         }
         profile
     }
@@ -191,7 +191,7 @@ impl Profile {
         self
     }
 
-    /// Sets `percentageOfNodesToScore`; values above 100 become 100. Default: 0, a percentage that decreases with the
+    /// Sets `percentageOfNodesToScore`. Values above 100 become 100. Default: 0, a percentage that decreases with the
     /// number of nodes.
     #[must_use]
     pub fn percentage_of_nodes_to_score(mut self, percentage: u32) -> Self {
@@ -204,11 +204,12 @@ impl Profile {
         &self.name
     }
 
-    /// Calls [`Plugin::connect`] of every plugin.
+    /// Connects every plugin to the scheduler ([`Plugin::connect`]).
     pub(crate) fn connect(&self, handle: &Handle) {
         self.plugins.iter().for_each(|(plugin, _)| plugin.connect(handle));
     }
 
+    /// Returns `percentageOfNodesToScore`.
     pub(crate) fn percentage(&self) -> u32 {
         self.percentage_of_nodes_to_score
     }
@@ -226,31 +227,38 @@ impl Profile {
     /// Returns the pod's sort key in the active queue.
     ///
     /// # Errors
-    /// If the plugin panics.
+    /// If the QueueSort plugin panics.
     pub(crate) fn sort_key(
         &self,
         pod: &PodInfo,
         queued: Timestamp,
     ) -> Result<SortKey, QueueSortPanic> {
         let default_key = || plugins::priority_sort_key(pod, queued);
-        // A plugin that was added after the default one replaces it.
-        let Some(plugin) = self.points.queue_sort.last() else { return Ok(default_key()) };
-        let queue_sort = self.plugin(*plugin).as_queue_sort();
-        catch_plugin_panic(|| queue_sort.map_or([0; 2], |sort| sort.sort_key(pod, queued))).map_err(
-            |status| QueueSortPanic { plugin: *plugin, status, default_key: default_key() },
-        )
+        // Only the plugin that was added last sorts the queue, so an added plugin replaces the default one.
+        let Some(&index) = self.points.queue_sort.last() else { return Ok(default_key()) };
+        let queue_sort = self.plugin(index).as_queue_sort();
+        let key = catch_plugin_panic(|| match queue_sort {
+            Some(queue_sort) => queue_sort.sort_key(pod, queued),
+            // `from_parts` accepts plugins that do not implement QueueSort. With equal keys, the first pod in is first
+            // out.
+            None => [0; 2],
+        });
+        key.map_err(|status| QueueSortPanic { plugin: index, status, default_key: default_key() })
     }
 
     /// Returns the plugin with this index.
     pub(crate) fn plugin(&self, index: usize) -> &dyn Plugin {
-        &*self.plugins[index].0
+        let (plugin, _) = &self.plugins[index];
+        &**plugin
     }
 
+    /// Returns the weight of the plugin with this index.
     pub(crate) fn weight(&self, index: usize) -> i64 {
-        self.plugins[index].1
+        let (_, weight) = self.plugins[index];
+        weight
     }
 
-    /// Returns the plugins of an extension point with their indexes, in order.
+    /// Returns the plugins of an extension point with their indexes, in the order in which they run.
     pub(crate) fn at(
         &self,
         point: ExtensionPoint,

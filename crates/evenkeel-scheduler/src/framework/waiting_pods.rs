@@ -18,10 +18,12 @@ use crate::pod::PodInfo;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WaitingPods(Arc<Shared>);
 
+/// State that all clones of [`WaitingPods`] share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Stage of each pod, by uid.
     stages: Mutex<HashMap<Box<str>, Stage>>,
+    /// Notified when a pod enters PreBind.
     pre_bind_started: Notify,
 }
 
@@ -33,6 +35,7 @@ enum Stage {
 }
 
 impl WaitingPods {
+    /// Locks the stages of all pods.
     fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
         self.0.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,6 +77,7 @@ impl WaitingPods {
         self.0.pre_bind_started.notified().await;
     }
 
+    /// Removes a pod, because it was bound, requeued or deleted.
     pub(crate) fn remove(&self, uid: &str) {
         self.stages().remove(uid);
     }
@@ -101,7 +105,7 @@ impl WaitingPods {
         waiting.collect()
     }
 
-    /// Preempts an assumed pod unless its binding has begun. Returns whether it did so, in which case the pod need not
+    /// Preempts an assumed pod unless its binding has begun. Returns whether the pod was preempted, so that it need not
     /// be deleted.
     pub(crate) fn preempt_pod(&self, uid: &str, plugin: &'static str) -> bool {
         let stage = self.stages().get(uid).cloned();
@@ -119,14 +123,17 @@ impl WaitingPods {
 #[derive(Debug, Clone)]
 pub struct WaitingPod(Arc<PodInPermit>);
 
+/// A pod whose binding Permit plugins delay.
 #[derive(Debug)]
 struct PodInPermit {
     pod: PodInfo,
     node: Arc<str>,
     state: Mutex<WaitState>,
+    /// Notified when the state changes.
     changed: Notify,
 }
 
+/// Plugins that delay the binding, and the decision about it.
 #[derive(Debug)]
 struct WaitState {
     /// Plugins that have not allowed the pod yet.
@@ -194,8 +201,8 @@ impl WaitingPod {
         self.decide(PermitDecision::Rejected { plugin, message: message.to_owned() })
     }
 
-    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. No plugin counts
-    /// as the one that rejected the pod, so the name of the preempting plugin is not recorded.
+    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended. The name of the
+    /// preempting plugin is not recorded, because no plugin counts as the one that rejected the pod.
     pub fn preempt(&self, _plugin: &'static str, message: &str) -> bool {
         self.decide(PermitDecision::Preempted(message.to_owned()))
     }
@@ -210,6 +217,7 @@ impl WaitingPod {
         is_first
     }
 
+    /// Locks the state of the wait. A panic under the lock does not invalidate the state.
     fn state(&self) -> MutexGuard<'_, WaitState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,7 +261,8 @@ impl WaitingPod {
 
 /// Formats a duration of whole milliseconds as Go does: `15m0s`, `1.5s`.
 fn go_duration(duration: Duration) -> String {
-    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let seconds = duration.as_secs();
+    let millis = duration.subsec_millis();
     if seconds == 0 {
         return if millis == 0 { "0s".to_owned() } else { format!("{millis}ms") };
     }
@@ -261,7 +270,9 @@ fn go_duration(duration: Duration) -> String {
         0 => String::new(),
         millis => format!(".{millis:03}").trim_end_matches('0').to_owned(),
     };
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hours = seconds / 3600;
+    let minutes = seconds / 60 % 60;
+    let seconds = seconds % 60;
     match (hours, minutes) {
         (0, 0) => format!("{seconds}{fraction}s"),
         (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
@@ -274,20 +285,24 @@ fn go_duration(duration: Duration) -> String {
 /// Upstream: `podInPreBind`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PodInPreBind {
+    /// Cancelled when the pod is preempted.
     pub(crate) cancelled: CancellationToken,
     state: Arc<Mutex<PreBindState>>,
 }
 
+/// Progress of a pod in PreBind.
 #[derive(Debug, Default)]
 enum PreBindState {
     #[default]
     Running,
+    /// PreBind has ended, and the binding begins.
     Prebound,
     /// The pod was preempted for this reason.
     Cancelled(String),
 }
 
 impl PodInPreBind {
+    /// Locks the state of the `PreBind` phase. A panic under the lock does not invalidate the state.
     fn state(&self) -> MutexGuard<'_, PreBindState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

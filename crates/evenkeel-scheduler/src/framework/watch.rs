@@ -88,7 +88,8 @@ impl Watches {
         let cache = caches.of::<V>();
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if requests.watched_kinds.insert(TypeId::of::<V>()) {
-            let (sender, source) = (self.sender.clone(), cache.clone());
+            let sender = self.sender.clone();
+            let source = cache.clone();
             // The send only fails after the scheduler has stopped.
             let subscribe = move || {
                 source.subscribe(move |event| drop(sender.send(V::change(edit_of(event)))));

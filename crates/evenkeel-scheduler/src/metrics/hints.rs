@@ -41,6 +41,7 @@ impl HintMetrics {
     }
 }
 
+/// Returns the value of the label `hint`.
 fn label(hint: QueueingHint) -> &'static str {
     match hint {
         QueueingHint::Queue => "Queue",

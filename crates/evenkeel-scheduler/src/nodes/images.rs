@@ -36,6 +36,7 @@ impl Image {
         self.slot_bits.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
     }
 
+    /// Adds a node to the nodes that have the image.
     fn add(&mut self, slot: Slot) {
         if !self.is_on(slot) {
             let word = slot as usize / 64;
@@ -45,6 +46,7 @@ impl Image {
         }
     }
 
+    /// Removes a node from the nodes that have the image.
     fn remove(&mut self, slot: Slot) {
         if self.is_on(slot) {
             self.slot_bits[slot as usize / 64] &= !bit(slot);
@@ -59,6 +61,7 @@ fn bit(slot: Slot) -> u64 {
 }
 
 impl Images {
+    /// Returns the image with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Image> {
         self.0.get(name)
     }

@@ -64,6 +64,7 @@ impl LabelColumn {
         self.n_labelled
     }
 
+    /// Sets or removes the label's value of a node, and updates the counts.
     fn set(&mut self, slot: Slot, value: Option<&str>) {
         let index = slot as usize;
         if index >= self.value_ids.len() {

@@ -33,6 +33,7 @@ impl Order {
         }
     }
 
+    /// Removes the node from its zone.
     pub(super) fn remove(&mut self, node: &Node) {
         let key = zone_of(node);
         let Some(zone) = self.zones.get_mut(&key) else { return };
@@ -47,6 +48,7 @@ impl Order {
         self.slots.take();
     }
 
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.node_count
     }
@@ -55,7 +57,8 @@ impl Order {
     pub(super) fn slots(&self) -> &[Slot] {
         self.slots.get_or_init(|| {
             let largest_zone = self.zones.values().map(Vec::len).max().unwrap_or(0);
-            let nth_of_each_zone = |n| self.zones.values().filter_map(move |zone| zone.get(n));
+            let nth_of_each_zone =
+                |index| self.zones.values().filter_map(move |zone| zone.get(index));
             (0..largest_zone).flat_map(nth_of_each_zone).map(|(_, slot)| *slot).collect()
         })
     }

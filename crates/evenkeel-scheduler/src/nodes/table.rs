@@ -1,4 +1,4 @@
-//! Columns of the node table and their updates.
+//! The node table, which stores each property of all nodes in a column, and its updates.
 
 use evenkeel_api::{
     StrMap, Text,
@@ -25,16 +25,19 @@ pub type Slot = u32;
 /// All nodes, with the pods that are bound to them or assumed on them.
 #[derive(Debug, Default)]
 pub struct NodeTable {
+    /// Slot of each node, by name.
     by_name: HashMap<Arc<str>, Slot>,
+    /// Slots without a node or pods.
     free_slots: Vec<Slot>,
+    /// Order in which attempts evaluate the nodes.
     order: Order,
     /// Slot and equivalence class of each pod, by uid.
     pod_locations: HashMap<Text, PodLocation>,
-    /// Pods by equivalence class and node. It is behind a mutex because attempts, which only read the table, add scopes
-    /// to it.
+    /// Pods by equivalence class and node. It needs a mutex, because attempts add scopes to it although they only read
+    /// the table.
     pod_index: Mutex<PodIndex>,
     labels: Labels,
-    /// Distinct taint lists, each of which many nodes share.
+    /// Distinct lists of taints. Many nodes share the same list.
     taint_sets: TaintSets,
     /// Images by node.
     images: Images,
@@ -48,9 +51,11 @@ pub struct NodeTable {
     allocatable: ResourceColumns,
     requested: ResourceColumns,
     nonzero_requested: Vec<NonzeroRequests>,
+    /// Allocatable number of pods.
     pods_allowed: Vec<u32>,
     /// Index of the node's taint list in `taint_sets`.
     taint_set_indexes: Vec<u32>,
+    /// Host ports in use.
     ports: Vec<Vec<HostPort>>,
     pods: Vec<Vec<PodInfo>>,
 }
@@ -72,6 +77,7 @@ struct ResourceColumns {
 }
 
 impl ResourceColumns {
+    /// Adds a node without resources.
     fn push_zero(&mut self) {
         self.cpu.push(0);
         self.memory.push(0);
@@ -79,6 +85,7 @@ impl ResourceColumns {
         self.scalars.push(Scalars::new());
     }
 
+    /// Sets the amounts of the node in this slot.
     fn set(&mut self, slot: usize, amounts: Resources) {
         let Resources { cpu, memory, ephemeral_storage, scalars } = amounts;
         self.cpu[slot] = cpu;
@@ -87,7 +94,7 @@ impl ResourceColumns {
         self.scalars[slot] = scalars;
     }
 
-    /// Adds the amounts, or subtracts them if `sign` is -1.
+    /// Adds the amounts if `sign` is 1, or subtracts them if it is -1.
     fn add(&mut self, slot: usize, amounts: &Resources, sign: i64) {
         self.cpu[slot] += sign * amounts.cpu;
         self.memory[slot] += sign * amounts.memory;
@@ -131,7 +138,7 @@ impl NodeTable {
         slot
     }
 
-    /// Removes a node. Its pods still count until they are removed as well.
+    /// Removes a node. Its pods keep their slot until they are removed as well.
     pub fn remove_node(&mut self, name: &str) {
         let Some(slot) = self.by_name.get(name).copied() else { return };
         let Some(old) = self.nodes[slot as usize].take() else { return };
@@ -158,8 +165,8 @@ impl NodeTable {
         self.pods[slot as usize].push(pod);
     }
 
-    /// Replaces a pod by a newer version on the same node. Returns `false`, and changes nothing, if the version has other
-    /// requirements or another node.
+    /// Replaces a pod by a newer version on the same node. Returns `false`, and changes nothing, if the version has
+    /// other requirements or another node.
     pub(crate) fn try_update(&mut self, pod: &PodInfo, node: &str) -> bool {
         let Some(PodLocation { slot, class }) = self.pod_locations.get(pod.uid()).copied() else {
             return false;
@@ -201,14 +208,15 @@ impl NodeTable {
         Some((pod, &self.names[slot]))
     }
 
-    /// Locks the pod index. The caller must drop the guard before it calls this again.
+    /// Locks the pod index. The caller must drop the guard before the next call.
     pub(crate) fn pod_index(&self) -> MutexGuard<'_, PodIndex> {
-        // A poisoned lock is safe to use: only `pod_index_mut` changes counts, and lost scopes are added again.
+        // A poisoned lock is safe to use, because only `pod_index_mut` changes counts, and lost scopes are added again.
         let mut pod_index = self.pod_index.lock().unwrap_or_else(PoisonError::into_inner);
         pod_index.sweep();
         pod_index
     }
 
+    /// Returns the pod index without locking it.
     fn pod_index_mut(&mut self) -> &mut PodIndex {
         self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,7 +235,7 @@ impl NodeTable {
         self.nodes.len()
     }
 
-    /// Reports whether the slot has a node. Otherwise it may still have pods whose node does not exist.
+    /// Reports whether the slot has a node. A slot without a node may still have pods whose node does not exist.
     pub(crate) fn has_node(&self, slot: Slot) -> bool {
         self.nodes.get(slot as usize).is_some_and(Option::is_some)
     }
@@ -262,7 +270,7 @@ impl NodeTable {
         NodeRef { table: self, slot: self.order.slots()[n] }
     }
 
-    /// Returns a reference to the node in this slot, which must have a node: else [`NodeRef::node`] panics.
+    /// Returns a reference to the node in this slot. If the slot has no node, [`NodeRef::node`] panics.
     pub fn at(&self, slot: Slot) -> NodeRef<'_> {
         NodeRef { table: self, slot }
     }
@@ -273,7 +281,7 @@ impl NodeTable {
         self.nodes[slot as usize].is_some().then_some(NodeRef { table: self, slot })
     }
 
-    /// Returns the distinct taint lists; [`NodeRef::taint_set`] is an index into them.
+    /// Returns the distinct lists of taints. [`NodeRef::taint_set`] is an index into them.
     pub fn taint_sets(&self) -> &[Arc<[Taint]>] {
         self.taint_sets.all()
     }
@@ -306,6 +314,7 @@ impl NodeTable {
         slot
     }
 
+    /// Adds an empty slot at the end.
     fn push_slot(&mut self) -> Slot {
         let slot = Slot::try_from(self.names.len()).unwrap_or(Slot::MAX);
         self.names.push(Arc::from(""));
@@ -331,7 +340,7 @@ impl NodeTable {
         }
     }
 
-    /// Adds the pod's requests, ports and claims to the slot, or subtracts them if `sign` is -1.
+    /// Adds the pod's requests, ports and claims to the slot if `sign` is 1, or subtracts them if it is -1.
     fn add_usage(&mut self, slot: usize, pod: &PodInfo, sign: i64) {
         let PodRequirements { requests, nonzero_requests, ports, claims } = &*pod.requirements;
         for claim in claims {
@@ -356,6 +365,7 @@ impl NodeTable {
         }
     }
 
+    /// Adds a user of a claim if `sign` is positive, or removes one.
     fn count_claim_user(&mut self, claim: &str, sign: i64) {
         if sign > 0 {
             *self.claim_users.entry_ref(claim).or_insert(0) += 1;
@@ -378,6 +388,7 @@ pub struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
+    /// Returns the slot as an index.
     fn index(self) -> usize {
         self.slot as usize
     }

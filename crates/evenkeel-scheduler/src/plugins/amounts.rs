@@ -33,6 +33,7 @@ impl ResourceWeight {
 #[derive(Debug, Clone)]
 pub(super) struct ScoredResources(Vec<(ResourceKind, i64)>);
 
+/// Resource whose amounts a plugin scores.
 #[derive(Debug, Clone)]
 enum ResourceKind {
     Cpu,
@@ -99,10 +100,12 @@ impl ScoredResources {
         })
     }
 
+    /// Returns the amount of each scored resource.
     fn amounts_of(&self, pod_requests: &Resources) -> Requests {
         self.map(|kind| amount_of(pod_requests, kind))
     }
 
+    /// Returns one value for each scored resource.
     fn map(&self, amount: impl Fn(&ResourceKind) -> i64) -> Requests {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
@@ -112,8 +115,8 @@ impl ScoredResources {
         self.0.len()
     }
 
-    /// Returns the amounts of the resource with this index, or `None` if the node has none of it. Extended resources only
-    /// count for pods that request them.
+    /// Returns the amounts of the resource with this index, or `None` if the node has none of it. Extended resources
+    /// only count for pods that request them.
     #[inline]
     pub(super) fn amount_on(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/noderesources/balanced_allocation.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `resources`, the resources that count | `Args` |
 //! | score: the smaller the standard deviation of the utilizations, the higher | `balance` |
@@ -54,7 +54,8 @@ impl BalancedAllocation {
 
     /// Returns a score from 50 to 100: 75 if the pod does not change the node's balance, and more if it improves it.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
-        let (mut with_pod, mut without_pod) = (Utilizations::new(), Utilizations::new());
+        let mut with_pod = Utilizations::new();
+        let mut without_pod = Utilizations::new();
         for index in 0..self.resources.len() {
             let amount = self.resources.amount_on(index, node, requests, AbsentRequests::Zero);
             let Some(amount) = amount else { continue };

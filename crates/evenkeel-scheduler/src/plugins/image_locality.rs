@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/imagelocality`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | images of containers, init containers and image volumes (KEP-4639) | `images` |
 //! | an image without a tag is `:latest` | `normalized_image_name` |
@@ -19,6 +19,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Bytes of a mebibyte.
 const MIB: i64 = 1024 * 1024;
 /// Sum of image sizes up to which a node scores 0.
 const MIN_THRESHOLD: i64 = 23 * MIB;

@@ -1,6 +1,6 @@
 //! Upstream's plugins that a configuration may name, but that have no effect here.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | plugins of PodGroups (KEP-4671) and of in-place resizing (KEP-5836), by name | `Inert` |
 
@@ -15,7 +15,7 @@ pub const INERT: [(&str, &str); 4] = [
 ];
 
 /// A plugin without extension points. Pods of a PodGroup are scheduled one by one. Upstream's scheduler waits for the
-/// informer of PodGroups; this plugin watches nothing, so a server without PodGroups delays nothing.
+/// informer of PodGroups. This plugin watches nothing, so a server without PodGroups delays nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Inert(pub &'static str);
 

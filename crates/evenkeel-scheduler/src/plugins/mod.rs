@@ -86,21 +86,21 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     ]
 }
 
-/// Scales scores from `0..=max` to `0..=100`.
+/// Scales scores from `0..=max` to `0..=100`, where `max` is the highest score.
 ///
 /// Upstream: `DefaultNormalizeScore`.
 fn default_normalize_score(scores: &mut [i64]) {
-    normalize(scores, |share| share);
+    normalize(scores, |percent| percent);
 }
 
-/// Scales scores from `0..=max` to `100..=0`: the highest becomes 0.
+/// Scales scores from `0..=max` to `100..=0`, so that the highest score becomes 0.
 ///
 /// Upstream: `DefaultNormalizeScore`, with `reverse`.
 fn default_normalize_score_reversed(scores: &mut [i64]) {
-    normalize(scores, |share| MAX_NODE_SCORE - share);
+    normalize(scores, |percent| MAX_NODE_SCORE - percent);
 }
 
-/// Replaces each score by the result of `score_of` for its share of the highest score, in percent.
+/// Replaces each score by the result of `score_of`, whose argument is the score in percent of the highest score.
 fn normalize(scores: &mut [i64], score_of: impl Fn(i64) -> i64) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/nodeaffinity`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.nodeSelector` | `node_selector::compile_labels`, `filter` |
 //! | `requiredDuringSchedulingIgnoredDuringExecution` | `node_selector::RequiredNodeAffinity`, `filter` |
@@ -52,11 +52,13 @@ impl NodeAffinity {
         Self { args }
     }
 
+    /// Returns the required terms of the argument `addedAffinity`.
     fn added_selector(&self) -> Option<&views::NodeSelector> {
         let added = self.args.added_affinity.as_ref()?;
         added.required_during_scheduling_ignored_during_execution.as_deref()
     }
 
+    /// Returns the preferred terms of the argument `addedAffinity`.
     fn added_preferences(&self) -> &[views::PreferredSchedulingTerm] {
         let added = self.args.added_affinity.as_ref();
         added.map_or(&[], |added| &added.preferred_during_scheduling_ignored_during_execution)

@@ -1,6 +1,6 @@
 //! NodeName: a pod with `spec.nodeName` only runs on that node.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.nodeName`: only that node is feasible | `pre_filter`, `filter` |
 //! | a node with that name is added | `queueing_hint` |

@@ -1,6 +1,6 @@
 //! NodePorts: rejects nodes where a host port of the pod is in use.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::clashes` |
 //! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::clashes`, `pod::host_ports` |

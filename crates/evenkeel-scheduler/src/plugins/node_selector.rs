@@ -105,15 +105,22 @@ enum CompiledRequirement {
 
 /// Requirement on the value of a label. Values are ids in the label's column.
 enum LabelCheck {
+    /// The value is one of these (`In`).
     OneOf(SmallVec<[u32; 4]>),
+    /// The value is none of these, or the label is absent (`NotIn`).
     NoneOf(SmallVec<[u32; 4]>),
+    /// The label is present (`Exists`).
     Any,
+    /// The label is absent (`DoesNotExist`).
     Absent,
+    /// The value is an integer above the bound (`Gt`).
     Above(i64),
+    /// The value is an integer below the bound (`Lt`).
     Below(i64),
 }
 
 impl CompiledRequirement {
+    /// Reports whether the node in this slot meets the requirement.
     fn matches(&self, slot: Slot) -> bool {
         match self {
             Self::Label { column, check } => check.matches(column, column.value_id_of(slot)),
@@ -124,6 +131,7 @@ impl CompiledRequirement {
 }
 
 impl LabelCheck {
+    /// Reports whether a value passes the check. A node without the label has no value.
     fn matches(&self, column: &LabelColumn, value_id: Option<u32>) -> bool {
         let number = || column.value(value_id?).parse::<i64>().ok();
         match self {
@@ -153,16 +161,19 @@ fn compile_terms(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Compiled
     terms.map(|term| compile_term(term, nodes)).collect()
 }
 
+/// Reports whether the term has no requirements. Such a term matches no node.
 fn is_empty_term(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
+/// Compiles the requirements of a term.
 fn compile_term(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<CompiledRequirement> {
     let expressions =
         term.match_expressions.iter().map(|expression| compile_expression(expression, nodes));
     expressions.chain(term.match_fields.iter().map(|field| compile_field(field, nodes))).collect()
 }
 
+/// Compiles a requirement for a label.
 fn compile_expression(
     requirement: &NodeSelectorRequirement,
     nodes: &NodeTable,

@@ -1,6 +1,6 @@
 //! NodeUnschedulable: rejects cordoned nodes.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.unschedulable`, set by `kubectl cordon` and `kubectl drain` | `accepts`, `filter` |
 //! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerates_unschedulable` |

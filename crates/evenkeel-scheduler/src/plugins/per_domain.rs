@@ -18,6 +18,7 @@ impl PerDomain {
         Self { column, values }
     }
 
+    /// Returns the values of the topology key by node.
     pub(super) fn column(&self) -> &LabelColumn {
         &self.column
     }
@@ -32,8 +33,8 @@ impl PerDomain {
         Some(&mut self.values[self.column.value_id_of(slot)? as usize])
     }
 
-    /// Adds the count of each node, multiplied by `factor`, to the value of its domain. Returns the sum of the counts on
-    /// nodes that have the label.
+    /// Adds the count of each node, multiplied by `factor`, to the value of its domain. Returns the sum of the counts
+    /// on nodes that have the label.
     pub(super) fn add(&mut self, counts: &PerNode, factor: i64) -> i64 {
         let mut total = 0;
         for (slot, count) in counts.iter() {
@@ -45,10 +46,12 @@ impl PerDomain {
         total
     }
 
+    /// Returns the value of each domain.
     pub(super) fn values(&self) -> &[i64] {
         &self.values
     }
 
+    /// Returns the value of each domain as a mutable reference.
     pub(super) fn values_mut(&mut self) -> &mut [i64] {
         &mut self.values
     }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/queuesort`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | pending pods are ordered by priority, then by the time they were queued | `priority_sort_key`, `sort_key` |
 //! | `spec.priority`, 0 without one | `pod::priority` |

@@ -1,6 +1,6 @@
 //! SchedulingGates: gates a pod until its `spec.schedulingGates` are removed (KEP-3521).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.schedulingGates`: the pod does not enter the activeQ | `pre_enqueue` |
 //! | the removal of all gates moves the pod to the activeQ | `events_to_register`, `queueing_hint` |

@@ -4,7 +4,7 @@
 //!
 //! Upstream: `plugins/tainttoleration`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | effects `NoSchedule`, `NoExecute` reject pods without toleration | `ToleratedTaintSets`, `pre_filter`, `filter` |
 //! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |

@@ -1,4 +1,4 @@
-//! Lookups of the objects that the volume plugins read.
+//! Lookups of claims, volumes and related objects for the volume plugins.
 
 use evenkeel_api::views::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -9,12 +9,17 @@ use std::sync::Arc;
 
 use crate::framework::Handle;
 
-/// Source of the objects that determine volumes and their topology.
+/// Source of the objects that determine volumes and their topology. Tests implement it without caches.
 pub(super) trait VolumeListers: Send + Sync {
+    /// Returns the claim with this namespace and name.
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
+    /// Returns the volume with this name.
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
+    /// Returns the StorageClass with this name.
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
+    /// Returns the CSINode of the node with this name.
     fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>>;
+    /// Returns the CSIDriver with this name.
     fn driver(&self, name: &str) -> Option<Arc<CsiDriver>>;
     /// Returns the VolumeAttachments of a node.
     fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>>;
@@ -22,14 +27,16 @@ pub(super) trait VolumeListers: Send + Sync {
     fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
 }
 
-/// The plugin's caches of these objects.
+/// Caches of these objects, for one plugin.
 pub(super) struct VolumeCaches {
     pub(super) claims: Cache<PersistentVolumeClaim>,
     pub(super) volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
     csi_nodes: Cache<CsiNode>,
     drivers: Cache<CsiDriver>,
+    /// VolumeAttachments by node.
     attachments: Index<VolumeAttachment>,
+    /// CSIStorageCapacities by StorageClass.
     capacities: Index<CsiStorageCapacity>,
 }
 

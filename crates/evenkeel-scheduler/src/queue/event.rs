@@ -24,6 +24,7 @@ impl Event {
         Self::Change { resource, action, change, target: None }
     }
 
+    /// Returns the label of the event in metrics.
     pub(crate) fn label(&self) -> EventLabel {
         match self {
             Self::Change { resource, action, .. } => EventLabel::Change(*resource, *action),

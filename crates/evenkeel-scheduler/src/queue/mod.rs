@@ -47,8 +47,14 @@ use queueing_hint_map::QueueingHintMap;
 /// Interval between checks for pods that have been unschedulable for too long.
 const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// One run of the PreEnqueue plugins in this many records the duration of each plugin.
+/// Number of runs of the PreEnqueue plugins of which one records the duration of each plugin.
 const PRE_ENQUEUE_SAMPLING_INTERVAL: u64 = 10;
+
+/// Position of a pod in activeQ: its sort key, its order of entry, and its uid.
+type ActivePosition = (SortKey, u64, Arc<str>);
+
+/// Position of a pod in backoffQ: the second in which its backoff ends, its sort key, its order of entry, and its uid.
+type BackoffPosition = (Timestamp, SortKey, u64, Arc<str>);
 
 /// Queue of the pods to schedule.
 ///
@@ -57,15 +63,16 @@ pub(crate) struct SchedulingQueue {
     backoff_policy: BackoffPolicy,
     profiles: Arc<[Profile]>,
     queueing_hint_map: QueueingHintMap,
+    /// All pods in the queue or in flight, by uid.
     pods: HashMap<Arc<str>, QueuedPodInfo>,
     /// activeQ, sorted by the key of the QueueSort plugin, then by the order of entry.
-    active: BTreeSet<(SortKey, u64, Arc<str>)>,
+    active: BTreeSet<ActivePosition>,
     /// backoffQ, sorted by the second in which the backoff ends, then like activeQ.
-    backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
+    backoff: BTreeSet<BackoffPosition>,
     /// Like `backoff`, but for pods whose attempt ended with an error. They are never popped before their backoff ends.
     ///
     /// Upstream: `entityErrorBackoffQ`.
-    error_backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
+    error_backoff: BTreeSet<BackoffPosition>,
     /// unschedulablePods, grouped by the plugins that rejected them.
     unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
     /// Number of pods in unschedulablePods that no plugin gates.
@@ -79,17 +86,20 @@ pub(crate) struct SchedulingQueue {
     /// When unschedulablePods was last checked for pods that have been unschedulable for too long.
     unschedulable_flushed_at: Option<Timestamp>,
     counts: QueueCounts,
+    /// Recorded calls of plugins. A method that calls plugins takes the record out first, because the plugins and pods
+    /// borrow the queue.
     plugin_calls: PluginCalls,
     /// Number of runs of the PreEnqueue plugins.
     pre_enqueue_runs: u64,
 }
 
-/// A PreEnqueue plugin gates the pod, which is now in unschedulablePods.
+/// Error of a pod that a PreEnqueue plugin gates. The pod is now in unschedulablePods.
 struct GatedPod;
 
-/// Key of unschedulable pods that the same events may requeue.
+/// Key of a group of unschedulable pods that the same cluster events may requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct UnschedulableGroup {
+    /// Index of the pods' profile.
     profile: usize,
     rejectors: PluginSet,
     /// Index of the PreEnqueue plugin that gates the pod.
@@ -102,9 +112,11 @@ struct UnschedulableGroup {
 #[derive(Debug)]
 struct QueuedPodInfo {
     info: PodInfo,
+    /// Index of the pod's profile.
     profile: usize,
     state: QueueState,
-    /// When the pod was added, or when its last attempt failed. Its position in the queue and its backoff depend on it.
+    /// When the pod was added, or when its last attempt failed. The pod's position in the queue and its backoff depend
+    /// on this time.
     timestamp: Timestamp,
     /// When the pod first entered activeQ.
     ///
@@ -113,15 +125,16 @@ struct QueuedPodInfo {
     attempts: u32,
     /// Number of attempts in which plugins rejected the pod.
     unschedulable_count: u32,
+    /// Number of attempts since the last rejection that ended with an error.
     consecutive_errors: u32,
-    /// Plugins that rejected the pod in its last attempt, and the one that gates it. Empty after an error unless a
-    /// plugin gates the pod.
+    /// Plugins that rejected the pod in its last attempt, and the plugin that gates it. After an error, only the plugin
+    /// that gates it, if any.
     rejectors: Rejectors,
     /// Index of the PreEnqueue plugin that gates the pod.
     gating_plugin: Option<usize>,
-    /// When the pod last left unschedulablePods because of its age.
+    /// When the queue last removed the pod from unschedulablePods because it had been there for too long.
     flushed_at: Option<Timestamp>,
-    /// Whether the pod left unschedulablePods because of its age since its last attempt.
+    /// Whether the queue removed the pod from unschedulablePods for that reason since the pod's last attempt.
     flushed: bool,
 }
 
@@ -145,7 +158,7 @@ pub(crate) struct PoppedPod {
     ///
     /// Upstream: `InitialAttemptTimestamp`.
     pub(crate) initial_attempt: Timestamp,
-    /// Whether the pod left unschedulablePods because of its age, not because of an event.
+    /// Whether the pod left unschedulablePods because it had been there for too long, not because of an event.
     pub(crate) flushed: bool,
 }
 
@@ -154,17 +167,18 @@ pub(crate) struct PoppedPod {
 pub(crate) struct Rejectors {
     /// Plugins that rejected the pod, whatever their code.
     pub(crate) unschedulable: PluginSet,
-    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When one of them hints
-    /// Queue, the pod skips its backoff.
+    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When the queueing hint of
+    /// one of them is Queue, the pod skips its backoff.
     pub(crate) pending: PluginSet,
 }
 
 impl Rejectors {
-    /// Returns the plugins that rejected the pod with whatever code.
+    /// Returns the plugins that rejected the pod, whatever their code.
     pub(crate) fn union(self) -> PluginSet {
         self.unschedulable.union(self.pending)
     }
 
+    /// Reports whether no plugin rejected the pod, because its attempt ended with an error.
     pub(crate) fn is_empty(self) -> bool {
         self.union().is_empty()
     }
@@ -193,13 +207,16 @@ pub(crate) type IncomingPods = BTreeMap<(&'static str, EventLabel), u64>;
 /// Number of queued pods that a plugin rejected, by profile and plugin index.
 pub(crate) type RejectedPods = BTreeMap<(usize, usize), i64>;
 
-/// Queue to which an event moves a pod. If several apply, the greatest wins.
+/// Queue to which an event moves an unschedulable pod. If several strategies apply, the greatest one wins.
 ///
 /// Upstream: `queueingStrategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum QueueingStrategy {
+    /// The pod stays in unschedulablePods.
     Skip,
+    /// The pod moves to backoffQ, or to activeQ if its backoff has ended.
     AfterBackoff,
+    /// The pod moves to activeQ.
     Immediately,
 }
 
@@ -226,7 +243,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Measures plugin calls with this stopwatch from now on ([`Self::take_plugin_calls`]).
+    /// Sets the stopwatch that measures the plugin calls ([`Self::take_plugin_calls`]).
     pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.plugin_calls.set_stopwatch(stopwatch);
     }
@@ -266,8 +283,8 @@ impl SchedulingQueue {
         self.move_to_active_q(&uid, EventLabel::NEW_POD, now);
     }
 
-    /// Updates a queued pod. `actions` are the action types of the change. An unschedulable pod is requeued if a plugin
-    /// that rejected it hints Queue.
+    /// Updates a queued pod. `actions` are the action types of the change. An unschedulable pod is requeued if the
+    /// queueing hint of a plugin that rejected it is Queue.
     ///
     /// Upstream: `PriorityQueue.Update`.
     pub(crate) fn update(&mut self, info: &PodInfo, actions: &[ActionType], now: Timestamp) {
@@ -284,7 +301,7 @@ impl SchedulingQueue {
             entry.info = info.clone();
         }
         match state {
-            // The attempt in progress decides about the pod's nomination.
+            // The attempt in progress sets the pod's nominated node.
             QueueState::InFlight => return,
             QueueState::Active { .. } | QueueState::Backoff { .. } => self.resort(&uid),
             QueueState::Unschedulable(_) => {
@@ -309,7 +326,7 @@ impl SchedulingQueue {
         self.nominator.update_nominated_pod(&old.pod, info);
     }
 
-    /// Returns the latest known version of the pod.
+    /// Returns the latest version of the pod that the queue received.
     pub(crate) fn get(&self, uid: &str) -> Option<&PodInfo> {
         self.pods.get(uid).map(|entry| &entry.info)
     }
@@ -328,8 +345,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Pops the next pod for an attempt. If activeQ is empty, pops from backoffQ (feature gate
-    /// `SchedulerPopFromBackoffQ`).
+    /// Pops the next pod for an attempt. If activeQ is empty and the feature gate `SchedulerPopFromBackoffQ` is
+    /// enabled, pops from backoffQ.
     ///
     /// Upstream: `PriorityQueue.Pop`.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<PoppedPod> {
@@ -359,13 +376,14 @@ impl SchedulingQueue {
             initial_attempt: *entry.initial_attempt.get_or_insert(now),
             flushed: entry.flushed,
         };
-        let (profile, rejectors) = (entry.profile, entry.rejectors.union());
+        let profile = entry.profile;
+        let rejectors = entry.rejectors.union();
         self.count_rejectors(profile, rejectors, -1);
         Some(popped)
     }
 
-    /// Requeues a popped pod after a failed attempt. If no plugin rejected it, the attempt ended with an error and the
-    /// pod backs off.
+    /// Requeues a popped pod after a failed attempt. Without `rejectors`, the attempt ended with an error and the pod
+    /// moves to backoffQ.
     ///
     /// Upstream: `AddUnschedulablePodIfNotPresent`.
     pub(crate) fn add_unschedulable_pod(
@@ -411,10 +429,11 @@ impl SchedulingQueue {
         self.in_flight_events.done(uid);
     }
 
-    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves pods that pass `pre_check` and for
-    /// which the queueing hint of a rejecting plugin is Queue ([`Self::is_pod_worth_requeuing`]).
+    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves the pods that pass `pre_check` if
+    /// the queueing hint of a plugin that rejected them is Queue ([`Self::is_pod_worth_requeuing`]).
     ///
-    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`.
+    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`,
+    /// `moveEntitiesToActiveOrBackoffQueue`.
     pub(crate) fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &Event,
@@ -427,7 +446,7 @@ impl SchedulingQueue {
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
             let may_be_requeued = match group.gating_plugin {
-                // PreEnqueue rejected these pods, so only an event of the gating plugin can help them.
+                // A PreEnqueue plugin gates these pods, so only an event of this plugin can make them schedulable.
                 Some(gate) => registered.contains(gate),
                 None => {
                     // Extenders register no events, so any event may help a pod that an extender rejected.
@@ -479,7 +498,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Returns when [`Self::pop`] may next return a pod even without a new event.
+    /// Returns the next time at which [`Self::pop`] may return a pod without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let has_unschedulable_pods = self.unschedulable_total + self.gated_total > 0;
         let unschedulable_flush = self
@@ -493,6 +512,7 @@ impl SchedulingQueue {
             .min()
     }
 
+    /// Returns the number of pods in each queue.
     pub(crate) fn lengths(&self) -> QueueLengths {
         QueueLengths {
             active: self.active.len(),
@@ -517,6 +537,7 @@ impl SchedulingQueue {
         std::mem::take(&mut self.counts.incoming)
     }
 
+    /// Returns the numbers of queued pods that each plugin rejected.
     pub(crate) fn rejected_pods(&self) -> &RejectedPods {
         &self.counts.rejected
     }
@@ -535,9 +556,10 @@ impl SchedulingQueue {
     ///
     /// Upstream: `flushBackoffQCompleted`.
     fn flush_backoff_q_completed(&mut self, now: Timestamp) {
-        let first_completed = |queue: &BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>| {
+        let first_completed = |queue: &BTreeSet<BackoffPosition>| {
             let (until, .., uid) = queue.first()?;
-            (!backoff_policy::is_backing_off(*until, now)).then(|| Arc::clone(uid))
+            let is_completed = !backoff_policy::is_backing_off(*until, now);
+            is_completed.then(|| Arc::clone(uid))
         };
         while let Some(uid) =
             first_completed(&self.backoff).or_else(|| first_completed(&self.error_backoff))
@@ -546,7 +568,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues pods that have been unschedulable for longer than `pod_max_in_unschedulable_pods`. Checks every 30 s.
+    /// Requeues pods that have been unschedulable for longer than `pod_max_in_unschedulable_pods`. A call within 30 s
+    /// of the last check does nothing.
     ///
     /// Upstream: `flushUnschedulableEntitiesLeftover`.
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
@@ -558,8 +581,9 @@ impl SchedulingQueue {
         let max_stay = self.backoff_policy.pod_max_in_unschedulable_pods;
         let is_overdue = |uid: &&Arc<str>| {
             let Some(entry) = self.pods.get(*uid) else { return false };
-            let since = entry.timestamp.max(entry.flushed_at.unwrap_or(entry.timestamp));
-            saturating_add(since, max_stay) < now
+            let unschedulable_since =
+                entry.timestamp.max(entry.flushed_at.unwrap_or(entry.timestamp));
+            saturating_add(unschedulable_since, max_stay) < now
         };
         let mut uids: Vec<Arc<str>> =
             self.unschedulable_pods.values().flatten().filter(is_overdue).cloned().collect();
@@ -578,7 +602,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Replays the in-flight events for a pod whose attempt failed, and returns the greatest strategy.
+    /// Returns the greatest strategy with which the events during a failed attempt move its pod.
     ///
     /// Upstream: `determineSchedulingHintForInFlightPod`.
     fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
@@ -589,6 +613,7 @@ impl SchedulingQueue {
         let mut best = QueueingStrategy::Skip;
         for event in self.in_flight_events.since_pop_of(uid) {
             best = best.max(self.is_pod_worth_requeuing(uid, event, calls));
+            // Stop at the greatest possible strategy. Only a pending plugin allows `Immediately`.
             if best == QueueingStrategy::Immediately
                 || (best == QueueingStrategy::AfterBackoff && entry.rejectors.pending.is_empty())
             {
@@ -598,7 +623,7 @@ impl SchedulingQueue {
         best
     }
 
-    /// Returns the strategy with which an event moves an unschedulable pod. It calls the queueing hints of the plugins
+    /// Returns the strategy with which an event moves an unschedulable pod. Calls the queueing hints of the plugins
     /// that rejected the pod and registered for the event.
     ///
     /// Upstream: `isPodWorthRequeuing`.
@@ -610,8 +635,11 @@ impl SchedulingQueue {
     ) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
         let rejectors = entry.rejectors.union();
+        if rejectors.is_empty() {
+            // The attempt ended with an error, so no plugin can tell which events help.
+            return QueueingStrategy::AfterBackoff;
+        }
         let (resource, action, change) = match event {
-            _ if rejectors.is_empty() => return QueueingStrategy::AfterBackoff,
             Event::Activate(target) if **target == *uid => return QueueingStrategy::AfterBackoff,
             Event::Change { target: Some(target), .. } if **target != *uid => {
                 return QueueingStrategy::Skip;
@@ -625,6 +653,7 @@ impl SchedulingQueue {
             best = QueueingStrategy::AfterBackoff;
         }
         for plugin in rejectors.intersection(registered).iter() {
+            // No plugin rejected the pod when there were no nodes, so there is no queueing hint to call.
             if plugin != PluginSet::NO_NODES
                 && self.queueing_hint(entry, plugin, event.label(), change, calls)
                     == QueueingHint::Skip
@@ -635,6 +664,7 @@ impl SchedulingQueue {
                 return QueueingStrategy::Immediately;
             }
             best = QueueingStrategy::AfterBackoff;
+            // Only the hint of a pending plugin could change the strategy to `Immediately`.
             if entry.rejectors.pending.is_empty() {
                 return best;
             }
@@ -654,7 +684,7 @@ impl SchedulingQueue {
         calls: &mut PluginCalls,
     ) -> QueueingHint {
         let profile = entry.profile;
-        let began = calls.now();
+        let began_at = calls.now();
         let plugin_impl = self.profiles[profile].plugin(plugin);
         let hint = catch_plugin_panic(|| plugin_impl.queueing_hint(&entry.info, change));
         // A panic counts as an error, which upstream treats as Queue.
@@ -663,7 +693,7 @@ impl SchedulingQueue {
             calls.record_panic(profile, &entry.info, call, plugin_impl.name(), &panic);
             QueueingHint::Queue
         });
-        calls.record_hint(HintKey { profile, plugin, event, hint }, began);
+        calls.record_hint(HintKey { profile, plugin, event, hint }, began_at);
         hint
     }
 
@@ -724,8 +754,8 @@ impl SchedulingQueue {
         self.run_pre_enqueue_plugins(uid, label).is_ok() && self.add_to_active_q(uid, label, now)
     }
 
-    /// Moves a pod to activeQ. The caller has run the PreEnqueue plugins, or they ran when the pod entered backoffQ.
-    /// Returns whether it moved.
+    /// Moves a pod to activeQ without running the PreEnqueue plugins. They ran just before, or when the pod entered
+    /// backoffQ. Returns whether it moved.
     fn add_to_active_q(&mut self, uid: &str, label: EventLabel, now: Timestamp) -> bool {
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.initial_attempt.get_or_insert(now);
@@ -744,7 +774,7 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get_mut(uid) else { return Ok(()) };
         entry.gating_plugin = gating_plugin;
         let Some(gating_plugin) = gating_plugin else { return Ok(()) };
-        // The pod did not get an attempt, so its next attempt does not count as caused by the flush.
+        // The gate prevents the attempt that the flush would have caused. A later attempt has another cause.
         entry.flushed = false;
         let is_new_rejector = !entry.rejectors.union().contains(gating_plugin);
         entry.rejectors.unschedulable.insert(gating_plugin);
@@ -756,21 +786,22 @@ impl SchedulingQueue {
         Err(GatedPod)
     }
 
-    /// Calls the PreEnqueue plugins until one gates the pod, and returns that plugin. The first call is to the plugin that
-    /// gated the pod last.
+    /// Calls the PreEnqueue plugins until one gates the pod, and returns that plugin. Starts with the plugin that gated
+    /// the pod last, because it is the most likely one.
     fn find_gating_plugin(&mut self, uid: &str) -> Option<usize> {
         let entry = self.pods.get(uid)?;
-        let (profile, last_gating_plugin) = (entry.profile, entry.gating_plugin);
+        let profile = entry.profile;
+        let last_gating_plugin = entry.gating_plugin;
         let is_sampled = self.pre_enqueue_runs.is_multiple_of(PRE_ENQUEUE_SAMPLING_INTERVAL);
         self.pre_enqueue_runs += 1;
         let mut calls = std::mem::take(&mut self.plugin_calls);
-        let run_began = calls.now();
-        let mut gates = |index: usize| {
+        let run_began_at = calls.now();
+        let mut gates_pod = |index: usize| {
             let plugin = self.profiles[profile].plugin(index);
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_enqueue()) else {
                 return false;
             };
-            let began = calls.now().filter(|_| is_sampled);
+            let began_at = calls.now().filter(|_| is_sampled);
             let status = catch_plugin_panic(|| plugin.pre_enqueue(&entry.info));
             // A panic counts as an error, which gates the pod, as in upstream.
             let status = status.unwrap_or_else(|panic| {
@@ -778,7 +809,7 @@ impl SchedulingQueue {
                 calls.record_panic(profile, &entry.info, call, name, &panic);
                 Err(panic)
             });
-            calls.record_pre_enqueue(profile, index, status.as_ref().err(), began);
+            calls.record_pre_enqueue(profile, index, status.as_ref().err(), began_at);
             status.is_err()
         };
         let others = self.profiles[profile]
@@ -786,8 +817,8 @@ impl SchedulingQueue {
             .map(|(index, _)| index)
             .filter(|index| Some(*index) != last_gating_plugin);
         let gating_plugin =
-            last_gating_plugin.into_iter().chain(others).find(|index| gates(*index));
-        calls.record_all_pre_enqueue(profile, run_began);
+            last_gating_plugin.into_iter().chain(others).find(|index| gates_pod(*index));
+        calls.record_all_pre_enqueue(profile, run_began_at);
         self.plugin_calls = calls;
         gating_plugin
     }
@@ -834,13 +865,14 @@ impl SchedulingQueue {
         }))
     }
 
-    /// Counts a pod that the event moved to this queue.
+    /// Counts a pod that the event `label` moved to `queue`.
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
         *self.counts.incoming.entry((queue, label)).or_default() += 1;
     }
 
     /// Adds `delta` to the number of queued pods that each of these plugins rejected.
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, delta: i64) {
+        // Greater numbers such as `PluginSet::EXTENDERS` represent no plugin.
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
             *self.counts.rejected.entry((profile, plugin)).or_default() += delta;
         }
@@ -849,7 +881,8 @@ impl SchedulingQueue {
     /// Moves a pod from its current queue to `state`.
     fn set_state(&mut self, uid: &str, state: QueueState) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
-        let (uid, old_state) = (Arc::clone(uid), entry.state);
+        let uid = Arc::clone(uid);
+        let old_state = entry.state;
         self.delete_from_queue(&uid, old_state);
         match state {
             QueueState::Active { key, sequence } => {
@@ -894,10 +927,7 @@ impl SchedulingQueue {
     }
 
     /// Returns the part of backoffQ for pods whose attempt ended with an error, or that for the other pods.
-    fn backoff_queue_mut(
-        &mut self,
-        after_error: bool,
-    ) -> &mut BTreeSet<(Timestamp, SortKey, u64, Arc<str>)> {
+    fn backoff_queue_mut(&mut self, after_error: bool) -> &mut BTreeSet<BackoffPosition> {
         if after_error { &mut self.error_backoff } else { &mut self.backoff }
     }
 
@@ -911,7 +941,7 @@ impl SchedulingQueue {
     }
 }
 
-/// Returns the event about an update of an unschedulable pod, which may requeue only this pod.
+/// Returns the event for an update of a queued pod. It may requeue only this pod.
 fn target_pod_event(uid: &Arc<str>, action: ActionType, old: &PodInfo, new: &PodInfo) -> Event {
     Event::Change {
         resource: EventResource::TargetPod,

@@ -47,14 +47,17 @@ pub(super) struct PluginCalls {
 }
 
 impl PluginCalls {
+    /// Sets the stopwatch that measures the calls.
     pub(super) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.stopwatch = Some(stopwatch);
     }
 
+    /// Takes the calls recorded since the last call.
     pub(super) fn take_calls(&mut self) -> Vec<PluginCall> {
         std::mem::take(&mut self.calls)
     }
 
+    /// Takes the panics recorded since the last call.
     pub(super) fn take_panics(&mut self) -> Vec<PluginPanic> {
         std::mem::take(&mut self.panics)
     }

@@ -12,33 +12,40 @@ impl PluginSet {
     /// Represents the absence of nodes. Only a new node makes such a pod schedulable.
     pub(crate) const NO_NODES: usize = 127;
 
+    /// Adds a plugin by its index.
     pub(crate) fn insert(&mut self, plugin: usize) {
         self.0 |= 1 << plugin;
     }
 
+    /// Reports whether the set has the plugin.
     pub(crate) fn contains(self, plugin: usize) -> bool {
         self.0 & (1 << plugin) != 0
     }
 
+    /// Reports whether the set has no plugin.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
+    /// Returns the plugins of either set.
     #[must_use]
     pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Returns the plugins of both sets.
     #[must_use]
     pub(crate) fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
+    /// Returns the plugins in ascending order of their indexes.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         let mut bits = self.0;
         std::iter::from_fn(move || {
             let next = bits.trailing_zeros() as usize;
             (bits != 0).then(|| {
+                // This clears the lowest set bit.
                 bits &= bits - 1;
                 next
             })

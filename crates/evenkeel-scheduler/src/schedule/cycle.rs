@@ -1,4 +1,4 @@
-//! State of one scheduling cycle: profile, nodes and nominated pods. It has no side effects, except that its [`Trace`]
+//! State of one scheduling cycle: profile, nodes and nominated pods. The only side effect is that its [`Trace`]
 //! measures durations.
 
 use hashbrown::HashSet;
@@ -30,14 +30,15 @@ pub struct Cycle<'a> {
     filters: SmallVec<[(usize, &'a dyn Filter); 16]>,
     /// PreFilter plugins that did not skip the pod. The cycle calls their `add_pod` and `remove_pod`.
     pre_filter_extensions: SmallVec<[(usize, &'a dyn PreFilter); 8]>,
-    /// Names of the nodes to which PreFilter plugins restrict the attempt; `None` means all nodes.
+    /// Names of the nodes to which PreFilter plugins restrict the attempt. `None` means all nodes.
     pre_filter_nodes: Option<Vec<Arc<str>>>,
+    /// Indexes of the PreFilter plugins that restricted the nodes.
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) trace: Trace,
     /// The plugin that panicked in `add_pod` or `remove_pod`. The state of the filters is no longer valid then.
     panicked_extension: Option<PluginRejection>,
-    /// Changes of the nodes by the running PostFilter plugin; `None` while none runs.
+    /// Changes of the nodes by the running PostFilter plugin. `None` while no PostFilter plugin runs.
     changes: Option<Vec<NodeChange>>,
 }
 
@@ -80,19 +81,22 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Measures durations with this stopwatch from now on.
+    /// Sets the stopwatch that measures durations.
     pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.trace.set_stopwatch(stopwatch);
     }
 
+    /// Returns the pod's profile.
     pub(crate) fn profile(&self) -> &'a Profile {
         self.profile
     }
 
+    /// Returns the trace, to record plugin calls.
     pub(crate) fn trace_mut(&mut self) -> &mut Trace {
         &mut self.trace
     }
 
+    /// Ends the cycle and returns its trace.
     pub(crate) fn into_trace(self) -> Trace {
         self.trace
     }
@@ -147,7 +151,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Restores a pod that [`Self::remove_pod`] removed, without a change of `state`.
+    /// Adds a pod to a node again after [`Self::remove_pod`], without updating the state of the filters.
     pub(crate) fn restore_pod(&mut self, other: &PodInfo, slot: Slot) {
         self.record_change(|| NodeChange::Added(other.clone()));
         let name = Arc::clone(self.nodes.at(slot).name());
@@ -187,13 +191,14 @@ impl<'a> Cycle<'a> {
         format!("running \"{name}\" filter plugin: {}", status.reasons.join(", "))
     }
 
-    /// Runs the filter plugins on a node, with and without its nominated pods. Returns an error if a plugin rejects it.
+    /// Runs the filter plugins on a node, with and without its nominated pods. Returns an error if a plugin rejects the
+    /// node.
     pub fn check_fit(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
         let result = self.run_filter_plugins_with_nominated_pods(state, slot);
         result.map_err(|rejection| rejection.status)
     }
 
-    /// Runs the filter plugins on a node, with and without the pods for which it is nominated.
+    /// Runs the filter plugins on a node, with and without the pods that are nominated to it.
     ///
     /// Upstream: `RunFilterPluginsWithNominatedPods`.
     pub(crate) fn run_filter_plugins_with_nominated_pods(
@@ -209,8 +214,8 @@ impl<'a> Cycle<'a> {
         self.run_filter_plugins(state, slot)
     }
 
-    /// Runs the filters with the nominated pods of at least this pod's priority on the node. The pod must pass with
-    /// them, because they use resources, and without them, because they may satisfy its affinity.
+    /// Runs the filters as if the nominated pods with at least this pod's priority ran on the node. The pod must pass
+    /// both with them, because they use resources, and without them, because their absence may violate its affinity.
     fn filter_with_nominated_pods(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let name = Arc::clone(self.nodes.at(slot).name());
         let takes_precedence = |other: &&PodInfo| {
@@ -291,7 +296,8 @@ impl<'a> Cycle<'a> {
 
     /// Runs the PreFilter plugins, and collects the filters of those that did not skip the pod.
     fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
-        let (mut skipped, mut resolvable_rejection) = (SmallVec::<[usize; 16]>::new(), None);
+        let mut skipped = SmallVec::<[usize; 16]>::new();
+        let mut resolvable_rejection = None;
         for (index, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(pre_filter)) = (plugin.name(), plugin.as_pre_filter()) else {
                 continue;
@@ -312,7 +318,7 @@ impl<'a> Cycle<'a> {
                     continue;
                 }
                 Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(index, names)?,
-                // Preemption may help. It needs the state of the remaining plugins, so these still run.
+                // Preemption may make the pod schedulable. It needs the state of all plugins, so the others still run.
                 Err(status) if status.code == Code::Unschedulable => {
                     resolvable_rejection = Some(NodeStatus::without_node(index, status));
                 }
@@ -372,7 +378,7 @@ impl<'a> Cycle<'a> {
         names
     }
 
-    /// Reports whether the PreFilter plugins left this node for the filters.
+    /// Reports whether no PreFilter plugin excluded this node.
     pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
         self.pre_filter_nodes.as_ref().is_none_or(|names| names.contains(name))
     }
@@ -437,8 +443,8 @@ impl<'a> Cycle<'a> {
         found
     }
 
-    /// Reports whether plugins or extenders score or filter the feasible nodes. Otherwise the first feasible node is
-    /// enough.
+    /// Reports whether plugins or extenders score or filter the feasible nodes. Otherwise, the attempt needs only one
+    /// feasible node.
     fn compares_feasible_nodes(&self) -> bool {
         self.profile.at(ExtensionPoint::Score).next().is_some()
             || self

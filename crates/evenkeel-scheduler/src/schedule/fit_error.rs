@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{FitError, NodeStatus};
 use crate::framework::{Code, Reason};
 
+/// Message of an attempt in a cluster without nodes. Upstream: `NoNodeAvailableMsg`.
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 impl FitError {
@@ -27,8 +28,8 @@ impl FitError {
         Some(rejected.status.reasons.first().map_or("", |reason| reason))
     }
 
-    /// Returns the message of an attempt that runs no PostFilter plugins, because there are no nodes or a plugin failed.
-    /// Returns `None` if the PostFilter plugins run.
+    /// Returns the message of an attempt that runs no PostFilter plugins, because there are no nodes or a plugin
+    /// failed. Returns `None` if the PostFilter plugins run.
     pub(crate) fn message_without_post_filter(&self) -> Option<&str> {
         if self.n_nodes == 0 { Some(NO_NODES) } else { self.error_message() }
     }

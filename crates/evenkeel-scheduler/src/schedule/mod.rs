@@ -1,5 +1,5 @@
-//! One attempt to find a node for a pod. Equal nodes, pods, seeds and responses of extenders give equal outcomes: only
-//! [`act`], which calls the extenders, and [`trace`], which measures plugin calls for metrics, have side effects.
+//! One attempt to find a node for a pod. Equal nodes, pods, seeds and responses of extenders give equal outcomes. Only
+//! two modules have side effects: [`act`] calls the extenders, and [`trace`] measures plugin calls for metrics.
 
 mod act;
 mod attempt;
@@ -31,7 +31,7 @@ use attempt::{Attempt, Step};
 pub struct View<'a> {
     /// Profile of the pod.
     pub profile: &'a Profile,
-    /// The nodes. An attempt may change them, but restores them.
+    /// The nodes. An attempt may change them, but restores them before it ends.
     pub nodes: &'a mut NodeTable,
     /// The nominated pods.
     pub nominator: &'a Nominator,
@@ -70,7 +70,7 @@ pub struct ScheduleResult {
 pub struct FitError {
     /// Number of all nodes.
     pub n_nodes: usize,
-    /// Status of all nodes, if a PreFilter plugin rejected the pod or a plugin failed.
+    /// Status that applies to all nodes, because a PreFilter plugin rejected the pod or a plugin failed.
     pub overall: Option<NodeStatus>,
     /// Statuses of the nodes that were evaluated and rejected.
     ///
@@ -85,7 +85,7 @@ pub struct FitError {
 /// Status of a node, and the plugin that returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Slot of the node. It has no meaning in a status that belongs to no particular node.
+    /// Slot of the node. Meaningless if the status applies to all nodes.
     pub slot: Slot,
     /// Index of the plugin in the profile.
     pub plugin: usize,
@@ -94,15 +94,15 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// Returns a status that belongs to no particular node; its slot has no meaning.
+    /// Returns a status that applies to all nodes. Its slot is meaningless.
     pub(crate) fn without_node(plugin: usize, status: Status) -> Self {
         Self { slot: 0, plugin, status }
     }
 }
 
-/// Returns the number of feasible nodes after which an attempt stops its search. With up to 100 nodes, the attempt
-/// evaluates all. With more, it is `percentage` of the nodes, but at least 100. A percentage of 0 means a default that
-/// falls from 50 % to 5 % as the cluster grows.
+/// Returns the number of feasible nodes after which an attempt stops its search. The number is `percentage` of all
+/// nodes, but at least 100. A percentage of 0 stands for a default that decreases from 50 % to 5 % as the cluster
+/// grows.
 ///
 /// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
@@ -111,6 +111,7 @@ pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
         return n_nodes;
     }
     let percentage = match percentage {
+        // Upstream's formula: one percentage point less for each 125 nodes.
         0 => 50_usize.saturating_sub(n_nodes / 125).max(5),
         percentage => percentage as usize,
     };
@@ -129,11 +130,12 @@ pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState
     }
 }
 
-/// Result of the filters so far.
+/// Nodes that the filters of an attempt have accepted and rejected so far.
 #[derive(Debug, Default)]
 struct FilterOutcome {
     feasible: Vec<Slot>,
     rejected: Vec<NodeStatus>,
+    /// Number of evaluated nodes.
     evaluated: usize,
     /// Whether an extender removed feasible nodes.
     reduced_by_extenders: bool,

@@ -51,9 +51,12 @@ fn prioritize_nodes(
     feasible: &[NodeRef<'_>],
     trace: &mut Trace,
 ) -> Result<Vec<i64>, PluginRejection> {
-    let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
+    let profile = cycle.profile;
+    let nodes = cycle.nodes();
+    let pod = cycle.pod;
     // Plugins without a call of `score`, and the sum of their weighted scores, which are the same for every node.
-    let (mut without_score_call, mut same_for_all) = (Vec::new(), 0);
+    let mut without_score_call = Vec::new();
+    let mut same_for_all = 0;
     let point_began = trace.now();
     for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };

@@ -60,7 +60,8 @@ pub(crate) struct CallCount {
 }
 
 impl Trace {
-    /// Returns an empty trace for a profile with this number of plugins. The seed decides whether the attempt is sampled.
+    /// Returns an empty trace for a profile with this number of plugins. The seed decides whether the attempt is
+    /// sampled.
     pub(super) fn new(seed: u64, n_plugins: usize) -> Self {
         Self {
             is_sampled: mix(!seed).is_multiple_of(ATTEMPT_SAMPLING_INTERVAL),
@@ -94,8 +95,8 @@ impl Trace {
         self.is_sampled && slot.is_multiple_of(NODE_SAMPLING_INTERVAL)
     }
 
-    /// Records the duration of a plugin call, if it was measured, without counting the call. `status` is the status with
-    /// which the plugin rejected the pod.
+    /// Records the duration of a plugin call, if it was measured, without counting the call. `status` is the status
+    /// with which the plugin rejected the pod.
     pub(crate) fn record_duration(
         &mut self,
         point: ExtensionPoint,
@@ -133,7 +134,8 @@ impl Trace {
 
     /// Counts and records a plugin's scores of this many nodes.
     pub(super) fn record_scores(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
-        let (point, calls) = (ExtensionPoint::Score, u32::try_from(n_nodes).unwrap_or(u32::MAX));
+        let point = ExtensionPoint::Score;
+        let calls = u32::try_from(n_nodes).unwrap_or(u32::MAX);
         self.call_counts.push(CallCount { point, plugin, calls });
         self.record_duration(point, plugin, began, None);
     }
@@ -149,6 +151,7 @@ impl Trace {
         self.points.push(PointDuration { point, status: status_label(status), took });
     }
 
+    /// Records the duration of a plugin call that began at `began`, if calls are measured.
     fn push_duration(
         &mut self,
         point: ExtensionPoint,

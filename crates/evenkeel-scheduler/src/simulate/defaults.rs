@@ -18,7 +18,8 @@ pub(super) fn set_metadata_defaults(object: &mut Value) {
     }
     if is_absent(&object["metadata"]["uid"]) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let (namespace, name) = (text("namespace"), text("name"));
+        let namespace = text("namespace");
+        let name = text("name");
         let uid = match object["kind"].as_str() {
             None | Some("Pod") => format!("{namespace}/{name}"),
             Some(kind) => format!("{kind} {namespace}/{name}"),

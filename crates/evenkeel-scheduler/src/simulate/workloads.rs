@@ -20,7 +20,7 @@ use std::{
 
 use super::defaults;
 
-/// Stands for the pod template hash in names and labels.
+/// Text that stands for the pod template hash in names and labels.
 const POD_TEMPLATE_HASH: &str = "simulated";
 
 /// Label and annotation of an indexed Job's pods.
@@ -51,10 +51,16 @@ const KINDS: [(&str, &str); 5] = [
     ("DaemonSet", "/apis/apps/v1/daemonsets"),
     ("Job", "/apis/batch/v1/jobs"),
 ];
+
+/// List path of ReplicaSets.
 const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
+/// List path of PersistentVolumeClaims.
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
+/// List path of StorageClasses.
 const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+/// List path of nodes.
 const NODES: &str = "/api/v1/nodes";
+/// List path of pods.
 const PODS: &str = "/api/v1/pods";
 
 /// Objects by list path.
@@ -125,12 +131,12 @@ fn objects_at<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
     objects.get(path).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Decodes an object; `None` if it is invalid.
+/// Decodes an object. Returns `None` if it is invalid.
 fn decode<V: View>(object: &Value) -> Option<V> {
     V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
 }
 
-/// Returns a text; empty if the value is not a text.
+/// Returns the text of a JSON string. Other values have an empty text.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -189,6 +195,7 @@ impl<'a> Owner<'a> {
         Self { kind, object, pods: pods.cloned().collect() }
     }
 
+    /// Returns the name of the workload.
     fn name(&self) -> &'a str {
         text(&self.object["metadata"]["name"])
     }
@@ -208,7 +215,8 @@ impl<'a> Owner<'a> {
             "Job" => self.missing_job_objects(),
             _ => {
                 let count = self.number("replicas", 1).saturating_sub(self.pods.len());
-                let names = (0..count).map(|n| format!("{}-{POD_TEMPLATE_HASH}-{n}", self.name()));
+                let names =
+                    (0..count).map(|index| format!("{}-{POD_TEMPLATE_HASH}-{index}", self.name()));
                 let pods = names.map(|name| self.pod(&name, self.object)).collect();
                 MissingObjects { pods, alike: true, ..MissingObjects::default() }
             }
@@ -228,7 +236,7 @@ impl<'a> Owner<'a> {
         set["spec"]["template"]["metadata"]["labels"][HASH_LABEL] = POD_TEMPLATE_HASH.into();
         set["spec"]["selector"]["matchLabels"][HASH_LABEL] = POD_TEMPLATE_HASH.into();
         let count = self.number("replicas", 1).saturating_sub(self.pods.len());
-        let pods = (0..count).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
+        let pods = (0..count).map(|index| self.pod(&format!("{name}-{index}"), &set)).collect();
         MissingObjects { pods, replica_set: Some(set), alike: true, ..MissingObjects::default() }
     }
 
@@ -239,18 +247,19 @@ impl<'a> Owner<'a> {
         let templates = templates.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut missing =
             MissingObjects { alike: templates.is_empty(), ..MissingObjects::default() };
-        for n in (first..).take(self.number("replicas", 1)) {
-            let name = format!("{}-{n}", self.name());
+        for ordinal in (first..).take(self.number("replicas", 1)) {
+            let name = format!("{}-{ordinal}", self.name());
             if self.pods.iter().any(|pod| pod["metadata"]["name"] == *name) {
                 continue;
             }
             let mut pod = self.pod(&name, self.object);
             pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = (*name).into();
-            pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = n.to_string().into();
+            pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = ordinal.to_string().into();
             for template in templates {
                 let volume = text(&template["metadata"]["name"]);
                 let claim = format!("{volume}-{name}");
                 let source = json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
+                // The claim replaces a volume of the same name.
                 match pod["spec"]["volumes"].as_array_mut() {
                     Some(volumes) => {
                         volumes.retain(|existing| existing["name"] != *volume);
@@ -317,7 +326,8 @@ impl<'a> Owner<'a> {
     /// Creates pods up to `parallelism`, but not more than the remaining `completions`. A Job without `completions`
     /// gets no more pods after one succeeded. An Indexed Job gets pods for its first indexes that have not finished.
     fn missing_job_objects(&self) -> MissingObjects {
-        let (spec, status) = (&self.object["spec"], &self.object["status"]);
+        let spec = &self.object["spec"];
+        let status = &self.object["status"];
         let is_finished_job =
             status["conditions"].as_array().into_iter().flatten().any(|condition| {
                 matches!(text(&condition["type"]), "Complete" | "Failed")
@@ -326,22 +336,22 @@ impl<'a> Owner<'a> {
         if is_finished_job || spec["suspend"] == true {
             return MissingObjects::default();
         }
-        let succeeded =
-            status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let succeeded = status["succeeded"].as_u64();
+        let succeeded = succeeded.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         let target_count = match (&spec["completions"], &spec["parallelism"]) {
             (Value::Null, Value::Null) => 1_usize.saturating_sub(succeeded),
             (Value::Null, _) if succeeded > 0 => 0,
             (Value::Null, _) => self.number("parallelism", 1),
-            _ => self
-                .number("parallelism", 1)
-                .min(self.number("completions", 1).saturating_sub(succeeded)),
+            _ => {
+                let remaining = self.number("completions", 1).saturating_sub(succeeded);
+                self.number("parallelism", 1).min(remaining)
+            }
         };
-        let used_indexes: BTreeSet<&str> = self
-            .pods
-            .iter()
-            .map(|pod| text(&pod["metadata"]["annotations"][COMPLETION_INDEX]))
-            .collect();
+        let annotations = self.pods.iter().map(|pod| &pod["metadata"]["annotations"]);
+        let used_indexes: BTreeSet<&str> =
+            annotations.map(|annotations| text(&annotations[COMPLETION_INDEX])).collect();
         let is_indexed = spec["completionMode"] == "Indexed";
+        // The pods of other Jobs need numbers only for their names.
         let indexes =
             if is_indexed { 0..self.number("completions", 1) } else { succeeded..usize::MAX };
         let finished_ranges: Vec<_> = ["completedIndexes", "failedIndexes"]
@@ -349,17 +359,18 @@ impl<'a> Owner<'a> {
             .flat_map(|field| index_ranges(text(&status[*field])))
             .collect();
         let is_finished_index =
-            |n: &usize| is_indexed && finished_ranges.iter().any(|range| range.contains(n));
-        let free_indexes =
-            indexes.filter(|n| !used_indexes.contains(&*n.to_string()) && !is_finished_index(n));
-        let pods = free_indexes.take(target_count.saturating_sub(self.pods.len())).map(|n| {
-            let mut pod = self.pod(&format!("{}-{n}", self.name()), self.object);
+            |index: &usize| is_indexed && finished_ranges.iter().any(|range| range.contains(index));
+        let free_indexes = indexes.filter(|index| {
+            !used_indexes.contains(&*index.to_string()) && !is_finished_index(index)
+        });
+        let pods = free_indexes.take(target_count.saturating_sub(self.pods.len())).map(|index| {
+            let mut pod = self.pod(&format!("{}-{index}", self.name()), self.object);
             let labels = &mut pod["metadata"]["labels"];
             labels["batch.kubernetes.io/job-name"] = self.name().into();
             labels["job-name"] = self.name().into();
             if is_indexed {
-                labels[COMPLETION_INDEX] = n.to_string().into();
-                pod["metadata"]["annotations"][COMPLETION_INDEX] = n.to_string().into();
+                labels[COMPLETION_INDEX] = index.to_string().into();
+                pod["metadata"]["annotations"][COMPLETION_INDEX] = index.to_string().into();
             }
             pod
         });

@@ -7,7 +7,9 @@ use evenkeel_api::{
 };
 use std::{collections::HashMap, time::Duration};
 
+/// Delay after the first failed pod. Each further failure doubles it.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+/// Upper bound of the delay.
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
 /// Key of a backoff. Upstream: `failedPodsBackoffKey`.
@@ -21,19 +23,19 @@ pub(crate) struct BackoffKey {
     pub(crate) node: Text,
 }
 
+/// Delay before a failed pod of a node is replaced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Delay {
     since: Timestamp,
     duration: Duration,
 }
 
-/// Delays of a DaemonSet by node. The duration doubles with each failure; an entry expires after twice
-/// `MAX_BACKOFF`.
+/// Delays of a DaemonSet by node. Each failure doubles the delay. An entry expires after twice [`MAX_BACKOFF`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Backoff(HashMap<BackoffKey, Delay>);
 
 impl Backoff {
-    /// Returns the remaining backoff; `None` if it is over or never began.
+    /// Returns the remaining backoff, or `None` if it is over or never began.
     pub(crate) fn remaining(&self, key: &BackoffKey, now: Timestamp) -> Option<Duration> {
         let delay = self.0.get(key)?;
         let remaining = delay.duration.checked_sub(age(delay.since, now))?;
@@ -48,6 +50,7 @@ impl Backoff {
     }
 }
 
+/// Returns the time since `since`. A clock that runs backwards counts as no time.
 fn age(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since).max(SignedDuration::ZERO)).unwrap_or_default()
 }

@@ -34,7 +34,7 @@ use evenkeel_runtime::{
 };
 use observed::Observed;
 
-/// Number of DaemonSets processed concurrently; `--concurrent-daemonset-syncs`.
+/// Number of DaemonSets that are reconciled concurrently. Flag `--concurrent-daemonset-syncs`. Default: 2.
 pub type Options = Workers<2>;
 
 /// Name of the flag with the number of workers.
@@ -63,7 +63,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         revisions: revisions.clone(),
         nodes: nodes.clone(),
     };
-    let (pod_owners, revision_owners) = (sets.clone(), sets.clone());
+    let pod_owners = sets.clone();
+    let revision_owners = sets.clone();
     let affected_sets = nodes::AffectedSets::new(&sets, &nodes, &pods);
     let builder = context
         .builder(&DESCRIPTOR, &sets)
@@ -76,6 +77,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 &revision_owners,
                 event,
                 |set, revision| selects(set, &revision.meta.labels),
+                // Every update of a revision may affect the set.
                 |_, _| true,
                 |key| enqueue.add(key),
             );
@@ -95,8 +97,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .reads(&nodes);
     let controller = builder.planned(planner);
-    // Nodes have a queue of their own: an event handler would take too long to compare a node with all DaemonSets.
-    // Upstream: `nodeUpdateQueue`.
+    // Nodes have a queue of their own, because comparing a node with all DaemonSets takes too long for an event
+    // handler. Upstream: `nodeUpdateQueue`.
     let node_updates =
         Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
             if nodes::may_affect_sets(event) {
@@ -117,11 +119,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Reports whether the DaemonSet's selector matches these labels. An empty selector matches nothing.
 fn selects(set: &DaemonSet, labels: &StrMap) -> bool {
     let selector = &set.spec.selector;
     !selector.is_empty() && selector.matches(labels)
 }
 
+/// Planner of DaemonSets.
 struct DaemonSets {
     sets: Cache<DaemonSet>,
     pods: ByController<Pod>,

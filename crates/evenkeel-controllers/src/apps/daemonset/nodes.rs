@@ -50,7 +50,8 @@ impl AffectedSets {
     }
 }
 
-/// Whether an event of a node may affect DaemonSets: labels or taints changed. Upstream: `shouldIgnoreNodeUpdate`.
+/// Reports whether an event of a node may affect DaemonSets: labels or taints changed. Upstream:
+/// `shouldIgnoreNodeUpdate`.
 pub(super) fn may_affect_sets(event: &CacheEvent<Node>) -> bool {
     match event {
         // At the start, all DaemonSets are enqueued anyway.

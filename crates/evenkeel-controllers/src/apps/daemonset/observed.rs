@@ -105,7 +105,7 @@ impl Observed {
         Self { set, pods, revisions, history, nodes, pod_template }
     }
 
-    /// Returns the owned pods by node; a pending pod belongs to the node in its affinity. Sorts the pods of a node:
+    /// Returns the owned pods by node. A pending pod belongs to the node in its affinity. Sorts the pods of a node:
     /// scheduled ones before pending ones, then by age. Omits terminal pods that are being deleted. Upstream:
     /// `getNodesToDaemonPods`.
     pub(crate) fn pods_by_node(&self) -> BTreeMap<&str, Vec<&Arc<Pod>>> {

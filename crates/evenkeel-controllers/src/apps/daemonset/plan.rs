@@ -3,7 +3,7 @@
 //! Each node that fits the template has one pod. Once all have theirs, the rolling update replaces pods of
 //! old revisions ([`super::rolling`]).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | which nodes: `nodeSelector`, `affinity`, `nodeName`, taints and `tolerations` | `pod_template::fit` |
 //! | `tolerations` that each pod gets, its node affinity | `pod_template::new`, `pod_template::pod_json` |
@@ -91,7 +91,7 @@ impl<'a> DaemonSetSync<'a> {
         }
         sync.actions.extend(observed.revisions.actions(&sync.target));
         sync.actions.extend(observed.pods.actions(&sync.target));
-        // Adopt first; a later reconciliation changes or deletes the adopted objects.
+        // Adopt first. A later reconciliation changes or deletes the adopted objects.
         if observed.revisions.n_to_adopt + observed.pods.n_to_adopt > 0 {
             return sync;
         }
@@ -126,7 +126,8 @@ impl<'a> DaemonSetSync<'a> {
     /// Ensures that each revision has a hash label, and that the template has one revision, the newest. Upstream:
     /// `constructHistory`.
     fn construct_history(&mut self) {
-        let (observed, history) = (self.observed, &self.observed.history);
+        let observed = self.observed;
+        let history = &self.observed.history;
         let set = &*observed.set;
         for revision in history.old.iter().chain(&history.duplicates) {
             self.rewrite_revision(revision, revision.revision);
@@ -206,8 +207,9 @@ impl<'a> DaemonSetSync<'a> {
                         node: node.into(),
                     };
                     if let Some(remaining) = backoff.remaining(&key, self.now) {
-                        self.requeue =
-                            Some(self.requeue.map_or(remaining, |other| other.min(remaining)));
+                        // Reconcile when the first of the backoffs ends.
+                        let earliest = self.requeue.map_or(remaining, |other| other.min(remaining));
+                        self.requeue = Some(earliest);
                         continue;
                     }
                     self.deleted_failed_pods.push(key);
@@ -251,7 +253,8 @@ impl<'a> DaemonSetSync<'a> {
     /// if it is not ready or if the new one is available.
     fn retain_oldest_new_and_old(&mut self, running: &[&'a Arc<Pod>]) {
         let hash = self.observed.history.current_hash();
-        let (mut oldest_new, mut oldest_old) = (None, None);
+        let mut oldest_new = None;
+        let mut oldest_old = None;
         for pod in running {
             let oldest = if revision_of(pod) == hash { &mut oldest_new } else { &mut oldest_old };
             if oldest.is_some() {
@@ -277,8 +280,10 @@ impl<'a> DaemonSetSync<'a> {
         self.pods_to_delete.extend(unscheduled);
     }
 
+    /// Plans the creations and deletions of pods. Upstream: `syncNodes`.
     fn create_and_delete(&mut self) {
-        let (observed, target) = (self.observed, &self.target);
+        let observed = self.observed;
+        let target = &self.target;
         let set = &*observed.set;
         let owner = wire::controller_reference(target);
         for (index, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {
@@ -320,22 +325,19 @@ impl<'a> DaemonSetSync<'a> {
         }
     }
 
-    /// Whether the pod has been ready for `minReadySeconds`.
+    /// Reports whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether the pod has the current template.
+    /// Reports whether the pod has the current template.
     pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
         is_updated(&self.observed.set, pod, self.observed.history.current_hash())
     }
 
     /// Returns the number of nodes that should run a pod.
     pub(crate) fn desired(&self) -> usize {
-        self.observed
-            .nodes
-            .values()
-            .filter(|node| self.observed.pod_template.fit(node).should_run)
-            .count()
+        let template = &self.observed.pod_template;
+        self.observed.nodes.values().filter(|node| template.fit(node).should_run).count()
     }
 }

@@ -44,8 +44,8 @@ impl<'a> Pair<'a> {
     fn find(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Option<Self> {
         let mut pair = Self { new: None, old: None };
         for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
-            let entry = if sync.is_updated(pod) { &mut pair.new } else { &mut pair.old };
-            if entry.replace(pod).is_some() {
+            let pod_of_revision = if sync.is_updated(pod) { &mut pair.new } else { &mut pair.old };
+            if pod_of_revision.replace(pod).is_some() {
                 return None;
             }
         }
@@ -53,11 +53,12 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later reconciliation
-/// creates the new pods.
+/// Rolls out without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later
+/// reconciliation creates the new pods.
 fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     let mut unavailable_nodes = 0;
-    let (mut unavailable_old, mut available_old) = (Vec::new(), Vec::new());
+    let mut unavailable_old = Vec::new();
+    let mut available_old = Vec::new();
     for pods in sync.by_node.values() {
         match Pair::find(sync, pods) {
             Some(Pair { new: Some(new), old: None }) => {
@@ -78,9 +79,9 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     sync.pods_to_delete.extend(available_old.into_iter().take(may_become_unavailable));
 }
 
-/// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is available. On
-/// nodes whose old pod is unavailable, creates the new pod without a limit; until it is available, it takes up
-/// `maxSurge` like any other. On nodes that no longer fit, deletes available old pods only while more pods are
+/// Rolls out with `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
+/// available. On nodes whose old pod is unavailable, creates the new pod without a limit. Until it is available, it
+/// takes up `maxSurge` like any other. On nodes that no longer fit, deletes available old pods only while more pods are
 /// available than desired.
 ///
 /// # Errors
@@ -90,11 +91,16 @@ fn surge(
     limits: RolloutLimits,
     desired: usize,
 ) -> Result<(), PlanError> {
-    let (mut surging_nodes, mut available_nodes) = (0, 0);
-    // Nodes that get a new pod: without a limit, and within `maxSurge`.
-    let (mut allowed_nodes, mut candidate_nodes) = (Vec::new(), Vec::new());
-    // Old pods to delete: without a limit, and while more pods are available than desired.
-    let (mut replaced_pods, mut misplaced_pods) = (Vec::new(), Vec::new());
+    // Nodes that take up `maxSurge`: their new pod is not available yet, or they have surplus pods.
+    let mut surging_nodes = 0;
+    let mut available_nodes = 0;
+    // Nodes that get a new pod: the allowed ones without a limit, the candidates within `maxSurge`.
+    let mut allowed_nodes = Vec::new();
+    let mut candidate_nodes = Vec::new();
+    // Old pods to delete: the replaced ones without a limit, the misplaced ones only while more pods are available than
+    // desired.
+    let mut replaced_pods = Vec::new();
+    let mut misplaced_pods = Vec::new();
     for (name, pods) in &sync.by_node {
         let Some(pair) = Pair::find(sync, pods) else {
             surging_nodes += 1;
@@ -127,7 +133,7 @@ fn surge(
     Ok(())
 }
 
-/// Whether the node should run a pod. Fails if the cache lacks the node.
+/// Reports whether the node should run a pod. Fails if the cache lacks the node.
 fn should_run(observed: &Observed, node_name: &str) -> Result<bool, PlanError> {
     let Some(node) = observed.nodes.get(node_name) else {
         return Err(PlanError::new(format!(

@@ -36,7 +36,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// Counts the nodes, and copies the present conditions.
+/// Returns the status with the counts of nodes and the present conditions.
 fn new_status(sync: &DaemonSetSync<'_>) -> Status {
     let set = &*sync.observed.set;
     let mut status = Status {
@@ -49,6 +49,7 @@ fn new_status(sync: &DaemonSetSync<'_>) -> Status {
         status.collision_count = Some(draft.collisions);
     }
     for (name, node) in &sync.observed.nodes {
+        // Only the oldest pod of a node counts.
         let oldest = sync.by_node.get(&**name).and_then(|pods| pods.first());
         if !sync.observed.pod_template.fit(node).should_run {
             status.number_misscheduled += i32::from(oldest.is_some());
@@ -65,6 +66,7 @@ fn new_status(sync: &DaemonSetSync<'_>) -> Status {
     status
 }
 
+/// Reports whether the status differs from the present one.
 fn is_changed(observed: &Observed, status: &Status) -> bool {
     let present = &observed.set.status;
     status.desired_number_scheduled != present.desired_number_scheduled
@@ -88,6 +90,7 @@ fn deletions_beyond_history_limit(observed: &Observed) -> Vec<Action> {
     revisions::deletions(unused, surplus).collect()
 }
 
+/// Serialized form of a DaemonSet's status.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {

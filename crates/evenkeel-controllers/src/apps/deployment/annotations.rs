@@ -8,7 +8,7 @@ use evenkeel_api::StrMap;
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Earlier revision numbers of a ReplicaSet that was rolled back to. Upstream: `RevisionHistoryAnnotation`.
 pub(crate) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// The Deployment's `replicas` when the set was last scaled; a difference shows that the Deployment was scaled.
+/// The Deployment's `replicas` when the set was last scaled. A difference shows that the Deployment was scaled.
 /// Upstream: `DesiredReplicasAnnotation`.
 pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// The Deployment's `replicas` plus `maxSurge` when the set was last scaled, for proportional scaling.
@@ -30,7 +30,7 @@ const NOT_COPIED: [&str; 6] = [
 /// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_HISTORY_LENGTH: usize = 2000;
 
-/// Whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
+/// Reports whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
 pub(crate) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
@@ -40,7 +40,7 @@ pub(crate) fn revision(annotations: &StrMap) -> Option<i64> {
     annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// Returns the number of replicas in an annotation; `None` if it is missing, negative or invalid. Upstream:
+/// Returns the number of replicas in an annotation, or `None` if it is missing, negative or invalid. Upstream:
 /// `getNonNegativeInt32FromAnnotation`.
 pub(crate) fn replicas(annotations: &StrMap, key: &str) -> Option<i32> {
     annotations.get(key)?.parse().ok().filter(|replicas| *replicas >= 0)
@@ -81,7 +81,7 @@ pub(crate) fn with_replica_limits(annotations: &StrMap, limits: RolloutLimits) -
         .with(MAX_REPLICAS, &limits.max_replicas().to_string())
 }
 
-/// Whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
+/// Reports whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
 pub(crate) fn are_replicas_current(annotations: &StrMap, limits: RolloutLimits) -> bool {
     let has_value =
         |key, value: i32| annotations.get(key).is_some_and(|text| text == value.to_string());

@@ -1,4 +1,5 @@
-//! Description of a Deployment for `evenkeel explain`: ReplicaSets, progress, and what it waits for.
+//! Description of a Deployment for `evenkeel explain`: its ReplicaSets, its progress, and the changes that it waits
+//! for.
 
 use super::{
     annotations,
@@ -22,8 +23,8 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description.fact("wanted", words::count(i64::from(sync.limits.desired), "pod"));
     let mut strategy = observed.deployment.spec.strategy.type_.to_string();
     if sync.is_rolling() {
-        let (max_replicas, min_available) =
-            (sync.limits.max_replicas(), sync.limits.min_available());
+        let max_replicas = sync.limits.max_replicas();
+        let min_available = sync.limits.min_available();
         strategy += &format!(": at most {max_replicas} pods, at least {min_available} available");
     }
     description.fact("strategy", strategy);
@@ -42,9 +43,11 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description
 }
 
-/// Adds facts about the existing sets. The plan's changes are not in them: `evenkeel explain` also prints the actions.
+/// Adds facts about the existing sets, without the planned changes. `evenkeel explain` prints the planned actions
+/// separately.
 fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
-    let (sets, new_index) = (&sync.observed.sets, sync.observed.new_index);
+    let sets = &sync.observed.sets;
+    let new_index = sync.observed.new_index;
     match new_index.and_then(|index| sets.get(index)) {
         Some(set) => description.fact("new set", format_counts(&PlannedSet::unchanged(set))),
         None => description.fact("new set", "none has the deployment's template"),
@@ -71,6 +74,7 @@ fn describe_sets(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
+/// Formats the name, the replica counts and the staleness of a set.
 fn format_counts(set: &PlannedSet<'_>) -> String {
     let status = set.status();
     let is_status_stale =
@@ -86,6 +90,7 @@ fn format_counts(set: &PlannedSet<'_>) -> String {
     )
 }
 
+/// Adds the changes that the Deployment waits for.
 fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     let deployment = &*sync.observed.deployment;
     let spec = &deployment.spec;
@@ -117,6 +122,7 @@ fn describe_waits(sync: &DeploymentSync<'_>, description: &mut Description) {
     }
 }
 
+/// Adds the pods that the rollout waits for: unavailable pods of the new set, and remaining pods of old sets.
 fn describe_rollout(sync: &DeploymentSync<'_>, description: &mut Description) {
     let desired = sync.limits.desired;
     let Some(set) = sync.observed.new_index.and_then(|index| sync.observed.sets.get(index)) else {

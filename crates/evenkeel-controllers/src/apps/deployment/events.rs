@@ -25,6 +25,7 @@ pub(super) fn on_pod(
     }
 }
 
+/// Returns the Deployment that owns the pod's ReplicaSet.
 fn deployment_of(
     deployments: &Cache<Deployment>,
     sets: &Cache<ReplicaSet>,

@@ -40,7 +40,7 @@ use observed::Observed;
 /// Maximum number of retries of a failing Deployment until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
-/// Number of Deployments processed concurrently; `--concurrent-deployment-syncs`.
+/// Number of Deployments that are reconciled concurrently. Flag `--concurrent-deployment-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -81,6 +81,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 let selector = &deployment.spec.selector;
                 !selector.is_empty() && selector.matches(&set.meta.labels)
             },
+            // Every update of a ReplicaSet may affect the Deployment.
             |_, _| true,
             |key| enqueue.add(key),
         );
@@ -93,11 +94,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of Deployments.
 struct Deployments {
     deployments: Cache<Deployment>,
     sets: Cache<ReplicaSet>,
     owned_sets: ByController<ReplicaSet>,
     pods: ByController<Pod>,
+    /// Whether the status counts terminating pods.
     counts_terminating: bool,
 }
 
@@ -111,6 +114,7 @@ impl Planner for Deployments {
         let get_set = |name: &str| self.sets.get(&key.namespace, name);
         let mut observed = Observed::new(deployment, candidates, get_set);
         observed.counts_terminating = self.counts_terminating;
+        // Only the strategy `Recreate` depends on the pods.
         if &*observed.deployment.spec.strategy.type_ == limits::RECREATE {
             observed = observed.with_pods(|set| self.pods.owned(&set.meta.uid));
         }

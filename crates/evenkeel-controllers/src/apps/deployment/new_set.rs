@@ -18,8 +18,8 @@ impl DeploymentSync<'_> {
     /// count the pause. Upstream: `checkPausedConditions`.
     pub(crate) fn check_paused_conditions(&mut self) {
         let deployment = &*self.observed.deployment;
-        let present_reason =
-            progress::find_condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
+        let present_reason = progress::find_condition(&self.conditions, PROGRESSING)
+            .map(|condition| &*condition.reason);
         if !has_deadline(deployment) || present_reason == Some(TIMED_OUT) {
             return;
         }
@@ -59,7 +59,7 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Returns the new set's index in `sets`; creates the set if it is missing.
+    /// Returns the new set's index in `sets`. Plans its creation if it does not exist.
     pub(crate) fn get_or_create_new_set(&mut self) -> usize {
         if let Some(index) = self.new_index {
             return index;
@@ -95,8 +95,8 @@ impl DeploymentSync<'_> {
         index
     }
 
-    /// Returns the number of replicas to which a new set of `present` replicas is scaled. With the strategy `Recreate`,
-    /// that is the Deployment's number. Otherwise `maxSurge` limits the sum of the new and the old sets.
+    /// Returns the number of replicas to which a new set with `present` replicas is scaled. With the strategy
+    /// `Recreate`, it is the Deployment's number. Otherwise, `maxSurge` limits the sum of the replicas of all sets.
     ///
     /// Upstream: `NewRSNewReplicas`.
     pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {
@@ -129,6 +129,7 @@ impl DeploymentSync<'_> {
         }
     }
 
+    /// Sets the condition `Progressing` to `True`.
     fn set_progressing(&mut self, reason: &str, message: &str) {
         progress::set_condition(
             &mut self.conditions,

@@ -20,7 +20,7 @@ pub(crate) struct Observed {
     pub(crate) new_index: Option<usize>,
     /// If there is no new set: an existing ReplicaSet with the name that the new set would get.
     pub(crate) rival: Option<Arc<ReplicaSet>>,
-    /// Uids of sets with pods that are not terminal; only for the strategy `Recreate`.
+    /// Uids of sets with pods that are not terminal. Only for the strategy `Recreate`.
     pub(crate) running_sets: HashSet<Text>,
     /// Whether the status has `terminatingReplicas`.
     pub(crate) counts_terminating: bool,

@@ -3,7 +3,7 @@
 //! A reconciliation either scales the new set up, scales old sets down, or cleans up, like upstream's. The plan models
 //! its own changes, so that later decisions and the status follow from them.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `replicas`, proportional scaling | `scale::is_scaling_event`, `scale::scale` |
 //! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |

@@ -9,14 +9,16 @@ pub(crate) fn find_condition<'c>(
     conditions: &'c [Condition],
     type_: &str,
 ) -> Option<&'c Condition> {
-    conditions.iter().find(|c| &*c.type_ == type_)
+    conditions.iter().find(|condition| &*condition.type_ == type_)
 }
 
 /// Sets a condition, unless status and reason are unchanged. The transition time changes only with the status. Times
 /// that `new` lacks become `now`. Upstream: `SetDeploymentCondition`.
 pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
     let present = find_condition(conditions, &new.type_);
-    if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {
+    if present
+        .is_some_and(|condition| condition.status == new.status && condition.reason == new.reason)
+    {
         return;
     }
     let now = wire::whole_second(now);
@@ -34,15 +36,15 @@ pub(crate) fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition,
 
 /// Removes the condition of this type. Upstream: `RemoveDeploymentCondition`.
 pub(crate) fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
-    conditions.retain(|c| &*c.type_ != type_);
+    conditions.retain(|condition| &*condition.type_ != type_);
 }
 
-/// Whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.
+/// Reports whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.
 pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Whether the status in the cache shows a complete rollout. Upstream: `DeploymentComplete`.
+/// Reports whether the status in the cache shows a complete rollout. Upstream: `DeploymentComplete`.
 pub(crate) fn is_stored_status_complete(sync: &DeploymentSync<'_>) -> bool {
     let deployment = &*sync.observed.deployment;
     let status = &deployment.status;

@@ -1,4 +1,4 @@
-//! Rollback by annotation: restores an earlier template. Upstream: `rollback.go`.
+//! Rollback by annotation: restores the template of an earlier revision. Upstream: `rollback.go`.
 
 use super::{
     annotations,
@@ -14,8 +14,8 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
 use serde_json::{Value, json};
 
-/// Performs the requested rollback, or records an event with the reason why not. Either way, removes the annotation.
-/// Revision 0 is the last one before the present. Upstream: `rollback`.
+/// Performs the requested rollback, or records an event with the reason why it is impossible. In both cases, removes
+/// the annotation. `to_revision` 0 stands for the revision before the present one. Upstream: `rollback`.
 pub(crate) fn rollback(sync: &mut DeploymentSync<'_>, to_revision: i64) {
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
     sync.get_or_create_new_set();
@@ -49,7 +49,7 @@ pub(crate) fn rollback(sync: &mut DeploymentSync<'_>, to_revision: i64) {
     }
 }
 
-/// Returns the second highest revision, or 0 with fewer than two. Upstream: `LastRevision`.
+/// Returns the second highest revision, or 0 if there are fewer than two revisions. Upstream: `LastRevision`.
 fn last_revision(sync: &DeploymentSync<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         sync.sets.iter().filter_map(|set| annotations::revision(&set.annotations)).collect();
@@ -75,7 +75,7 @@ fn restore_template(sync: &mut DeploymentSync<'_>, set: &ReplicaSet, done: Event
     rewrite(sync, &changes, Some(done));
 }
 
-/// Patches the Deployment with these changes, a JSON patch.
+/// Plans a patch of the Deployment. `changes` are the operations of a JSON patch.
 fn rewrite(sync: &mut DeploymentSync<'_>, changes: &[Value], done: Option<EventRecord>) {
     let version = &sync.observed.deployment.meta.resource_version;
     let target = sync.target.clone();
@@ -86,6 +86,7 @@ fn rewrite(sync: &mut DeploymentSync<'_>, changes: &[Value], done: Option<EventR
     });
 }
 
+/// Returns the JSON patch operation that replaces all annotations.
 fn annotations_change(annotations: &StrMap) -> Value {
     json!({ "op": "add", "path": "/metadata/annotations", "value": wire::json_map(annotations) })
 }
@@ -107,6 +108,7 @@ fn restored_annotations(sync: &DeploymentSync<'_>, set_annotations: &StrMap) -> 
     kept.chain(copied).collect()
 }
 
+/// Returns the template without the label of the pod template hash.
 fn without_hash(template: &Template) -> Value {
     let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL).collect();
     let text = Template { labels, ..template.clone() }.to_json();

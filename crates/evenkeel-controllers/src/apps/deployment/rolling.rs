@@ -17,7 +17,8 @@ pub(crate) fn roll_out(sync: &mut DeploymentSync<'_>) {
 
 /// Scales the new set. Returns whether its size changed. Upstream: `reconcileNewReplicaSet`.
 fn reconcile_new_replica_set(sync: &mut DeploymentSync<'_>, new: usize) -> bool {
-    let (present, desired) = (sync.sets[new].replicas, sync.limits.desired);
+    let present = sync.sets[new].replicas;
+    let desired = sync.limits.desired;
     match present.cmp(&desired) {
         Ordering::Equal => false,
         Ordering::Greater => sync.scale_replica_set(new, desired),

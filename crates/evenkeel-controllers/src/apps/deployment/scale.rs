@@ -3,7 +3,7 @@
 
 use super::{annotations, sets::PlannedSet, sync::DeploymentSync};
 
-/// Whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
+/// Reports whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(sync: &DeploymentSync<'_>) -> bool {
     let active = sync.sets.iter().filter(|set| set.replicas > 0);
     let mut desired_annotations = active
@@ -37,8 +37,8 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     }
 }
 
-/// Whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`] and its
-/// available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
+/// Reports whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`]
+/// and its available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
 fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
     let desired = sync.limits.desired;
     let desired_annotation = set
@@ -50,7 +50,7 @@ fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
         && set.status().available_replicas == desired
 }
 
-/// Distributes added or removed replicas in proportion to the sets' sizes; the largest set gets the rest
+/// Distributes added or removed replicas in proportion to the sets' sizes. The largest set gets the rest
 /// after rounding. Upstream: the branch `IsRollingUpdate` of `scale`.
 fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
     let max_replicas = if sync.limits.desired > 0 { sync.limits.max_replicas() } else { 0 };

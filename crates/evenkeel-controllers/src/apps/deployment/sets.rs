@@ -18,7 +18,7 @@ static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::d
 /// A ReplicaSet, and its state after the planned changes.
 #[derive(Debug)]
 pub(crate) struct PlannedSet<'a> {
-    /// The set as the cache shows it; `None` if it is to be created.
+    /// The set in the cache. `None` if the plan creates it.
     pub(crate) existing: Option<&'a Arc<ReplicaSet>>,
     /// Name of the set.
     pub(crate) name: Text,
@@ -55,6 +55,7 @@ impl<'a> PlannedSet<'a> {
 
     /// Returns the action that creates the set from the Deployment's template. Upstream: `getNewReplicaSet`.
     pub(crate) fn into_create_action(self, deployment: &Deployment, owner: &Target) -> Action {
+        // The name ends with the hash of the pod template.
         let hash = self.name.rsplit('-').next().unwrap_or_default();
         let template = deployment.spec.template.with_label(HASH_LABEL, hash);
         let owners = [wire::controller_reference(owner)];
@@ -83,8 +84,8 @@ impl<'a> PlannedSet<'a> {
         })
     }
 
-    /// Returns the update of an existing set, and its events. The update has the whole object, like upstream's: the
-    /// controller's role grants `update` on ReplicaSets.
+    /// Returns the update of an existing set, and its events. The update contains the whole object, as in upstream,
+    /// because the controller's role grants `update` on ReplicaSets.
     pub(crate) fn into_update_actions(self) -> impl Iterator<Item = Action> {
         let actions = self.existing.map(|set| {
             let body = update_body(set, self.replicas, self.min_ready_seconds, &self.annotations);
@@ -100,6 +101,7 @@ impl<'a> PlannedSet<'a> {
     }
 }
 
+/// Returns the whole ReplicaSet with these planned fields.
 fn update_body(
     set: &ReplicaSet,
     replicas: i32,
@@ -119,6 +121,7 @@ fn update_body(
     })
 }
 
+/// Serialized form of a ReplicaSet.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReplicaSetBody<M> {
@@ -128,6 +131,7 @@ struct ReplicaSetBody<M> {
     spec: Spec,
 }
 
+/// Serialized form of a ReplicaSet's spec.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
@@ -138,6 +142,7 @@ struct Spec {
     template: Box<RawValue>,
 }
 
+/// Encodes a pod template as JSON.
 fn template_json(template: &Template) -> Box<RawValue> {
     RawValue::from_string(template.to_json()).expect("a template's text is JSON")
 }

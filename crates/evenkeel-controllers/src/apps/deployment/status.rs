@@ -16,10 +16,12 @@ use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of hash collisions. More of them mean that, for example, a webhook changes the template of each new
-/// ReplicaSet; the controller would create sets without end.
+/// Maximum number of hash collisions. More collisions mean that, for example, a webhook changes the template of each
+/// new ReplicaSet. Without the maximum, the controller would create an endless number of sets.
 const MAX_COLLISIONS: i32 = 20;
+/// Condition type: enough pods are available.
 const AVAILABLE: &str = "Available";
+/// Condition type: a ReplicaSet failed to create or delete pods.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Reason of the condition after the progress deadline. Upstream: `TimedOutReason`.
 pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
@@ -34,18 +36,18 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     if let Some(failure) = creation_failure(observed, outcomes, now) {
         return handle_failed_creation(&sync, failure);
     }
-    let present = Status::from(&observed.deployment.status);
-    let wanted = match sync.status_part {
+    let present_status = Status::from(&observed.deployment.status);
+    let new_status = match sync.status_part {
         StatusPart::Nothing => return Plan::nothing(),
         StatusPart::ObservedGeneration => with_observed_generation(observed),
         StatusPart::Counts => calculate_status(&sync),
         StatusPart::Rollout => rollout_status(&sync),
     };
     let mut plan = Plan::nothing();
-    if wanted != present || sync.revision.is_some() {
-        plan.push(update(&observed.deployment, &wanted, sync.revision.as_deref()));
+    if new_status != present_status || sync.revision.is_some() {
+        plan.push(update(&observed.deployment, &new_status, sync.revision.as_deref()));
     } else if sync.status_part == StatusPart::Rollout {
-        plan.requeue = until_deadline_check(&sync, &wanted);
+        plan.requeue = until_deadline_check(&sync, &new_status);
     }
     plan
 }
@@ -57,7 +59,7 @@ fn creation_failure<'o>(
     now: Timestamp,
 ) -> Option<&'o Failure> {
     outcomes.first_error()?;
-    // `into_actions` consumes a sync, so decide again.
+    // `into_actions` consumes the sync, so this function decides again.
     let (_actions, creation_index) = DeploymentSync::decide(observed, now).into_actions();
     outcomes.0.get(creation_index?)?.error.as_ref()
 }
@@ -70,8 +72,8 @@ fn with_observed_generation(observed: &Observed) -> Status {
     status
 }
 
-/// Handles a failed creation of the new set: a hash collision increments `collisionCount`, other errors set the
-/// condition. Upstream: `getNewReplicaSet`.
+/// Handles a failed creation of the new set. A hash collision increments `collisionCount`. Any other error sets the
+/// condition `Progressing`. Upstream: `getNewReplicaSet`.
 fn handle_failed_creation(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan {
     let deployment = &*sync.observed.deployment;
     let mut plan = Plan::nothing();
@@ -81,7 +83,7 @@ fn handle_failed_creation(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan 
     }
     let collisions = deployment.status.collision_count.unwrap_or(0);
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
-        // Without a rival in the cache, the existing set may be the Deployment's own.
+        // If the cache does not contain the set with this name yet, it may be the Deployment's own new set.
         let Some(rival) = &sync.observed.rival else { return plan };
         let is_new_set = rival.meta.controlled_by(&deployment.meta.uid)
             && rival.spec.template.equal_ignoring_hash(&deployment.spec.template);
@@ -104,7 +106,7 @@ fn handle_failed_creation(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan 
     plan
 }
 
-/// Returns counts and the condition `Available`. Upstream: `calculateStatus`.
+/// Returns the status with current counts and the condition `Available`. Upstream: `calculateStatus`.
 fn calculate_status(sync: &DeploymentSync<'_>) -> Status {
     let deployment = &*sync.observed.deployment;
     let sum = |count: fn(&ReplicaSetStatus) -> i32| {
@@ -141,8 +143,8 @@ fn calculate_status(sync: &DeploymentSync<'_>) -> Status {
     status
 }
 
-/// Returns the number of terminating pods of all sets; `None` if a set does not report it. A set that its controller
-/// has not observed yet counts as 0. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
+/// Returns the number of terminating pods of all sets, or `None` if a set does not report it. A set that the ReplicaSet
+/// controller has not observed yet counts as 0. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
 fn terminating_replicas(sync: &DeploymentSync<'_>) -> Option<i32> {
     let mut sum: i32 = 0;
     for status in sync.sets.iter().map(PlannedSet::status) {
@@ -156,14 +158,15 @@ fn terminating_replicas(sync: &DeploymentSync<'_>) -> Option<i32> {
     Some(sum)
 }
 
-/// Returns counts, `Available`, `Progressing` and `ReplicaFailure`. Upstream: `syncRolloutStatus`.
+/// Returns the status with current counts and the conditions `Available`, `Progressing` and `ReplicaFailure`. Upstream:
+/// `syncRolloutStatus`.
 fn rollout_status(sync: &DeploymentSync<'_>) -> Status {
     let mut status = calculate_status(sync);
     let deployment = &*sync.observed.deployment;
     if has_deadline(deployment) {
         let present = progress::find_condition(&sync.conditions, PROGRESSING);
         let is_reported_complete = status.replicas == status.updated_replicas
-            && present.is_some_and(|c| &*c.reason == COMPLETE);
+            && present.is_some_and(|condition| &*condition.reason == COMPLETE);
         if !is_reported_complete {
             set_progressing_condition(sync, present, &mut status);
         }
@@ -198,8 +201,8 @@ fn set_progressing_condition(
     };
     let mut condition = Condition::new(PROGRESSING, value, reason, &text);
     if reason == UPDATED {
-        // On progress, refresh the update time even if status and reason stay.
-        if let Some(present) = present.filter(|c| &*c.status == "True") {
+        // Progress renews the update time, even if status and reason stay the same. The transition time stays.
+        if let Some(present) = present.filter(|condition| &*condition.status == "True") {
             condition.last_transition_time = present.last_transition_time;
         }
         progress::remove_condition(&mut status.conditions, PROGRESSING);
@@ -207,6 +210,7 @@ fn set_progressing_condition(
     progress::set_condition(&mut status.conditions, condition, sync.now);
 }
 
+/// Reports whether all desired pods are updated and available, and no others exist. Upstream: `DeploymentComplete`.
 fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
     let desired = sync.limits.desired;
     status.updated_replicas == desired
@@ -214,7 +218,7 @@ fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
         && status.available_replicas == desired
 }
 
-/// Whether more pods are updated, ready or available than before, or fewer old ones exist. Upstream:
+/// Reports whether more pods are updated, ready or available than before, or fewer old pods exist. Upstream:
 /// `DeploymentProgressing`.
 fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
     let old_before = before.replicas.saturating_sub(before.updated_replicas);
@@ -225,24 +229,25 @@ fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
+/// Reports whether the rollout exceeded its progress deadline. `present` is the condition `Progressing`. Upstream:
+/// `DeploymentTimedOut`.
 fn is_timed_out(sync: &DeploymentSync<'_>, present: Option<&Condition>) -> bool {
     match present {
-        Some(c) if &*c.reason == COMPLETE => false,
-        Some(c) if &*c.reason == TIMED_OUT => true,
-        Some(c) => deadline(sync, c) < sync.now,
+        Some(condition) if &*condition.reason == COMPLETE => false,
+        Some(condition) if &*condition.reason == TIMED_OUT => true,
+        Some(condition) => deadline(sync, condition) < sync.now,
         None => false,
     }
 }
 
-/// Returns the progress deadline: `progressDeadlineSeconds` after the condition's last update. Upstream:
-/// `DeploymentTimedOut`.
+/// Returns the progress deadline, which is `progressDeadlineSeconds` after the condition's last update.
 fn deadline(sync: &DeploymentSync<'_>, condition: &Condition) -> Timestamp {
     let seconds = sync.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
     saturating_add(from, SignedDuration::from_secs(seconds.into()))
 }
 
-/// Returns the delay until one second after the progress deadline; `None` if no deadline applies. Upstream:
+/// Returns the delay until one second after the progress deadline, or `None` if no deadline applies. Upstream:
 /// `requeueStuckDeployment`.
 fn until_deadline_check(sync: &DeploymentSync<'_>, status: &Status) -> Option<Duration> {
     let condition = progress::find_condition(&sync.conditions, PROGRESSING)?;
@@ -256,21 +261,22 @@ fn until_deadline_check(sync: &DeploymentSync<'_>, status: &Status) -> Option<Du
     Some(Duration::try_from(remaining).unwrap_or_default() + Duration::from_secs(1))
 }
 
-/// Returns the delay until one second after the progress deadline, for the status that this plan results in.
+/// Like [`until_deadline_check`], with the status that the planned changes lead to.
 pub(super) fn until_deadline_check_after_plan(sync: &DeploymentSync<'_>) -> Option<Duration> {
     until_deadline_check(sync, &rollout_status(sync))
 }
 
-/// Returns the condition `ReplicaFailure`: the new set's, else an old set's.
+/// Returns the condition `ReplicaFailure` of the new set. If it has none, returns that of an old set.
 fn replica_failure(sync: &DeploymentSync<'_>) -> Option<Condition> {
     let new_then_old = sync.new_index.into_iter().chain(sync.old_indexes());
     let mut conditions = new_then_old.flat_map(|index| &sync.sets[index].status().conditions);
-    let condition = conditions.find(|c| &*c.type_ == REPLICA_FAILURE)?;
+    let condition = conditions.find(|condition| &*condition.type_ == REPLICA_FAILURE)?;
     let mut condition = Condition::from(condition);
     condition.last_update_time = condition.last_transition_time;
     Some(condition)
 }
 
+/// Returns the update of the status and, if `revision` is set, of the revision annotation.
 fn update(deployment: &Deployment, status: &Status, revision: Option<&str>) -> Update {
     let annotations = &deployment.meta.annotations;
     let body = match revision {

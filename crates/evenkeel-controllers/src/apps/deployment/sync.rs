@@ -36,7 +36,7 @@ pub(crate) struct DeploymentSync<'a> {
     pub(crate) target: Target,
     /// Limits of the rolling update.
     pub(crate) limits: RolloutLimits,
-    /// ReplicaSets after the planned changes, oldest first; a created one is last.
+    /// ReplicaSets after the planned changes, oldest first. A created one is last.
     pub(crate) sets: Vec<PlannedSet<'a>>,
     /// Index in `sets` of the new set, which has the Deployment's template.
     pub(crate) new_index: Option<usize>,
@@ -74,7 +74,7 @@ impl<'a> DeploymentSync<'a> {
         }
     }
 
-    /// Whether the strategy is `RollingUpdate`.
+    /// Reports whether the strategy is `RollingUpdate`.
     pub(crate) fn is_rolling(&self) -> bool {
         &*self.observed.deployment.spec.strategy.type_ == ROLLING_UPDATE
     }
@@ -105,7 +105,8 @@ impl<'a> DeploymentSync<'a> {
         is_resized
     }
 
-    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with `forceUpdate`.
+    /// Scales a set, and updates its annotations even if the size stays. Upstream: `scaleReplicaSet` with
+    /// `forceUpdate`.
     pub(crate) fn scale_and_annotate(&mut self, index: usize, replicas: i32) {
         let set = &mut self.sets[index];
         let is_resized = set.replicas != replicas;
@@ -114,7 +115,8 @@ impl<'a> DeploymentSync<'a> {
         }
         if is_resized && set.existing.is_some() {
             let direction = if set.replicas < replicas { "up" } else { "down" };
-            let (name, from) = (&set.name, set.replicas);
+            let name = &set.name;
+            let from = set.replicas;
             let text = format!("Scaled {direction} replica set {name} from {from} to {replicas}");
             set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
         }

@@ -22,7 +22,9 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
         return description;
     }
     describe_counts(observed, now, &mut description);
-    if let Some(failure) = set.conditions().iter().find(|c| &*c.type_ == REPLICA_FAILURE) {
+    if let Some(failure) =
+        set.conditions().iter().find(|condition| &*condition.type_ == REPLICA_FAILURE)
+    {
         description.fact("failure", format!("{}: {}", failure.reason, failure.message));
     }
     if set.meta().deleting() {
@@ -47,8 +49,10 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     description
 }
 
+/// Adds the counts of owned pods, and of pods to adopt and to release.
 fn describe_counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Description) {
-    let (owned, min_ready_seconds) = (&observed.pods.owned, observed.set.min_ready_seconds());
+    let owned = &observed.pods.owned;
+    let min_ready_seconds = observed.set.min_ready_seconds();
     let ready = owned.iter().filter(|pod| pods::is_ready(pod)).count();
     let available =
         owned.iter().filter(|pod| pods::is_available(pod, min_ready_seconds, now)).count();

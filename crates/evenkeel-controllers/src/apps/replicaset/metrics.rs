@@ -19,8 +19,8 @@ impl DeletionAge {
         Self(metrics::register(registry, Self::unregistered().0))
     }
 
-    /// Returns a metric that is not exported, for ReplicationControllers: a registry accepts only one metric
-    /// of each name.
+    /// Returns a metric that is not exported. ReplicationControllers have such a metric, because a registry accepts
+    /// only one metric of each name.
     pub(super) fn unregistered() -> Self {
         let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
                     The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \

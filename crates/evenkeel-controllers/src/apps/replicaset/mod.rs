@@ -32,7 +32,7 @@ use plan::{Features, Observed};
 pub(crate) use set::Set;
 use std::sync::Arc;
 
-/// Number of ReplicaSets processed concurrently; `--concurrent-replicaset-syncs`.
+/// Number of ReplicaSets that are reconciled concurrently. Flag `--concurrent-replicaset-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -67,6 +67,7 @@ pub(crate) fn run_without_metric<S: Set>(
     run(context, builder, sets, DeletionAge::unregistered());
 }
 
+/// Runs the controller for ReplicaSets or ReplicationControllers.
 fn run<S: Set>(
     context: &ControllerContext,
     builder: Builder,
@@ -93,6 +94,7 @@ fn run<S: Set>(
     context.run(builder.planned_with(planner, deletion_age));
 }
 
+/// Planner of ReplicaSets or ReplicationControllers.
 struct ReplicaSets<S> {
     sets: Cache<S>,
     sets_by_controller: ByController<S>,
@@ -101,8 +103,9 @@ struct ReplicaSets<S> {
 }
 
 impl<S: Set> ReplicaSets<S> {
-    /// Returns the pods of all ReplicaSets with the same controller. Upstream's `getIndirectlyRelatedPods` selects
-    /// pods by labels. ReplicaSets of one Deployment select by template hash, so the results agree.
+    /// Returns the pods of all ReplicaSets with the same controller, such as the ReplicaSets of one Deployment.
+    /// Upstream's `getIndirectlyRelatedPods` selects pods by labels. The result is the same, because the selectors of a
+    /// Deployment's ReplicaSets contain the pod template hash.
     fn related_pods(&self, set: &S) -> Vec<Arc<Pod>> {
         let Some(controller) = set.meta().controller() else { return Vec::new() };
         let related_sets = self.sets_by_controller.owned(&controller.uid);

@@ -59,7 +59,8 @@ impl<S: Set> Observed<S> {
         features: Features,
     ) -> Self {
         if !set.has_valid_selector() {
-            let (pods, related_pods) = (Claims::default(), Vec::new());
+            let pods = Claims::default();
+            let related_pods = Vec::new();
             return Self { set, pods, n_terminating: 0, related_pods, features };
         }
         let is_owned =
@@ -99,7 +100,8 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
     if set.meta().deleting() {
         return plan;
     }
-    let (present, desired) = (observed.pods.owned.len(), desired_replicas(set));
+    let present = observed.pods.owned.len();
+    let desired = desired_replicas(set);
     match balance(observed) {
         Ordering::Less if template_error(set).is_some() => {}
         Ordering::Less => {
@@ -128,6 +130,7 @@ pub(crate) fn template_error<S: Set>(set: &S) -> Option<&'static str> {
     }
 }
 
+/// Returns the creation of `count` pods, with its events.
 fn creation<S: Set>(set: &S, target: &Target, count: usize) -> Create {
     Create {
         count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -141,6 +144,7 @@ fn creation<S: Set>(set: &S, target: &Target, count: usize) -> Create {
     }
 }
 
+/// Encodes a pod of the set as JSON.
 fn pod_json<S: Set>(set: &S, target: &Target) -> String {
     let meta = set.meta();
     let owner = wire::controller_reference(target);

@@ -18,11 +18,11 @@ pub(crate) trait Set: View {
     fn replicas(&self) -> i32;
     /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
-    /// Whether the selector can be evaluated. The controller skips a set with an invalid one.
+    /// Reports whether the selector can be evaluated. The controller skips a set with an invalid one.
     fn has_valid_selector(&self) -> bool;
-    /// Whether the set may adopt an orphan with these labels. An empty selector adopts nothing.
+    /// Reports whether the set may adopt an orphan with these labels. An empty selector adopts nothing.
     fn may_adopt(&self, labels: &StrMap) -> bool;
-    /// Whether the selector matches these labels.
+    /// Reports whether the selector matches these labels.
     fn matches(&self, labels: &StrMap) -> bool;
     /// The pod template.
     fn template(&self) -> &Template;
@@ -30,7 +30,7 @@ pub(crate) trait Set: View {
     fn counts(&self) -> Counts;
     /// Conditions in the current status.
     fn conditions(&self) -> Vec<Condition>;
-    /// Whether the status has the condition `ReplicaFailure`.
+    /// Reports whether the status has the condition `ReplicaFailure`.
     fn has_replica_failure(&self) -> bool;
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Counts {
     pub(crate) observed_generation: i64,
 }
 
-/// Implements [`Set`] for a kind; the kinds differ only in the arguments.
+/// Implements [`Set`] for a kind. The kinds differ only in the arguments.
 macro_rules! set {
     ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| has_valid_selector: $has_valid_selector:expr, terminating: $terminating:expr) => {
         impl Set for $kind {
@@ -99,7 +99,7 @@ macro_rules! set {
             }
 
             fn has_replica_failure(&self) -> bool {
-                self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
+                self.status.conditions.iter().any(|condition| &*condition.type_ == REPLICA_FAILURE)
             }
         }
     };
@@ -110,7 +110,7 @@ set!(ReplicaSet, counts_terminating: true,
 set!(ReplicationController, counts_terminating: false,
     |_set| has_valid_selector: true, terminating: None);
 
-/// Whether all of `required` are among `labels`.
+/// Reports whether all of `required` are among `labels`.
 pub(crate) fn has_all_labels(labels: &StrMap, required: &StrMap) -> bool {
     required.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -10,14 +10,14 @@ use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
 use std::{borrow::Cow, cmp::Ordering};
 
-/// Returns the status update, if anything changed, and the delay until the next pod becomes available.
+/// Returns the status update if anything changed, and the delay until the next pod becomes available.
 pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let set = &*observed.set;
     let mut plan = Plan::nothing();
     if !set.has_valid_selector() {
         return plan;
     }
-    // After successful actions, write no status: the reconciliation that observes their changes writes it once.
+    // After successful actions, no status is written now. The reconciliation that observes their changes writes it.
     if !outcomes.0.is_empty() && outcomes.first_error().is_none() {
         return plan;
     }
@@ -36,8 +36,8 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
     plan
 }
 
-/// Returns the message of the failure condition: the first error of a creation or deletion. Errors in a
-/// terminating namespace and NotFound errors of deletions do not count.
+/// Returns the message of the failure condition, which is the first error of a creation or deletion. Ignores errors in
+/// a terminating namespace, and NotFound errors of deletions.
 fn failure_message<'a, S: Set>(
     observed: &Observed<S>,
     outcomes: &'a Outcomes,
@@ -49,9 +49,9 @@ fn failure_message<'a, S: Set>(
     if has_too_few && let Some(error) = template_error(&*observed.set) {
         return Some(error.into());
     }
-    // The plan's first actions are adoptions and releases; their errors do not count.
-    let managed = outcomes.0.iter().skip(observed.pods.n_actions());
-    let errors = managed.filter_map(|outcome| outcome.error.as_ref());
+    // The plan's first actions are adoptions and releases. Their errors do not count.
+    let creations_or_deletions = outcomes.0.iter().skip(observed.pods.n_actions());
+    let errors = creations_or_deletions.filter_map(|outcome| outcome.error.as_ref());
     let mut counted_errors = errors.filter(|error| !error.namespace_terminating);
     if has_too_few {
         return counted_errors.next().map(|error| error.message.as_str().into());
@@ -60,6 +60,7 @@ fn failure_message<'a, S: Set>(
     Some(format!("unable to delete pods: {}", error.message).into())
 }
 
+/// Counts the owned pods by their state.
 fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
     let set = &*observed.set;
     let counts_terminating = S::COUNTS_TERMINATING && observed.features.counts_terminating;
@@ -109,6 +110,7 @@ fn changed_conditions<S: Set>(
     }
 }
 
+/// Serialized form of a ReplicaSet's status.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {

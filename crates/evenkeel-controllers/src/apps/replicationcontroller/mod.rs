@@ -8,7 +8,7 @@ use crate::{
 };
 use evenkeel_api::views::ReplicationController;
 
-/// Number of ReplicationControllers processed concurrently; `--concurrent-rc-syncs`.
+/// Number of ReplicationControllers that are reconciled concurrently. Flag `--concurrent-rc-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.

@@ -39,8 +39,10 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description
 }
 
+/// Names the update revision, and the current revision that it replaces.
 fn describe_revision(observed: &Observed) -> String {
-    let (name, current) = (observed.update_revision.name(), observed.current_revision_name());
+    let name = observed.update_revision.name();
+    let current = observed.current_revision_name();
     match &observed.update_revision {
         UpdateRevision::Created { .. } => format!("{name}, to be made"),
         UpdateRevision::Renumbered { .. } => format!("{name}, an older one that is gone back to"),
@@ -49,6 +51,7 @@ fn describe_revision(observed: &Observed) -> String {
     }
 }
 
+/// Adds the pods that the StatefulSet waits for.
 fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
     let min_ready_seconds = sync.observed.set.spec.min_ready_seconds;
     let unavailable = sync.replicas.iter().filter_map(|replica| match replica {
@@ -59,7 +62,8 @@ fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
         let state = pods::describe_unavailable(pod, min_ready_seconds, sync.now);
         description.waits(format!("pod {} {state}", pod.meta.name));
     }
-    let (n_unavailable, max) = (sync.n_unavailable(), sync.max_unavailable());
+    let n_unavailable = sync.n_unavailable();
+    let max = sync.max_unavailable();
     if n_unavailable >= max {
         description.waits(format!(
             "{n_unavailable} of its pods are not available, of at most {max}: no more are replaced"

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 /// Label with the pod's name, for Services that select one pod. Upstream: `StatefulSetPodNameLabel`.
 pub(crate) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+/// Label with the ordinal of a pod. Upstream: `PodIndexLabel`.
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// Path with which a JSON patch appends a volume.
 pub(crate) const ADD_VOLUME_PATH: &str = "/spec/volumes/-";
@@ -22,7 +23,7 @@ pub(crate) fn split_ordinal(name: &str) -> Option<(&str, Option<i32>)> {
     is_number.then(|| (parent, number.parse().ok()))
 }
 
-/// Whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
+/// Reports whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
 pub(crate) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
     split_ordinal(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
 }
@@ -100,6 +101,7 @@ fn with_claim_volumes(volumes: Value, set: &StatefulSet, ordinal: i32) -> Value 
     claim_volumes.chain(others).collect()
 }
 
+/// Returns the volume of a pod that refers to the claim of this template.
 fn claim_volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
     json!({
         "name": template,
@@ -107,7 +109,7 @@ fn claim_volume(set: &StatefulSet, template: &str, ordinal: i32) -> Value {
     })
 }
 
-/// Returns the JSON patch that restores the pod's identity and storage; empty if they match. The API server refuses
+/// Returns the JSON patch that restores the pod's identity and storage. Empty if they match. The API server refuses
 /// changes of a pod's volumes, and its error explains the pod's state to the user. Upstream: `identityMatches`,
 /// `storageMatches`.
 pub(crate) fn repair_patch(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Vec<Value> {
@@ -132,6 +134,7 @@ pub(crate) fn repair_patch(set: &StatefulSet, pod: &Pod, ordinal: i32) -> Vec<Va
     changes
 }
 
+/// Returns the JSON patch operation that adds a label.
 fn add_label(label: &str, value: &str) -> Value {
     let path = format!("/metadata/labels/{}", label.replace('/', "~1"));
     json!({ "op": "add", "path": path, "value": value })

@@ -8,6 +8,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::metrics;
 use prometheus::{IntGaugeVec, Registry};
 
+/// Labels of the metrics.
 const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
 /// Upstream's gauges `statefulset_max_unavailable` and `statefulset_unavailable_replicas`.

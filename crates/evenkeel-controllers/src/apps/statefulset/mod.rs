@@ -35,7 +35,7 @@ use metrics::Gauges;
 use observed::Observed;
 use strategy::Features;
 
-/// Number of StatefulSets processed concurrently; `--concurrent-statefulset-syncs`.
+/// Number of StatefulSets that are reconciled concurrently. Flag `--concurrent-statefulset-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -65,7 +65,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         claims: claims.clone(),
         features: Features::of(&context.gates),
     };
-    let (pod_owners, claim_owners, revision_owners) = (sets.clone(), sets.clone(), sets.clone());
+    let pod_owners = sets.clone();
+    let claim_owners = sets.clone();
+    let revision_owners = sets.clone();
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.statefulset.concurrent_syncs)
@@ -76,6 +78,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 &revision_owners,
                 event,
                 |set, revision| set.spec.selector.matches(&revision.meta.labels),
+                // Of the updates of a revision, only changes of its labels and its controller matter.
                 |_, _| false,
                 |key| enqueue.add(key),
             );
@@ -98,8 +101,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues the sets to which a deleted claim belonged: before they create a claim of its name, they wait for its
-/// deletion.
+/// Enqueues the StatefulSet to which a deleted claim belonged. It waits for the deletion before it creates a claim with
+/// the same name. A claim's name is `<template>-<set>-<ordinal>`, so several sets may match.
 fn on_claim(
     sets: &Cache<StatefulSet>,
     event: &CacheEvent<PersistentVolumeClaim>,
@@ -120,6 +123,7 @@ fn on_claim(
     }
 }
 
+/// Planner of StatefulSets.
 struct StatefulSets {
     sets: Cache<StatefulSet>,
     pods: ByController<Pod>,
@@ -148,14 +152,9 @@ impl Planner for StatefulSets {
         let set = self.sets.get(namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, namespace);
-        Some(Observed::new(
-            set,
-            pods,
-            revisions,
-            |name| self.revisions.get(namespace, name),
-            |name| self.claims.get(namespace, name),
-            self.features,
-        ))
+        let get_revision = |name: &str| self.revisions.get(namespace, name);
+        let get_claim = |name: &str| self.claims.get(namespace, name);
+        Some(Observed::new(set, pods, revisions, get_revision, get_claim, self.features))
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {

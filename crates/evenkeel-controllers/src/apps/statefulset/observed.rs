@@ -87,7 +87,7 @@ impl Observed {
         self.current_revision().map_or(self.update_revision.name(), |revision| &revision.meta.name)
     }
 
-    /// Whether `podManagementPolicy` is `OrderedReady`.
+    /// Reports whether `podManagementPolicy` is `OrderedReady`.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(&*self.set.spec.pod_management_policy, "" | ORDERED_READY)
     }
@@ -112,7 +112,8 @@ fn find_update_revision(
     }
     let is_spec_observed = set.status.observed_generation == set.meta.generation;
     if is_spec_observed
-        && let Some(in_status) = history.iter().find(|r| r.meta.name == set.status.update_revision)
+        && let Some(in_status) =
+            history.iter().find(|revision| revision.meta.name == set.status.update_revision)
     {
         return UpdateRevision::Present(in_status.clone());
     }
@@ -138,8 +139,8 @@ fn find_claims(
     if templates.is_empty() {
         return HashMap::new();
     }
-    let desired =
-        (0..identity::replicas(set)).map(|n| identity::ordinals_start(set).saturating_add(n));
+    let desired = (0..identity::replicas(set))
+        .map(|index| identity::ordinals_start(set).saturating_add(index));
     let condemned = pods
         .iter()
         .filter_map(|pod| identity::ordinal(pod))

@@ -1,12 +1,12 @@
 //! Pods and claims that a StatefulSet creates, updates and deletes. Upstream: `updateStatefulSet` in
 //! `stateful_set_control.go`.
 //!
-//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and
-//! ready blocks the later ones. Once all replicas are available, condemned pods (beyond `replicas`) are deleted from
-//! the last. With `Parallel`, replicas do not wait for each other. Then the rolling update replaces pods of old
-//! revisions ([`super::rolling`]).
+//! With `OrderedReady`, a reconciliation makes one change. The first replica by ordinal that is not running and ready
+//! blocks the later replicas. Once all replicas are available, the controller deletes condemned pods (pods beyond
+//! `replicas`), starting with the last. With `Parallel`, replicas do not wait for each other. Afterwards, the rolling
+//! update replaces pods of old revisions ([`super::rolling`]).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `podManagementPolicy`: `OrderedReady` | `process_ordered`, `process_replica` |
 //! | `podManagementPolicy`: `Parallel` | `process_parallel` |
@@ -69,20 +69,20 @@ pub(crate) enum Replica<'a> {
 enum Next {
     /// Continue with the next replica.
     Continue,
-    /// With `OrderedReady`, stop here; with `Parallel`, continue.
+    /// With `OrderedReady`, stop here. With `Parallel`, continue.
     Wait,
-    /// A claim is missing or stale: with either policy, neither scale down nor update in this reconciliation.
+    /// A claim is missing or stale. With both policies, this reconciliation neither scales down nor updates.
     Blocked,
 }
 
-/// State of the pod whose claims get new owner references by the retention policy.
+/// Reason why the owner references of a pod's claims are updated by the retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimUpdate {
     /// The pod is created or pending.
     Creation,
-    /// The pod is updated: success records its `SuccessfulUpdate`.
+    /// The pod is updated. A successful update of a claim records the event `SuccessfulUpdate`.
     PodUpdate,
-    /// The pod is condemned: a failure records no event.
+    /// The pod is condemned. A failed update of a claim records no event.
     Condemnation,
 }
 
@@ -110,11 +110,11 @@ pub(crate) struct StatefulSetSync<'a> {
     pub(crate) target: Target,
     /// Replicas by ordinal. Upstream: `replicas`.
     pub(crate) replicas: Vec<Replica<'a>>,
-    /// Pods beyond `spec.replicas`, the last ordinal first. Upstream: `condemned`.
+    /// Pods beyond `spec.replicas`, in descending order of their ordinals. Upstream: `condemned`.
     condemned: Vec<CondemnedPod<'a>>,
     /// Actions decided so far.
     pub(crate) actions: Vec<Action>,
-    /// Indexes in `actions` of the rolling update's deletions.
+    /// Indexes of the rolling update's deletions in `actions`.
     pub(crate) old_pod_deletions: Vec<usize>,
     /// Creations of pods and claims, for events about failures.
     pub(crate) creations: Vec<Creation>,
@@ -136,7 +136,7 @@ pub(crate) struct Creation {
 /// An object that an action creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Created {
-    /// The pod of this name.
+    /// The pod with this name.
     Pod(String),
     /// A claim, and the pod that needs it.
     Claim { claim: String, pod: String },
@@ -151,7 +151,7 @@ impl<'a> StatefulSetSync<'a> {
         }
         sync.actions.extend(observed.revisions.actions(&sync.target));
         sync.actions.extend(observed.pods.actions(&sync.target));
-        // Adopt first; a later reconciliation changes or deletes the adopted objects.
+        // Adopt first. A later reconciliation changes or deletes the adopted objects.
         if observed.revisions.n_to_adopt + observed.pods.n_to_adopt > 0 {
             return sync;
         }
@@ -179,8 +179,9 @@ impl<'a> StatefulSetSync<'a> {
     /// Returns the state before any decision, with the pods sorted into replicas and condemned pods.
     pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         let set = &*observed.set;
+        let start = identity::ordinals_start(set);
         let mut replicas: Vec<Replica<'_>> = (0..identity::replicas(set))
-            .map(|n| Replica::Missing(identity::ordinals_start(set).saturating_add(n)))
+            .map(|position| Replica::Missing(start.saturating_add(position)))
             .collect();
         let mut condemned = Vec::new();
         for pod in &observed.pods.owned {
@@ -209,7 +210,8 @@ impl<'a> StatefulSetSync<'a> {
         }
     }
 
-    /// Creates or renumbers the update revision, before pods are created from it. Upstream: `getStatefulSetRevisions`.
+    /// Creates or renumbers the update revision. Pods are created from it later in the plan. Upstream:
+    /// `getStatefulSetRevisions`.
     fn ensure_update_revision(&mut self) {
         let set = &*self.observed.set;
         match &self.observed.update_revision {
@@ -247,9 +249,9 @@ impl<'a> StatefulSetSync<'a> {
         Next::Wait
     }
 
-    /// Whether the last condemned pod may be deleted. It must be available first, unless it is the first unavailable
-    /// one. A terminal pod never becomes available, so it is deleted at once; upstream waits for ever if two are
-    /// terminal. Upstream: `processCondemned`.
+    /// Reports whether the last condemned pod may be deleted. It must be available first, unless it is the first
+    /// unavailable one. A terminal pod never becomes available, so it is deleted at once. Upstream waits forever if two
+    /// condemned pods are terminal. Upstream: `processCondemned`.
     fn may_delete_condemned(&self, last: &Arc<Pod>) -> bool {
         let mut from_first = self.condemned.iter().rev();
         let first_unavailable = from_first.find(|condemned| self.is_unavailable(condemned.pod));
@@ -259,6 +261,7 @@ impl<'a> StatefulSetSync<'a> {
         !last.meta.deleting() && (is_available || is_first_unavailable || pods::is_terminal(last))
     }
 
+    /// Updates the owner references of the claims of condemned pods.
     fn update_condemned_claims(&mut self) {
         for index in 0..self.condemned.len() {
             let CondemnedPod { ordinal, pod } = self.condemned[index];
@@ -266,8 +269,8 @@ impl<'a> StatefulSetSync<'a> {
         }
     }
 
-    /// Processes all replicas without waiting. A blocked replica prevents scaling down and updates, but other
-    /// replicas are still created. Creates in batches by ordinal, and no later batch after a failure, like upstream.
+    /// Processes all replicas without waiting. A blocked replica prevents scaling down and updates, but other replicas
+    /// are still created. Like upstream, creates pods in batches by ordinal, and stops after a failed batch.
     ///
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
@@ -280,7 +283,8 @@ impl<'a> StatefulSetSync<'a> {
             }
         }
         missing.retain(|ordinal| !self.has_stale_claims(*ordinal));
-        // Slow-start batches: the claims of a batch precede its pods, and a failure ends the reconciliation early.
+        // Slow start: each batch is twice as large as the one before. The claims of a batch precede its pods, and a
+        // failure ends the reconciliation early.
         let has_claims = !self.observed.set.spec.volume_claim_templates.is_empty();
         let mut batch_size = if has_claims { 1 } else { missing.len().max(1) };
         let mut remaining = &missing[..];
@@ -306,10 +310,10 @@ impl<'a> StatefulSetSync<'a> {
     /// Processes one replica. Creates it if it is missing, deletes it for recreation if it is Failed or Succeeded,
     /// and updates its identity. Upstream: `processReplica`.
     ///
-    /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the template
-    /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As
-    /// documented for upstream ("forced rollback"), the user deletes the pod, which is then recreated from the current
-    /// template. `maxUnavailable` does not help; `Parallel` does.
+    /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the user
+    /// reverts the template. The broken pod is neither ready nor terminal, so it blocks all replicas including itself.
+    /// As documented for upstream ("forced rollback"), the user must delete the pod. It is then recreated from the
+    /// current template. A larger `maxUnavailable` does not help, but `Parallel` does.
     fn process_replica(&mut self, index: usize) -> Next {
         let pod = match self.replicas[index] {
             Replica::Existing(pod) => pod,
@@ -323,8 +327,8 @@ impl<'a> StatefulSetSync<'a> {
         let ordinal =
             identity::ordinals_start(&self.observed.set).saturating_add(wire::to_i32(index));
         if pods::is_terminal(pod) {
-            // An evicted pod may be Succeeded: its phase depends on its containers' exit codes. A later reconciliation
-            // creates the replacement.
+            // An evicted pod may also be Succeeded, because its phase depends on the exit codes of its containers. A
+            // later reconciliation creates the replacement.
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
@@ -345,8 +349,8 @@ impl<'a> StatefulSetSync<'a> {
         self.update_stateful_pod(ordinal, pod)
     }
 
-    /// Whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such a
-    /// claim with that pod.
+    /// Reports whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such
+    /// a claim with that pod.
     fn has_stale_claims(&self, ordinal: i32) -> bool {
         let owners = PossibleOwners::new(&self.observed.set, ordinal, None);
         self.claims(ordinal)
@@ -364,7 +368,7 @@ impl<'a> StatefulSetSync<'a> {
         })
     }
 
-    /// Creates claims, then pods. Returns `Blocked` if a pod's claim is terminating. Upstream:
+    /// Creates the claims and then the pods of these ordinals. Returns `Blocked` if a claim is terminating. Upstream:
     /// `slowStartBatch`, `CreateStatefulPod`.
     fn create_batch(&mut self, ordinals: &[i32]) -> Next {
         let mut next = Next::Continue;
@@ -379,7 +383,7 @@ impl<'a> StatefulSetSync<'a> {
             }
         }
         for (index, ordinal) in with_claims.into_iter().enumerate() {
-            // The first pod waits for the claims of the batch; the others start with it.
+            // The first pod waits for the claims of the batch. The other pods are created together with it.
             let waits_for_earlier_creates = index == 0;
             self.create_pod(ordinal, waits_for_earlier_creates);
             self.update_claim_retention(ordinal, None, ClaimUpdate::Creation);
@@ -403,8 +407,8 @@ impl<'a> StatefulSetSync<'a> {
         self.actions.push(failure_event(&self.target, operation, &pod, &error).into());
     }
 
-    /// Creates missing claims. Returns `Blocked` if one is terminating, because its successor needs the name,
-    /// or if the burst limit is reached. Upstream: `createPersistentVolumeClaims`.
+    /// Creates missing claims. Returns `Blocked` if the burst limit is reached, or if a claim is terminating, because
+    /// its successor has the same name. Upstream: `createPersistentVolumeClaims`.
     fn create_claims(&mut self, ordinal: i32) -> Next {
         let set = &*self.observed.set;
         let pod = identity::pod_name(set, ordinal);
@@ -434,6 +438,7 @@ impl<'a> StatefulSetSync<'a> {
         next
     }
 
+    /// Plans the creation of the pod with this ordinal, unless the plan already creates the maximum number of objects.
     fn create_pod(&mut self, ordinal: i32, waits_for_earlier_creates: bool) {
         if self.n_created >= BURST_LIMIT {
             return;
@@ -451,13 +456,14 @@ impl<'a> StatefulSetSync<'a> {
         self.create(create, Created::Pod(name));
     }
 
+    /// Adds a creation, and records which object it creates.
     fn create(&mut self, create: Create, object: Created) {
         self.n_created += 1;
         self.creations.push(Creation { action_index: self.actions.len(), object });
         self.actions.push(Create { on_error: OnError::SkipRest, ..create }.into());
     }
 
-    /// Returns the template and the revision for a replica: replicas below `partition` keep the current revision.
+    /// Returns the template and the revision name for a replica. Replicas below `partition` keep the current revision.
     /// Upstream: `newVersionedStatefulSetPod`.
     pub(crate) fn template_by_partition(&self, ordinal: i32) -> (&'a Template, &'a str) {
         let observed = self.observed;
@@ -479,8 +485,8 @@ impl<'a> StatefulSetSync<'a> {
         (&set.spec.template, observed.update_revision.name())
     }
 
-    /// Sets the claims' owner references by the retention policy, each once in a sync. Upstream:
-    /// `UpdatePodClaimForRetentionPolicy` and its callers.
+    /// Sets the owner references of a replica's claims by the retention policy. A reconciliation writes each claim at
+    /// most once. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
     fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, update: ClaimUpdate) {
         let is_pod_updated = update == ClaimUpdate::PodUpdate;
         let set = &*self.observed.set;
@@ -577,12 +583,12 @@ impl<'a> StatefulSetSync<'a> {
         }));
     }
 
-    /// Whether the pod has been ready for `minReadySeconds`.
+    /// Reports whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
+    /// Reports whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
     pub(crate) fn is_unavailable(&self, pod: &Pod) -> bool {
         !self.is_available(pod) || pod.meta.deleting()
     }
@@ -596,7 +602,7 @@ impl<'a> StatefulSetSync<'a> {
         wire::to_i32(unavailable.count())
     }
 
-    /// Returns `maxUnavailable`; 1 if its gate is off.
+    /// Returns `maxUnavailable`, or 1 if the feature gate is off.
     pub(crate) fn max_unavailable(&self) -> i32 {
         if self.observed.features.max_unavailable {
             limits::max_unavailable(&self.observed.set)
@@ -606,7 +612,7 @@ impl<'a> StatefulSetSync<'a> {
     }
 }
 
-/// Whether the pod is running and ready. Upstream: `isRunningAndReady`.
+/// Reports whether the pod is running and ready. Upstream: `isRunningAndReady`.
 pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && pods::is_ready(pod)
 }
@@ -616,7 +622,7 @@ fn match_labels(set: &StatefulSet) -> StrMap {
     set.spec.selector.match_labels().collect()
 }
 
-/// Write of a pod, in the reasons and messages of events.
+/// Operation on a pod that the reasons and messages of events name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PodOperation {
     Create,
@@ -625,6 +631,7 @@ pub(crate) enum PodOperation {
 }
 
 impl PodOperation {
+    /// Returns the verb in the messages of events.
     fn verb(self) -> &'static str {
         match self {
             Self::Create => "Create",

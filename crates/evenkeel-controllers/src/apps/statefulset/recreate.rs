@@ -1,4 +1,4 @@
-//! Update strategy `Recreate`: deletes all pods of old revisions before it creates a new one (KEP-3541).
+//! Update strategy `Recreate`: deletes all pods of old revisions before it creates pods of the new revision (KEP-3541).
 
 use super::{
     identity,
@@ -21,21 +21,25 @@ pub(crate) struct Progress {
     message: &'static str,
 }
 
+/// Pods of old revisions still exist.
 const DELETING: Progress =
     Progress { reason: "RecreateInProgress", message: "Deleting old revision pods" };
+/// Only pods of the update revision exist, but the update is not complete.
 const CREATING: Progress = Progress {
     reason: "RecreateInProgress",
     message: "Waiting for new-revision pods to be created",
 };
+/// All pods are ready and have the update revision.
 const COMPLETED: Progress =
     Progress { reason: "RecreateCompleted", message: "All pods recreated successfully" };
 
-/// Whether the set has this strategy although its gate is off. The controller then only records an event.
+/// Reports whether the set has this strategy although the feature gate is off. The controller then only records an
+/// event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
 
-/// Returns the event that the strategy's gate is off.
+/// Returns the event for a set whose strategy needs the disabled feature gate.
 pub(crate) fn unknown_strategy_event(sync: &StatefulSetSync<'_>) -> EventRecord {
     let meta = &sync.observed.set.meta;
     let text = format!(
@@ -45,8 +49,8 @@ pub(crate) fn unknown_strategy_event(sync: &StatefulSetSync<'_>) -> EventRecord 
     EventRecord::warning(sync.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions, condemned ones included. Returns whether any exist; while they do, the
-/// controller only deletes.
+/// Deletes all pods of old revisions, including those beyond `spec.replicas`. Returns whether any exist. While they
+/// exist, the controller creates no pods.
 pub(crate) fn delete_old_pods(sync: &mut StatefulSetSync<'_>) -> bool {
     let observed = sync.observed;
     let update_revision = observed.update_revision.name();
@@ -74,12 +78,15 @@ pub(crate) fn set_progressing_condition(
         set_condition(conditions, "True", progress, sync.now);
     }
     let recreates = Strategy::of(&sync.observed.set) == Strategy::Recreate;
-    if is_complete && recreates && conditions.iter().any(|c| &*c.type_ == PROGRESSING) {
+    if is_complete
+        && recreates
+        && conditions.iter().any(|condition| &*condition.type_ == PROGRESSING)
+    {
         set_condition(conditions, "False", COMPLETED, sync.now);
     }
 }
 
-/// Sets the condition; its transition time changes only with its status.
+/// Sets the condition. Its transition time changes only with its status.
 fn set_condition(
     conditions: &mut Vec<Condition>,
     status: &str,
@@ -88,7 +95,7 @@ fn set_condition(
 ) {
     let new = Condition::new(PROGRESSING, status, progress.reason, progress.message)
         .with_transition_time(now);
-    match conditions.iter_mut().find(|c| &*c.type_ == PROGRESSING) {
+    match conditions.iter_mut().find(|condition| &*condition.type_ == PROGRESSING) {
         None => conditions.push(new),
         Some(old) if old.equal_apart_from_times(&new) => {}
         Some(old) if old.status == new.status => {

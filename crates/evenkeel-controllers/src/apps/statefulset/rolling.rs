@@ -54,7 +54,7 @@ fn find_old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
     old_pods
 }
 
-/// Whether the pod has an old revision and is not terminating.
+/// Reports whether the pod has an old revision and is not terminating.
 fn is_old(sync: &StatefulSetSync<'_>, pod: &Pod) -> bool {
     revision_of(pod) != sync.observed.update_revision.name() && !pod.meta.deleting()
 }
@@ -72,6 +72,7 @@ fn roll_out_one_by_one(sync: &mut StatefulSetSync<'_>) {
     }
 }
 
+/// Plans the deletion of a pod of an old revision, and records it for the status.
 fn delete_old_pod(sync: &mut StatefulSetSync<'_>, pod: &Pod) {
     let index = sync.actions.len();
     sync.delete(pod);

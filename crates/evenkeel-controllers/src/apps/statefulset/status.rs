@@ -46,7 +46,8 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// Returns events about failed creations. An AlreadyExists error causes none: it only shows that the cache is stale.
+/// Returns events about failed creations. An AlreadyExists error causes no event, because it only shows that the cache
+/// is stale.
 fn failure_events(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Vec<EventRecord> {
     let set = &sync.observed.set.meta.name;
     let mut events = Vec::new();
@@ -72,11 +73,12 @@ fn failure_events(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Vec<EventR
     events
 }
 
-/// Counts the pods, and finds the revisions. Upstream: `updateStatefulSet`, `updateStatus`.
+/// Returns the status with the counts of pods and the revisions. Upstream: `updateStatefulSet`, `updateStatus`.
 fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
     let observed = sync.observed;
     let set = &*observed.set;
-    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
+    let current = observed.current_revision_name();
+    let update = observed.update_revision.name();
     let pods: Vec<&Pod> = observed
         .pods
         .owned
@@ -84,8 +86,9 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
         .map(|pod| &**pod)
         .filter(|pod| identity::ordinal(pod).is_some() && !pod.status.phase.is_empty())
         .collect();
-    let count =
-        |matches: &dyn Fn(&Pod) -> bool| wire::to_i32(pods.iter().filter(|p| matches(p)).count());
+    let count = |matches: &dyn Fn(&Pod) -> bool| {
+        wire::to_i32(pods.iter().filter(|pod| matches(pod)).count())
+    };
     let count_revision =
         |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
     let mut status = Status {
@@ -105,8 +108,9 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
     };
     // After a complete update, its revision becomes the current one. Upstream: `completeUpdate`.
     let desired = identity::replicas(set);
-    let is_complete =
-        [status.updated_replicas, status.ready_replicas, status.replicas] == [desired; 3];
+    let is_complete = status.updated_replicas == desired
+        && status.ready_replicas == desired
+        && status.replicas == desired;
     if is_complete {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
@@ -117,12 +121,12 @@ fn new_status(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> Status {
 
 /// Returns the number of old pods that this reconciliation deleted, although the cache still contains them.
 fn deleted_old_pods(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> i32 {
-    let outcomes = sync.old_pod_deletions.iter().filter_map(|index| outcomes.0.get(*index));
-    wire::to_i32(
-        outcomes.filter(|outcome| outcome.error.is_none() && outcome.succeeded > 0).count(),
-    )
+    let deletions = sync.old_pod_deletions.iter().filter_map(|index| outcomes.0.get(*index));
+    let deleted = deletions.filter(|outcome| outcome.error.is_none() && outcome.succeeded > 0);
+    wire::to_i32(deleted.count())
 }
 
+/// Reports whether the status differs from the present one.
 fn is_changed(observed: &Observed, status: &Status) -> bool {
     let present = &observed.set.status;
     status.observed_generation > present.observed_generation
@@ -139,7 +143,8 @@ fn is_changed(observed: &Observed, status: &Status) -> bool {
 /// Returns the deletions of the oldest unused revisions beyond `revisionHistoryLimit`. Upstream: `truncateHistory`.
 fn deletions_beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     let in_use = revisions::in_use(&observed.pods.owned);
-    let (current, update) = (observed.current_revision_name(), observed.update_revision.name());
+    let current = observed.current_revision_name();
+    let update = observed.update_revision.name();
     let unused: Vec<_> = observed
         .history
         .iter()
@@ -153,6 +158,7 @@ fn deletions_beyond_history_limit(observed: &Observed) -> impl Iterator<Item = A
     revisions::deletions(unused.into_iter(), surplus)
 }
 
+/// Serialized form of a StatefulSet's status.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {

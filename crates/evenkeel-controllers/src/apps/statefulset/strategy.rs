@@ -34,7 +34,7 @@ pub(crate) const RECREATE_STRATEGY: &str = "StatefulSetRecreateStrategy";
 /// Feature gates that affect the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Features {
-    /// Whether `maxUnavailable` counts; otherwise it is 1.
+    /// Whether `maxUnavailable` counts. Otherwise it is 1.
     pub(crate) max_unavailable: bool,
     /// Whether the strategy `Recreate` is enabled.
     pub(crate) recreate: bool,

@@ -20,7 +20,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// Name of the metric in the rescale reason. Upstream: `metricNameProposal`.
+    /// Name of the metric in the reason of a rescale event. Upstream: `metricNameProposal`.
     pub(super) name: String,
     pub(super) status: MetricStatus,
 }
@@ -63,7 +63,8 @@ pub(super) fn propose(
         });
     }
     if let Some(source) = &metric.container_resource {
-        let (resource, container) = (&*source.name, &*source.container);
+        let resource = &*source.name;
+        let container = &*source.container;
         let containers = ResourceMetric { resource, container, target: &source.target };
         return containers.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {container} container metric value: {message}");
@@ -102,7 +103,7 @@ fn samples_of(read: ReadResult) -> Result<Samples, String> {
     }
 }
 
-/// Returns the sum of the values that the read found, saturating.
+/// Returns the sum of the values that the read found, in thousandths. The sum saturates.
 fn sum_of(read: ReadResult) -> Result<i64, String> {
     match read? {
         Reading::Value(value) => Ok(value),
@@ -111,6 +112,7 @@ fn sum_of(read: ReadResult) -> Result<i64, String> {
     }
 }
 
+/// Returns the status of an average per pod. `value` is in thousandths.
 fn average_value_status(value: i64) -> MetricValueStatus {
     MetricValueStatus {
         average_value: Some(Quantity::from_millis(value)),
@@ -118,6 +120,7 @@ fn average_value_status(value: i64) -> MetricValueStatus {
     }
 }
 
+/// Returns the status of a total. `value` is in thousandths.
 fn total_value_status(value: i64) -> MetricValueStatus {
     MetricValueStatus { value: Some(Quantity::from_millis(value)), ..MetricValueStatus::default() }
 }
@@ -131,6 +134,7 @@ struct ResourceMetric<'a> {
 }
 
 impl ResourceMetric<'_> {
+    /// Returns the proposal for the average value or the average utilization, depending on the target.
     fn propose(&self, read: ReadResult, inputs: &CalculatorInputs<'_>) -> Result<Proposal, String> {
         let Self { resource, container, target } = *self;
         let samples = samples_of(read)
@@ -146,14 +150,18 @@ impl ResourceMetric<'_> {
                     inputs.by_utilization(resource, container, samples, target_percent)
                 })
                 .map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
-            let infix = if container.is_empty() { "" } else { " container" };
-            (count, format!("{resource}{infix} resource utilization (percentage of request)"))
+            let container_word = if container.is_empty() { "" } else { " container" };
+            (
+                count,
+                format!("{resource}{container_word} resource utilization (percentage of request)"),
+            )
         } else {
             return Err("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set".to_owned());
         };
         Ok(Proposal { replicas: count.replicas, name, status: self.status(count) })
     }
 
+    /// Returns the metric's status with the measured usage.
     fn status(&self, count: ReplicaCount) -> MetricStatus {
         let usage = match self.resource {
             "memory" => Quantity::from_milli_bytes(count.usage),
@@ -186,6 +194,7 @@ impl ResourceMetric<'_> {
     }
 }
 
+/// Returns the proposal of a metric of pods. Its target is an average value.
 fn propose_by_pods_metric(
     source: &PodsMetricSource,
     read: ReadResult,
@@ -204,13 +213,15 @@ fn propose_by_pods_metric(
     Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
-/// Error of a metric. The event has the message alone; the reconciliation's error also has the prefix.
+/// Error of a metric. The event contains only the message. The error of the reconciliation also contains the prefix.
 struct PrefixedError {
+    /// Beginning of the error, before the message.
     prefix: String,
     message: String,
 }
 
 impl PrefixedError {
+    /// Returns an error without a prefix.
     fn without_prefix(message: impl Into<String>) -> Self {
         Self { prefix: String::new(), message: message.into() }
     }
@@ -222,13 +233,15 @@ impl fmt::Display for PrefixedError {
     }
 }
 
+/// Returns the proposal of a metric of an object. Its target is a value, or an average value per pod.
 fn propose_by_object_metric(
     source: &ObjectMetricSource,
     read: ReadResult,
     inputs: &CalculatorInputs<'_>,
     namespace: &str,
 ) -> Result<Proposal, PrefixedError> {
-    let (name, object) = (&source.metric.name, &source.described_object);
+    let name = &source.metric.name;
+    let object = &source.described_object;
     let usage = sum_of(read).map_err(|why| {
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
     });
@@ -248,7 +261,7 @@ fn propose_by_object_metric(
             })?;
             let count = inputs.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
-            // Upstream also calls an object metric "external" here.
+            // Upstream's name of an object metric with an average value also starts with "external".
             (
                 count,
                 average_value_status(count.usage),
@@ -273,6 +286,7 @@ fn propose_by_object_metric(
     Ok(Proposal { replicas: count.replicas, name: proposal_name, status })
 }
 
+/// Returns the proposal of an external metric. Its target is an average value per pod, or a value.
 fn propose_by_external_metric(
     source: &ExternalMetricSource,
     read: ReadResult,

@@ -11,6 +11,7 @@ pub(super) struct Metrics {
     reconciliation_seconds: HistogramVec,
     computations: IntCounterVec,
     computation_seconds: HistogramVec,
+    /// Number of autoscalers.
     pub(super) autoscalers: Gauge,
     desired_replicas: GaugeVec,
 }
@@ -89,7 +90,8 @@ impl Metrics {
         self.reconciliation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    /// Observes the computation of a metric of this type, such as `Resource`. Upstream: `ObserveMetricComputationResult`.
+    /// Observes the computation of a metric of this type, such as `Resource`. Upstream:
+    /// `ObserveMetricComputationResult`.
     pub(super) fn observe_computation(
         &self,
         metric_type: &str,
@@ -109,7 +111,7 @@ impl Metrics {
 
     /// Removes the gauge of a deleted autoscaler.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
-        // An autoscaler that was never evaluated has no gauge.
+        // The removal fails for an autoscaler that was never evaluated, because it has no gauge.
         let _ = self.desired_replicas.remove_label_values(&[namespace, name]);
     }
 }

@@ -48,9 +48,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.horizontalpodautoscaler;
-    let (autoscalers, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
-    let (shared_reads, metrics) =
-        (Arc::<SharedReads>::default(), Arc::new(Metrics::register(&context.registry)));
+    let autoscalers = context.env.caches.of();
+    let pods = context.env.caches.of::<Pod>();
+    let shared_reads = Arc::<SharedReads>::default();
+    let metrics = Arc::new(Metrics::register(&context.registry));
     let planner = Autoscalers {
         autoscalers: autoscalers.clone(),
         pods: pods.clone(),
@@ -76,7 +77,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Describes an autoscaler's status for `evenkeel explain`.
 fn describe(autoscaler: &HorizontalPodAutoscaler) -> Description {
-    let (spec, status) = (&autoscaler.spec, &autoscaler.status);
+    let spec = &autoscaler.spec;
+    let status = &autoscaler.status;
     let mut description = Description::new();
     let target = &spec.scale_target_ref;
     description.fact("scales", format!("{} {}", target.kind, target.name));
@@ -109,15 +111,19 @@ struct Autoscalers {
 /// Results of live reads that the reconciliations of all autoscalers share.
 #[derive(Default)]
 struct SharedReads {
+    /// Pod selectors of the scaled workloads.
     selectors: Mutex<Selectors>,
+    /// Version of the custom metrics API, once discovered.
     custom_version: Mutex<Option<DiscoveredVersion>>,
 }
 
 impl SharedReads {
+    /// Locks the pod selectors.
     fn selectors(&self) -> MutexGuard<'_, Selectors> {
         self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the version of the custom metrics API.
     fn custom_version(&self) -> MutexGuard<'_, Option<DiscoveredVersion>> {
         self.custom_version.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +180,7 @@ impl Planner for Autoscalers {
     }
 }
 
-/// Counts reconciliations, and records what they read for later reconciliations.
+/// Records the metrics of reconciliations, and keeps their live reads for later reconciliations.
 struct ReconciliationHandler {
     shared_reads: Arc<SharedReads>,
     metrics: Arc<Metrics>,
@@ -184,7 +190,8 @@ struct ReconciliationHandler {
 impl PassHandler<Autoscalers> for ReconciliationHandler {
     fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, StabilizationHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
-        let (history, now) = (pass.memory, pass.planned_at);
+        let history = pass.memory;
+        let now = pass.planned_at;
         let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
         let Ok(reconciliation) = reconciliation else { return };
         let key = &cached.key;
@@ -213,8 +220,8 @@ impl PassHandler<Autoscalers> for ReconciliationHandler {
     }
 }
 
-/// Enqueues an autoscaler at once if it is new, its spec changed, or it was deleted; otherwise after the sync period.
-/// Upstream: `enqueueHPA`, `updateHPA`.
+/// Enqueues an autoscaler at once if it is new, its spec changed, or it was deleted. Otherwise, enqueues it after the
+/// sync period. Upstream: `enqueueHPA`, `updateHPA`.
 fn on_autoscaler(
     metrics: &Metrics,
     options: &Options,
@@ -228,6 +235,7 @@ fn on_autoscaler(
             enqueue.add(key);
         }
         CacheEvent::Updated { old, new } => {
+            // The generation only changes with the spec.
             if options.observe_generation && old.meta.generation != new.meta.generation {
                 enqueue.add(key);
             } else {

@@ -36,7 +36,7 @@ pub(super) struct Normalized {
     pub(super) replicas: i32,
     /// For `AbleToScale`, which is true even if stabilization changed the proposal.
     pub(super) able_to_scale: Explanation,
-    /// Whether a limit changed the stabilized replicas; status of `ScalingLimited`.
+    /// Whether a limit changed the stabilized replicas. It is the status of `ScalingLimited`.
     pub(super) is_limited: bool,
     /// For `ScalingLimited`: the limit that applied, or that none did.
     pub(super) scaling_limited: Explanation,
@@ -49,32 +49,40 @@ struct Limited {
     explanation: Explanation,
 }
 
+/// For `AbleToScale`: no earlier recommendation delays this one.
 const READY_FOR_NEW_SCALE: Explanation =
     Explanation { reason: "ReadyForNewScale", message: "recommended size matches current size" };
+/// For `AbleToScale`: the stabilization window delays a scale-down.
 const SCALE_DOWN_STABILIZED: Explanation = Explanation {
     reason: "ScaleDownStabilized",
     message: "recent recommendations were higher than current one, applying the highest recent recommendation",
 };
+/// For `AbleToScale`: the stabilization window delays a scale-up.
 const SCALE_UP_STABILIZED: Explanation = Explanation {
     reason: "ScaleUpStabilized",
     message: "recent recommendations were lower than current one, applying the lowest recent recommendation",
 };
+/// For `ScalingLimited`: no limit applied.
 const WITHIN_RANGE: Explanation = Explanation {
     reason: "DesiredWithinRange",
     message: "the desired count is within the acceptable range",
 };
+/// For `ScalingLimited`: `minReplicas` applied.
 const TOO_FEW_REPLICAS: Explanation = Explanation {
     reason: "TooFewReplicas",
     message: "the desired replica count is less than the minimum replica count",
 };
+/// For `ScalingLimited`: `maxReplicas` applied.
 const TOO_MANY_REPLICAS: Explanation = Explanation {
     reason: "TooManyReplicas",
     message: "the desired replica count is more than the maximum replica count",
 };
+/// For `ScalingLimited`: the maximum rate of scale-ups applied.
 const SCALE_UP_LIMIT: Explanation = Explanation {
     reason: "ScaleUpLimit",
     message: "the desired replica count is increasing faster than the maximum scale rate",
 };
+/// For `ScalingLimited`: the maximum rate of scale-downs applied.
 const SCALE_DOWN_LIMIT: Explanation = Explanation {
     reason: "ScaleDownLimit",
     message: "the desired replica count is decreasing faster than the maximum scale rate",
@@ -153,8 +161,8 @@ fn lower_limit(bounds: &Bounds<'_>, rate_limit: i32) -> Limited {
     }
 }
 
-/// Applies the limits without `spec.behavior`: a scale up reaches at most twice the current replicas, or four if that is
-/// more. The API server's default `behavior` has the same limits (`autoscaler` in `defaults/objects.rs` in
+/// Applies the limits without `spec.behavior`: a scale up reaches at most twice the current replicas, or four if that
+/// is more. The API server's default `behavior` has the same limits (`autoscaler` in `defaults/objects.rs` in
 /// `evenkeel-kinds`).
 ///
 /// Upstream: `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
@@ -198,7 +206,7 @@ fn convert_desired_replicas_with_behavior_rate(
     Limited { replicas: proposed, explanation: WITHIN_RANGE }
 }
 
-/// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`; percentages are rounded up.
+/// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`. Percentages are rounded up.
 /// `replicas_at_start` returns the replicas at the start of a policy's period. Upstream:
 /// `calculateScaleUpLimitWithScalingRules`.
 fn scale_up_limit(

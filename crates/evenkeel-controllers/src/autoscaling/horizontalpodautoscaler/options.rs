@@ -6,29 +6,30 @@ use std::time::Duration;
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Number of autoscalers processed concurrently; `--concurrent-horizontal-pod-autoscaler-syncs`.
+    /// Number of autoscalers that are reconciled concurrently. Flag `--concurrent-horizontal-pod-autoscaler-syncs`.
     pub concurrent_syncs: usize,
-    /// Period of reconciliations; `--horizontal-pod-autoscaler-sync-period`, default 15s.
+    /// Period of reconciliations. Flag `--horizontal-pod-autoscaler-sync-period`. Default: 15 s.
     pub sync_period: Duration,
-    /// Scale-down stabilization window without `behavior`; `--horizontal-pod-autoscaler-downscale-stabilization`,
-    /// default 5m.
+    /// Scale-down stabilization window without `behavior`. Flag `--horizontal-pod-autoscaler-downscale-stabilization`.
+    /// Default: 5 min.
     pub downscale_stabilization: Duration,
-    /// Largest deviation from the target, as a fraction, that causes no scaling; `--horizontal-pod-autoscaler-tolerance`,
-    /// default 0.1.
+    /// Largest deviation from the target, as a fraction, that causes no scaling. Flag
+    /// `--horizontal-pod-autoscaler-tolerance`. Default: 0.1.
     pub tolerance: f64,
-    /// Time after a pod's start during which its CPU samples may be skipped;
-    /// `--horizontal-pod-autoscaler-cpu-initialization-period`, default 5m.
+    /// Time after a pod's start during which its CPU samples may be skipped. Flag
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`. Default: 5 min.
     pub cpu_initialization_period: Duration,
-    /// Time after a pod's start during which changes of readiness count as initial;
-    /// `--horizontal-pod-autoscaler-initial-readiness-delay`, default 30s.
+    /// Time after a pod's start during which changes of readiness count as initial. Flag
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`. Default: 30 s.
     pub initial_readiness_delay: Duration,
-    /// Whether scaling to and from zero is possible; gate `HPAScaleToZero`.
+    /// Whether scaling to and from zero is possible. Feature gate `HPAScaleToZero`.
     pub scale_to_zero: bool,
-    /// Whether a change of the spec is reconciled at once and `observedGeneration` is set; gate `HPAGeneration`.
+    /// Whether a change of the spec is reconciled at once and `observedGeneration` is set. Feature gate
+    /// `HPAGeneration`.
     pub observe_generation: bool,
-    /// Whether the tolerances of `behavior` count; gate `HPAConfigurableTolerance`.
+    /// Whether the tolerances of `behavior` count. Feature gate `HPAConfigurableTolerance`.
     pub configurable_tolerance: bool,
-    /// Whether pod-level requests count; gate `PodLevelResources`.
+    /// Whether pod-level requests count. Feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
 }
 

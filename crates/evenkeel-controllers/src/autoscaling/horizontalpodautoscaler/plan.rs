@@ -3,7 +3,7 @@
 //! A reconciliation ([`super::reconcile`]) has three decisions. [`choose_approach`] decides whether metrics are needed,
 //! [`decide_replicas`] computes the replicas, and [`conclude`] sets the status after the scale was updated.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `minReplicas`, `maxReplicas` | `choose_approach`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
@@ -51,25 +51,28 @@ pub(super) struct Observed {
 }
 
 impl Observed {
+    /// Returns the minimum number of replicas. Default: 1.
     fn min_replicas(&self) -> i32 {
         self.autoscaler.spec.min_replicas.unwrap_or(1)
     }
 
+    /// Returns the maximum number of replicas.
     fn max_replicas(&self) -> i32 {
         self.autoscaler.spec.max_replicas
     }
 
+    /// Returns the scaling rules that the user set.
     fn behavior(&self) -> Option<&HorizontalPodAutoscalerBehavior> {
         self.autoscaler.spec.behavior.as_deref()
     }
 
-    /// Whether the autoscaler has an object or external metric. Such a metric has values even without pods.
+    /// Reports whether the autoscaler has an object or external metric. Such a metric has values even without pods.
     fn has_metric_without_pods(&self) -> bool {
         let mut metrics = self.autoscaler.spec.metrics.iter();
         metrics.any(|metric| matches!(&*metric.type_, "Object" | "External"))
     }
 
-    /// Whether this autoscaler scaled the target to zero, rather than the user (KEP-2021).
+    /// Reports whether this autoscaler scaled the target to zero, rather than the user (KEP-2021).
     fn is_scaled_to_zero(&self, options: &Options) -> bool {
         let conditions = &self.autoscaler.status.conditions;
         options.scale_to_zero && evenkeel_api::condition::is_true(conditions, SCALED_TO_ZERO)
@@ -150,7 +153,7 @@ pub(super) struct Decision {
     pub(super) builder: StatusBuilder,
     /// Desired replicas of the target.
     pub(super) desired: i32,
-    /// Reason of the rescale; `None` if the replicas stay.
+    /// Reason of the rescale. `None` if the replicas stay.
     pub(super) rescale_reason: Option<String>,
     /// Error of the reconciliation, even if other metrics gave a result.
     pub(super) error: Option<ReconcileError>,
@@ -213,7 +216,8 @@ fn compute_replicas_for_metrics(
         }
     };
     let n_metrics = results.len();
-    let (mut highest, mut statuses) = (HighestProposal::default(), Vec::new());
+    let mut highest = HighestProposal::default();
+    let mut statuses = Vec::new();
     let mut errors: Vec<MetricError> = Vec::new();
     for result in results {
         match result {
@@ -267,7 +271,8 @@ pub(super) fn decide_replicas(
     builder.set_condition(ABLE_TO_SCALE, "True", "SucceededGetScale", message);
     let current = observed.scale.replicas;
     history.record_initial_recommendation(current, now);
-    let (mut error, mut has_failed) = (None, false);
+    let mut error = None;
+    let mut has_failed = false;
     let (desired, rescale_reason) = match approach {
         Approach::Disabled => {
             let message = "scaling is disabled since the replica count of the target is zero";
@@ -361,7 +366,8 @@ pub(super) fn conclude(
     now: Timestamp,
 ) -> StatusBuilder {
     let mut builder = decision.builder.clone();
-    let (current, desired) = (observed.scale.replicas, decision.desired);
+    let current = observed.scale.replicas;
+    let desired = decision.desired;
     let why = decision.rescale_reason.as_deref().unwrap_or_default();
     let previously_desired = observed.autoscaler.status.desired_replicas;
     builder.status.desired_replicas = match scale_update {

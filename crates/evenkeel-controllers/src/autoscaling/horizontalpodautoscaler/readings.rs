@@ -17,9 +17,10 @@ use evenkeel_runtime::plan::{LiveRead, OnError, Plan, Steps};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
+/// API group of custom metrics.
 const CUSTOM_METRICS_GROUP: &str = "custom.metrics.k8s.io";
 
-/// Characters escaped in paths and queries: all but RFC 3986's unreserved ones.
+/// Characters that are escaped in paths and queries. These are all except the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Values of a metric.
@@ -39,13 +40,13 @@ pub(super) struct MetricsClient<'a> {
     pub(super) namespace: &'a str,
     /// Selector of the target's pods.
     pub(super) pod_selector: &'a Selector,
-    /// Version of the custom metrics API to use; `None` before discovery.
+    /// Version of the custom metrics API to use. `None` before its discovery, which sets it.
     pub(super) custom_version: &'a mut Option<Text>,
 }
 
 /// Reason for a missing reading.
 enum Missing {
-    /// The plan with the next step, which the runtime has to carry out first.
+    /// Plan of the next step, which the runtime must carry out before the value can be read.
     Step(Plan),
     /// The error message of a request.
     Error(String),
@@ -76,7 +77,7 @@ impl Missing {
 /// A GET request to a metrics API.
 struct MetricsRequest<'a> {
     path: String,
-    /// Query parameters with their selectors; empty selectors are left out.
+    /// Names and selectors of the query parameters. The request omits empty selectors.
     selectors: Vec<(&'static str, &'a Selector)>,
     /// Client-go's name for the request in errors. If it is empty, errors do not name the request.
     client_go_name: String,
@@ -86,7 +87,7 @@ impl MetricsClient<'_> {
     /// Reads a metric. Returns its reading, or the error message of a request.
     ///
     /// # Errors
-    /// The plan with the next step, which the runtime has to carry out first.
+    /// Returns the plan of the next step if the runtime must carry out a request first.
     pub(super) fn read(
         &mut self,
         metric: &MetricSpec,
@@ -99,6 +100,7 @@ impl MetricsClient<'_> {
         }
     }
 
+    /// Reads a metric from the API of its source.
     fn read_source(
         &mut self,
         metric: &MetricSpec,
@@ -119,7 +121,7 @@ impl MetricsClient<'_> {
         }
     }
 
-    /// Reads a resource metric of the pods; if `container` is not empty, of this container in each pod.
+    /// Reads a resource metric of whole pods. If `container` is not empty, reads that of this container in each pod.
     fn read_resource(
         &self,
         resource: &str,
@@ -144,6 +146,7 @@ impl MetricsClient<'_> {
         Ok(Reading::Samples(samples.collect()))
     }
 
+    /// Reads a custom metric of the pods.
     fn read_pods_metric(
         &mut self,
         metric: &MetricIdentifier,
@@ -161,12 +164,14 @@ impl MetricsClient<'_> {
         Ok(Reading::Samples(samples.collect()))
     }
 
+    /// Requests a custom metric of the pods.
     fn list_pods_metric(
         &mut self,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<wire::MetricValueList, Missing> {
-        let (version, name) = (self.custom_version(steps)?, escape(&metric.name));
+        let version = self.custom_version(steps)?;
+        let name = escape(&metric.name);
         let namespace = self.namespace;
         let request = MetricsRequest {
             path: format!(
@@ -181,6 +186,7 @@ impl MetricsClient<'_> {
         get(request, steps)
     }
 
+    /// Reads a custom metric of an object.
     fn read_object_metric(
         &mut self,
         object: &CrossVersionObjectReference,
@@ -198,6 +204,7 @@ impl MetricsClient<'_> {
         }
     }
 
+    /// Requests a custom metric of an object.
     fn list_object_metric(
         &mut self,
         object: &CrossVersionObjectReference,
@@ -217,12 +224,14 @@ impl MetricsClient<'_> {
         get(request, steps)
     }
 
+    /// Reads an external metric.
     fn read_external_metric(
         &self,
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let (namespace, name) = (self.namespace, escape(&metric.name));
+        let namespace = self.namespace;
+        let name = escape(&metric.name);
         let request = MetricsRequest {
             path: format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}"),
             selectors: vec![("labelSelector", &metric.selector)],
@@ -270,6 +279,7 @@ struct ObjectMetricPath {
     client_go_name: String,
 }
 
+/// Returns the path of an object's metric. A namespace has a special path.
 fn object_metric_path(
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
@@ -297,7 +307,7 @@ fn object_metric_path(
     })
 }
 
-/// Sends the request, and decodes the response.
+/// Sends the request as the next step, and decodes its response.
 fn get<T: DeserializeOwned>(
     request: MetricsRequest<'_>,
     steps: &mut Steps<'_>,
@@ -312,7 +322,7 @@ fn get<T: DeserializeOwned>(
         path.push('=');
         path.push_str(&escape(&selector.to_string()));
     }
-    // The runtime ignores an error, because the caller handles it.
+    // The runtime ignores an error of the request, because this function handles it.
     let request_step = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
     let outcome = steps.one(request_step)?;
     if let Some(error) = &outcome.error {
@@ -322,10 +332,12 @@ fn get<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|error| error.to_string().into())
 }
 
+/// Prefixes an error of the custom metrics API.
 fn with_custom_metrics_prefix(missing: Missing) -> Missing {
     missing.with_prefix("unable to fetch metrics from custom metrics API")
 }
 
+/// Escapes a text for a path or a query.
 fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }

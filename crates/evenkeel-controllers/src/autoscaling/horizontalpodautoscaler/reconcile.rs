@@ -1,4 +1,4 @@
-//! Steps of a reconciliation: read the scale, read the metrics, update the scale, write the status. Upstream:
+//! Steps of a reconciliation: reads the scale, reads the metrics, updates the scale, and writes the status. Upstream:
 //! `reconcileAutoscaler`.
 
 use super::{
@@ -27,7 +27,7 @@ const MAX_UPDATE_ATTEMPTS: u32 = 5;
 /// Delay before the scale is read again for a further attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Inputs of a reconciliation that need no live read.
+/// Inputs of a reconciliation that come from caches and earlier reconciliations.
 pub(super) struct CachedAutoscaler {
     pub(super) key: Key,
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
@@ -70,13 +70,16 @@ impl ScalingAction {
 /// Kind of error, as metrics name it. Upstream: `ErrorLabel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorLabel {
+    /// There is no error.
     NoError,
     /// The autoscaler's spec is invalid.
     Spec,
+    /// Another error, such as a failed request.
     Internal,
 }
 
 impl ErrorLabel {
+    /// Returns the label of an error.
     fn of_error(is_spec_error: bool) -> Self {
         if is_spec_error { Self::Spec } else { Self::Internal }
     }
@@ -125,7 +128,7 @@ pub(super) fn plan(
 /// for metrics and for later reconciliations. Upstream: `reconcileAutoscaler`.
 ///
 /// # Errors
-/// The plan of the next step.
+/// Returns the plan of the next step that the runtime must carry out.
 pub(super) fn reconcile_autoscaler(
     cached: &CachedAutoscaler,
     history: &StabilizationHistory,
@@ -147,7 +150,7 @@ pub(super) fn reconcile_autoscaler(
         Ok(found) => found,
         Err(why) => {
             let builder = plan::status_without_scale(autoscaler, &why, now);
-            // If the status update also fails, the scale's error is still the one to return.
+            // Even if the status update also fails, the reconciliation reports the error of the scale.
             let _ = write_status(&builder, autoscaler, steps)?;
             reconciliation.result = Err(scale_error(autoscaler, &why));
             return Ok(reconciliation);
@@ -175,6 +178,7 @@ pub(super) fn reconcile_autoscaler(
 }
 
 impl Reconciliation {
+    /// Returns the label of the result in metrics.
     pub(super) fn error_label(&self) -> ErrorLabel {
         match &self.result {
             Ok(()) => ErrorLabel::NoError,
@@ -182,6 +186,8 @@ impl Reconciliation {
         }
     }
 
+    /// Sets the action, the desired replicas and the result. An error of the scale update has precedence over other
+    /// errors.
     fn set_result(
         &mut self,
         observed: &Observed,
@@ -214,7 +220,9 @@ fn scale_error(autoscaler: &HorizontalPodAutoscaler, why: &str) -> ReconcileErro
     let message = if is_spec_error {
         format!("invalid API version in scale target reference: {why}")
     } else {
-        let (kind, name, namespace) = (&target.kind, &target.name, &autoscaler.meta.namespace);
+        let kind = &target.kind;
+        let name = &target.name;
+        let namespace = &autoscaler.meta.namespace;
         format!("failed to query scale subresource for {kind}/{namespace}/{name}: {why}")
     };
     ReconcileError { message, is_spec_error }
@@ -234,8 +242,8 @@ fn write_status<'a>(
     Ok(outcomes.iter().find_map(|outcome| outcome.error.as_ref()).map_or(Ok(()), Err))
 }
 
-/// Returns the scale target's resource and scale. If several resources have this kind, returns the first whose scale can
-/// be read. Upstream: `scaleForResourceMappings`.
+/// Returns the scale target's resource and scale. If several resources have this kind, returns the first whose scale
+/// can be read. Upstream: `scaleForResourceMappings`.
 fn scale_for_resource_mappings(
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'_>,
@@ -249,7 +257,8 @@ fn scale_for_resource_mappings(
         Ok(resources) => resources,
         Err(error) => return Ok(Err(error.to_string())),
     };
-    let (namespace, mut first_error) = (&autoscaler.meta.namespace, None);
+    let namespace = &autoscaler.meta.namespace;
+    let mut first_error = None;
     for resource in resources {
         match scale::get(&resource.kind, namespace, &target.name, Duration::ZERO, steps)? {
             Ok(scale) => return Ok(Ok((resource.kind, scale))),
@@ -278,7 +287,8 @@ fn propose_all(
     let mut pods = cached.pods.clone();
     pods.retain(|pod| selector.matches(&pod.meta.labels));
     let selector = &*reconciliation.selector.insert(selector);
-    let (key, selectors) = (&cached.key, &cached.selectors);
+    let key = &cached.key;
+    let selectors = &cached.selectors;
     if let Err(error) = selectors::check_unambiguous(selectors, key, selector_text, selector, &pods)
     {
         return Ok(Proposals::Unselected(error));
@@ -292,10 +302,10 @@ fn propose_all(
     };
     let mut results = Vec::new();
     for metric in &observed.autoscaler.spec.metrics {
-        let started = steps.took();
+        let took_before = steps.took();
         let read = client.read(metric, steps)?;
         let proposal = propose(metric, read, observed, &pods, options, now);
-        let took = steps.took().saturating_sub(started);
+        let took = steps.took().saturating_sub(took_before);
         reconciliation.computations.push(computation(metric, &proposal, observed, took));
         results.push(proposal);
     }
@@ -312,6 +322,7 @@ fn known_version(cached: &CachedAutoscaler, options: &Options, now: Timestamp) -
     (age < options.sync_period).then(|| version.clone())
 }
 
+/// Returns the computation of a metric for the controller's Prometheus metrics.
 fn computation(
     metric: &MetricSpec,
     proposal: &Result<Proposal, MetricError>,
@@ -326,6 +337,7 @@ fn computation(
     Computation { metric_type: metric.type_.clone(), action, error, took }
 }
 
+/// Returns the replicas that a metric proposes.
 fn propose(
     metric: &MetricSpec,
     read: ReadResult,
@@ -369,7 +381,7 @@ fn rescale(
     Ok(Ok(()))
 }
 
-/// Returns the group of the target's `apiVersion`, or the error that `apiVersion` is not a group and version.
+/// Returns the group of an `apiVersion`. Fails if the `apiVersion` has more than a group and a version.
 fn group_of(api_version: &str) -> Result<&str, String> {
     match *api_version.split('/').collect::<Vec<_>>() {
         [_] => Ok(""),

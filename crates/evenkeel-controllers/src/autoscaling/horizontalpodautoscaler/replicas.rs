@@ -16,7 +16,7 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    /// Whether the ratio of a metric to its target is within the tolerances.
+    /// Reports whether the ratio of a metric to its target is within the tolerances.
     fn is_within(self, ratio: f64) -> bool {
         (1.0 - self.down) <= ratio && ratio <= (1.0 + self.up)
     }
@@ -45,13 +45,14 @@ pub(super) struct ReplicaCount {
     pub(super) utilization: Option<i32>,
 }
 
+/// Rounds a number of replicas up.
 fn ceil(number: f64) -> i32 {
     number.ceil() as i32
 }
 
 impl CalculatorInputs<'_> {
-    /// Returns the replicas by utilization, the usage in percent of requests. Requests are those of whole pods, or of one
-    /// container in each pod if `container` is not empty. Upstream: `GetResourceReplicas`.
+    /// Returns the replicas by utilization, the usage in percent of requests. Requests are those of whole pods, or of
+    /// one container in each pod if `container` is not empty. Upstream: `GetResourceReplicas`.
     pub(super) fn by_utilization(
         &self,
         resource: &str,
@@ -72,8 +73,8 @@ impl CalculatorInputs<'_> {
         Ok(ReplicaCount { replicas, usage: current.average, utilization: Some(current.percent) })
     }
 
-    /// Returns the replicas by average value per pod. `resource` is empty unless the metric is a resource metric. Upstream:
-    /// `GetRawResourceReplicas`, `GetMetricReplicas`.
+    /// Returns the replicas by average value per pod. `resource` is empty unless the metric is a resource metric.
+    /// Upstream: `GetRawResourceReplicas`, `GetMetricReplicas`.
     pub(super) fn by_average(
         &self,
         resource: &str,
@@ -141,7 +142,8 @@ impl CalculatorInputs<'_> {
         Ok((samples, groups))
     }
 
-    /// Returns the desired replicas from `samples` and their `ratio` to the target. Upstream: `calcPlainMetricReplicas`.
+    /// Returns the desired replicas from `samples` and their `ratio` to the target. Upstream:
+    /// `calcPlainMetricReplicas`.
     ///
     /// - If no pod is missing or unready: `ceil(ready pods × ratio)`, unless the ratio is within the tolerance.
     /// - A pod without a sample counts as `full_use` when scaling down, and as 0 when scaling up. For a
@@ -209,12 +211,15 @@ struct Utilization {
     average: i64,
 }
 
+/// Returns the utilization of the pods in percent of their requests.
 fn utilization(
     samples: &Samples,
     requests: &BTreeMap<Text, i64>,
     target_percent: i32,
 ) -> Result<Utilization, String> {
-    let (mut used, mut requested, mut n_pods) = (0_i64, 0_i64, 0_i64);
+    let mut used = 0_i64;
+    let mut requested = 0_i64;
+    let mut n_pods = 0_i64;
     for (pod, sample) in samples {
         let Some(request) = requests.get(pod) else { continue };
         used = used.saturating_add(sample.value);

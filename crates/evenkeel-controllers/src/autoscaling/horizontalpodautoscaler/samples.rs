@@ -32,7 +32,7 @@ pub(super) type Samples = BTreeMap<Text, Sample>;
 pub(super) struct Groups<'a> {
     /// Number of pods whose samples count.
     pub(super) ready: usize,
-    /// Pods that are pending or starting; their samples do not count.
+    /// Pods that are pending or starting. Their samples do not count.
     pub(super) unready: BTreeSet<&'a str>,
     /// Pods without a sample.
     pub(super) missing: BTreeSet<&'a str>,
@@ -41,7 +41,7 @@ pub(super) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Groups the pods; `resource` is empty unless the metric is a resource metric. Upstream: `groupPods`.
+    /// Groups the pods. `resource` is empty unless the metric is a resource metric. Upstream: `groupPods`.
     pub(super) fn new(
         pods: &'a [Arc<Pod>],
         samples: &Samples,
@@ -70,7 +70,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Whether the pod's CPU sample may include CPU time of the pod's initialization. Upstream: `groupPods`.
+/// Reports whether the pod's CPU sample may include CPU time of the pod's initialization. Upstream: `groupPods`.
 fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) -> bool {
     let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     let (Some(ready), Some(start)) = (ready, pod.status.start_time) else { return true };
@@ -105,7 +105,7 @@ pub(super) fn calculate_requests(
     pods.iter().map(with_name).collect()
 }
 
-/// Whether the pod itself requests a resource that pods may request (KEP-2837). Upstream:
+/// Reports whether the pod itself requests a resource that pods may request (KEP-2837). Upstream:
 /// `IsPodLevelRequestsSet`.
 fn has_pod_level_requests(pod: &Pod) -> bool {
     let is_supported =
@@ -116,8 +116,8 @@ fn has_pod_level_requests(pod: &Pod) -> bool {
         .is_some_and(|resources| resources.requests.iter().any(|(name, _)| is_supported(name)))
 }
 
-/// Returns the request of a pod with pod-level requests: its own, or else the sum over its containers, with the overhead.
-/// Upstream: `calculatePodLevelRequests`.
+/// Returns the request of a pod with pod-level requests: its own, or else the sum over its containers, with the
+/// overhead. Upstream: `calculatePodLevelRequests`.
 fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
     let explicit_request = pod
         .spec
@@ -137,6 +137,7 @@ fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
     Ok(request.plus(overhead).milli_value())
 }
 
+/// Returns the resource requests of a container.
 fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::quantity::Quantity> {
     &container.resources.requests
 }
@@ -144,7 +145,8 @@ fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::q
 /// Returns the sum of the requests of containers and sidecars, or the request of one of them if `container` is not
 /// empty. Each of these must have a request. Upstream: `calculatePodRequestsFromContainers`.
 fn container_requests(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
-    let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
+    let sidecars =
+        pod.spec.init_containers.iter().filter(|container| &*container.restart_policy == "Always");
     let mut sum = 0_i64;
     for candidate in pod.spec.containers.iter().chain(sidecars) {
         if !container.is_empty() && *candidate.name != *container {

@@ -29,7 +29,7 @@ impl Selectors {
         Self(in_namespace.map(|(key, selector)| (key.clone(), selector.clone())).collect())
     }
 
-    /// Returns the first two autoscalers that select any of `pods`; `None` if fewer do.
+    /// Returns the first two autoscalers that select any of `pods`, or `None` if fewer do.
     fn first_two(self, pods: &Pods) -> Option<[Key; 2]> {
         let mut matching = self
             .0
@@ -66,8 +66,8 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     })
 }
 
-/// Checks that no other autoscaler of the namespace selects any of `pods`. `key` is the autoscaler, with its selector as
-/// text and parsed.
+/// Checks that no other autoscaler of the namespace selects any of `pods`. `key` is the autoscaler, with its selector
+/// as text and parsed.
 ///
 /// # Errors
 /// The selector is ambiguous. Upstream: `validateAndParseSelector`.

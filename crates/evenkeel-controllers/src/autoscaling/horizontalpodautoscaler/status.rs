@@ -11,9 +11,13 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, Plan, Target, Update};
 use serde_json::{Value, json};
 
+/// Condition type: the controller can read and update the scale.
 pub(super) const ABLE_TO_SCALE: &str = "AbleToScale";
+/// Condition type: the controller can compute the replicas from metrics.
 pub(super) const SCALING_ACTIVE: &str = "ScalingActive";
+/// Condition type: a limit changed the computed replicas.
 pub(super) const SCALING_LIMITED: &str = "ScalingLimited";
+/// Condition type: the autoscaler scaled the workload to zero replicas.
 pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
 
 /// Collects conditions and events of a reconciliation.
@@ -36,15 +40,17 @@ impl StatusBuilder {
         }
     }
 
+    /// Adds a normal event about the autoscaler.
     pub(super) fn normal_event(&mut self, reason: &'static str, message: String) {
         self.events.push(EventRecord::normal(self.target.clone(), reason, message));
     }
 
+    /// Adds a warning event about the autoscaler.
     pub(super) fn warning_event(&mut self, reason: &'static str, message: impl Into<String>) {
         self.events.push(EventRecord::warning(self.target.clone(), reason, message));
     }
 
-    /// Sets a condition; its transition time changes only with its status. Upstream: `setCondition`.
+    /// Sets a condition. Its transition time changes only with its status. Upstream: `setCondition`.
     pub(super) fn set_condition(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
         let mut conditions = std::mem::take(&mut self.status.conditions).into_vec();
         let index = conditions.iter().position(|condition| &*condition.type_ == type_);
@@ -65,9 +71,11 @@ impl StatusBuilder {
         self.status.conditions = conditions.into();
     }
 
+    /// Removes a condition if the status has it.
     pub(super) fn remove_condition(&mut self, type_: &str) {
         let conditions = std::mem::take(&mut self.status.conditions).into_vec();
-        self.status.conditions = conditions.into_iter().filter(|c| &*c.type_ != type_).collect();
+        self.status.conditions =
+            conditions.into_iter().filter(|condition| &*condition.type_ != type_).collect();
     }
 
     /// Sets `lastScaleTime` to now.
@@ -98,7 +106,7 @@ impl StatusBuilder {
     }
 }
 
-/// Encodes the status, without absent fields.
+/// Encodes the status as JSON, without absent fields.
 fn status_json(status: &HorizontalPodAutoscalerStatus) -> Value {
     let conditions: Vec<Value> = status.conditions.iter().map(condition_json).collect();
     let metrics: Vec<Value> = status.current_metrics.iter().map(metric_json).collect();
@@ -115,6 +123,7 @@ fn status_json(status: &HorizontalPodAutoscalerStatus) -> Value {
     json
 }
 
+/// Encodes a condition as JSON.
 fn condition_json(condition: &HorizontalPodAutoscalerCondition) -> Value {
     let mut json = json!({
         "type": condition.type_, "status": condition.status,
@@ -127,6 +136,7 @@ fn condition_json(condition: &HorizontalPodAutoscalerCondition) -> Value {
     json
 }
 
+/// Encodes the status of a metric as JSON.
 fn metric_json(metric: &MetricStatus) -> Value {
     let mut json = json!({"type": metric.type_});
     if let Some(status) = &metric.object {
@@ -152,6 +162,7 @@ fn metric_json(metric: &MetricStatus) -> Value {
     json
 }
 
+/// Encodes a reference to an object as JSON.
 fn reference_json(object: &CrossVersionObjectReference) -> Value {
     let mut json = json!({"kind": object.kind, "name": object.name});
     if !object.api_version.is_empty() {
@@ -160,6 +171,7 @@ fn reference_json(object: &CrossVersionObjectReference) -> Value {
     json
 }
 
+/// Encodes a metric's name and selector as JSON.
 fn identifier_json(metric: &MetricIdentifier) -> Value {
     let mut json = json!({"name": metric.name});
     if let Some(selector) = metric.selector.to_json() {
@@ -168,6 +180,7 @@ fn identifier_json(metric: &MetricIdentifier) -> Value {
     json
 }
 
+/// Encodes a metric's current value as JSON.
 fn value_json(value: &MetricValueStatus) -> Value {
     let mut json = json!({});
     for (name, amount) in [("value", value.value), ("averageValue", value.average_value)] {

@@ -7,16 +7,19 @@ use std::{cmp::Ordering, sync::Arc};
 /// Returns the oldest successful Jobs beyond `successfulJobsHistoryLimit`, then the oldest failed ones beyond
 /// `failedJobsHistoryLimit`.
 pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
-    let (successful, failed) = (finished_with("Complete", jobs), finished_with("Failed", jobs));
+    let successful = finished_with("Complete", jobs);
+    let failed = finished_with("Failed", jobs);
     let mut surplus = oldest_beyond(cron.spec.successful_jobs_history_limit, successful);
     surplus.extend(oldest_beyond(cron.spec.failed_jobs_history_limit, failed));
     surplus
 }
 
+/// Returns the finished Jobs whose final condition has this type, except those that are being deleted.
 fn finished_with<'a>(condition_type: &str, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
     let finished = jobs.iter().filter(|job| {
         let condition = job::final_condition(job);
-        !job.meta.deleting() && condition.is_some_and(|c| &*c.type_ == condition_type)
+        !job.meta.deleting()
+            && condition.is_some_and(|condition| &*condition.type_ == condition_type)
     });
     finished.collect()
 }

@@ -27,9 +27,9 @@ use evenkeel_runtime::{
 use observed::Observed;
 use prometheus::Histogram;
 use run::Run;
-use times::Times;
+use times::ZonedSchedule;
 
-/// Number of CronJobs processed concurrently; `--concurrent-cron-job-syncs`.
+/// Number of CronJobs that are reconciled concurrently. Flag `--concurrent-cron-job-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -46,10 +46,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
-    let (clock, local_zone) = (context.env.clock.clone(), context.env.clock.local_zone());
+    let crons = context.env.caches.of::<CronJob>();
+    let jobs = context.env.caches.of::<Job>();
+    let clock = context.env.clock.clone();
+    let local_zone = clock.local_zone();
     let event_zone = local_zone.clone();
-    let (creation_skew, job_owners) = (register_creation_skew(context), crons.clone());
+    let creation_skew = register_creation_skew(context);
+    let job_owners = crons.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
             on_cron_job(event, &event_zone, clock.now(), enqueue);
@@ -66,7 +69,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues a CronJob at once; after a change of the schedule, at its next time. Upstream: `updateCronJob`.
+/// Enqueues a CronJob at once. After a change of its schedule, enqueues it at the next scheduled time. Upstream:
+/// `updateCronJob`.
 fn on_cron_job(
     event: &CacheEvent<CronJob>,
     local_zone: &TimeZone,
@@ -76,14 +80,15 @@ fn on_cron_job(
     let key = Key::of(&event.object().meta);
     if let CacheEvent::Updated { old, new } = event
         && (&old.spec.schedule, &old.spec.time_zone) != (&new.spec.schedule, &new.spec.time_zone)
-        && let Ok(times) = Times::of(new, local_zone)
-        && let Some(delay) = times.until_next(new, now)
+        && let Ok(schedule) = ZonedSchedule::of(new, local_zone)
+        && let Some(delay) = schedule.until_next(new, now)
     {
         return enqueue.add_after(key, delay);
     }
     enqueue.add(key);
 }
 
+/// Registers the histogram of the times from a Job's scheduled time to its creation.
 fn register_creation_skew(context: &ControllerContext) -> Histogram {
     let help = "Time between when a cronjob is scheduled to be run, and when the corresponding job is created";
     let name = "cronjob_controller_job_creation_skew_duration_seconds";
@@ -101,17 +106,18 @@ fn observe_creation_skew(creation_skew: &Histogram, crons: &Cache<CronJob>, job:
     }
 }
 
+/// Planner of CronJobs.
 struct CronJobs {
     crons: Cache<CronJob>,
     jobs: Cache<Job>,
     owned_jobs: ByController<Job>,
-    /// Time zone of schedules without one.
+    /// Time zone of schedules that name none.
     local_zone: TimeZone,
 }
 
 impl Planner for CronJobs {
     type Observed = Observed;
-    /// The plan of a pass, until its status is computed.
+    /// The plan of the reconciliation in progress. The status depends on it.
     type Memory = Plan;
 
     fn observe(&self, key: &Key, _: &Plan) -> Option<Observed> {

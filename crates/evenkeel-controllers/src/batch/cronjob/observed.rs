@@ -16,7 +16,7 @@ pub(super) struct Observed {
     pub(super) jobs: Vec<Arc<Job>>,
     /// Whether the cache of Jobs is at least as new as the CronJob. If so, a Job that `jobs` lacks does not exist.
     pub(super) are_jobs_current: bool,
-    /// Time zone of a schedule without one.
+    /// Time zone of a schedule that names none.
     pub(super) local_zone: TimeZone,
 }
 
@@ -39,7 +39,7 @@ impl Observed {
         Self { cron, jobs, are_jobs_current, local_zone }
     }
 
-    /// Whether `status.active` has the Job. Upstream: `inActiveList`.
+    /// Reports whether `status.active` has the Job. Upstream: `inActiveList`.
     pub(super) fn is_in_active_list(&self, job: &Job) -> bool {
         self.cron.status.active.iter().any(|active| active.uid == job.meta.uid)
     }
@@ -67,12 +67,12 @@ impl Observed {
 
     /// Returns the unfinished Jobs of [`Self::unrecorded_jobs`].
     pub(super) fn unrecorded_active_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.unrecorded_jobs().map(|new| new.job).filter(|job| !job::is_finished(job))
+        self.unrecorded_jobs().map(|scheduled| scheduled.job).filter(|job| !job::is_finished(job))
     }
 
     /// Returns the last time at which a Job was scheduled, including Jobs that the status lacks.
     pub(super) fn last_schedule(&self) -> Option<Timestamp> {
-        let last_unrecorded = self.unrecorded_jobs().map(|new| new.at).max();
+        let last_unrecorded = self.unrecorded_jobs().map(|scheduled| scheduled.at).max();
         self.cron.status.last_schedule_time.max(last_unrecorded)
     }
 }

@@ -3,10 +3,10 @@
 //! A Job's name contains its scheduled time, so the API server accepts the Job only once. A later reconciliation
 //! observes the Job and updates the status, even if the controller crashed in between.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
-//! | `schedule`, `timeZone` | `times::of`, `times::due` |
-//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `times::due` |
+//! | `schedule`, `timeZone` | `ZonedSchedule::of`, `ZonedSchedule::due` |
+//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `ZonedSchedule::due` |
 //! | `concurrencyPolicy`: `Allow`, `Forbid` | `start_due_job` |
 //! | `concurrencyPolicy`: `Replace` | `replace_active_jobs` |
 //! | `suspend` | `plan` |
@@ -18,7 +18,7 @@ use super::{
     history,
     observed::Observed,
     run::Run,
-    times::{MissedSchedules, ScheduleError, Times},
+    times::{MissedSchedules, ScheduleError, ZonedSchedule},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -36,29 +36,30 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let cron = &*observed.cron;
     let mut plan = Plan::nothing();
     for job in history::surplus(cron, &observed.jobs) {
-        // The reconciliation at the next scheduled time repeats a failed deletion. A backoff could miss that time.
+        // The reconciliation at the next scheduled time repeats a failed deletion. A retry with backoff could start
+        // after that time.
         let deletion = job_deletion(cron, wire::target(&**job));
         plan.push(Delete { on_error: OnError::Ignore, ..deletion });
     }
     if cron.meta.deleting() {
         return plan;
     }
-    if let Some(times) = parse_schedule(observed, &mut plan)
+    if let Some(schedule) = parse_schedule(observed, &mut plan)
         && !cron.spec.suspend
     {
-        start_due_job(observed, &times, now, &mut plan);
+        start_due_job(observed, &schedule, now, &mut plan);
     }
     plan
 }
 
 /// Parses the schedule, and records an event about an invalid one. A suspended CronJob may have an unparseable
 /// schedule, but no unknown time zone.
-fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<Times> {
+fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<ZonedSchedule> {
     let cron = &*observed.cron;
     let warning =
         |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
-    match Times::of(cron, &observed.local_zone) {
+    match ZonedSchedule::of(cron, &observed.local_zone) {
         Err(ScheduleError::Zone(error)) => {
             let zone = cron.spec.time_zone.as_deref().unwrap_or_default();
             let message = format!("invalid timeZone: {zone:?}: {error}");
@@ -71,7 +72,7 @@ fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<Times> {
             None
         }
         Err(ScheduleError::Schedule(_)) => None,
-        Ok(times) => {
+        Ok(zoned_schedule) => {
             if schedule.contains("TZ") && !cron.spec.suspend {
                 let message = format!(
                     "CRON_TZ or TZ used in schedule {schedule:?} is not officially supported, see \
@@ -79,19 +80,19 @@ fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<Times> {
                 );
                 plan.push(Action::Event(warning("UnsupportedSchedule", message)));
             }
-            Some(times)
+            Some(zoned_schedule)
         }
     }
 }
 
 /// Creates the Job of the most recent scheduled time, if deadline and concurrency policy allow it. Upstream:
 /// `syncCronJob`.
-fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut Plan) {
+fn start_due_job(observed: &Observed, schedule: &ZonedSchedule, now: Timestamp, plan: &mut Plan) {
     let cron = &*observed.cron;
     let target = wire::target(cron);
     let deadline = cron.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
     let not_before = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
-    let due = match times.due(cron, not_before, now) {
+    let due = match schedule.due(cron, not_before, now) {
         Ok(due) => due,
         Err(error) => {
             let message = format!("invalid schedule: {} : {error}", cron.spec.schedule);
@@ -102,7 +103,7 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
             )));
         }
     };
-    if let Some(delay) = times.until_next(cron, now) {
+    if let Some(delay) = schedule.until_next(cron, now) {
         plan.requeue_after(delay);
     }
     let Some(at) = due.at else { return };
@@ -158,10 +159,12 @@ fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     }
 }
 
+/// Returns the Job of an entry in `status.active`.
 fn job_target(active: &ObjectReference) -> Target {
     Target::new(Job::kind(), &active.namespace, &active.name, &active.uid)
 }
 
+/// Returns the deletion of a Job, with its events.
 fn job_deletion(cron: &CronJob, job: Target) -> Delete {
     let target = wire::target(cron);
     let done = format!("Deleted job {}", job.name);

@@ -23,7 +23,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Returns the run that created the Job; `None` if the Job's name does not match its scheduled time.
+    /// Returns the run that created the Job, or `None` if the Job's name does not match its scheduled time.
     pub(super) fn of(cron: &CronJob, job: &Job) -> Option<Self> {
         let run = Self { at: job.meta.annotations.get(SCHEDULED_TIMESTAMP)?.parse().ok()? };
         (*run.job_name(cron) == *job.meta.name).then_some(run)

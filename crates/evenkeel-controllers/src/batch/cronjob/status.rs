@@ -1,4 +1,4 @@
-//! Status of a CronJob.
+//! Status of a CronJob, and events about its Jobs.
 
 use super::observed::Observed;
 use crate::{batch::job, wire};
@@ -9,13 +9,13 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, EventRecord, OnError, Outcomes, Plan, Update};
 use serde::Serialize;
 
-/// Returns the status update and events about Jobs.
+/// Returns the status update, and events about the Jobs. `plan` is the plan whose actions had these outcomes.
 pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> Plan {
     let cron = &*observed.cron;
     let target = wire::target(cron);
     let mut status_plan = Plan::nothing();
     for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
-        // AlreadyExists causes no event: the Job exists, and the cache will contain it.
+        // AlreadyExists causes no event, because the Job exists and the cache will contain it.
         if let (Action::Create(_), Some(error)) = (action, &outcome.error)
             && !error.is_already_exists()
             && !error.namespace_terminating
@@ -77,7 +77,7 @@ fn job_events(observed: &Observed) -> Vec<EventRecord> {
     events
 }
 
-/// Whether the CronJob created the Job, and its status lacks it.
+/// Reports whether the CronJob created the Job, and its status lacks it.
 fn is_unrecorded(observed: &Observed, job: &Job) -> bool {
     observed.unrecorded_jobs().any(|unrecorded| unrecorded.job.meta.uid == job.meta.uid)
 }
@@ -90,6 +90,7 @@ fn missing_in_active_list(observed: &Observed) -> impl Iterator<Item = &ObjectRe
     observed.cron.status.active.iter().filter(is_missing)
 }
 
+/// Serialized form of a CronJob's status.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -101,6 +102,7 @@ struct Status<'a> {
     last_successful_time: Option<Timestamp>,
 }
 
+/// Serialized form of a reference to an active Job.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reference<'a> {
@@ -114,6 +116,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
+    /// Returns an entry of the current status.
     fn of_entry(active: &'a ObjectReference) -> Self {
         Self {
             api_version: &active.api_version,
@@ -125,6 +128,7 @@ impl<'a> Reference<'a> {
         }
     }
 
+    /// Returns a new entry for a Job.
     fn of_job(job: &'a Job) -> Self {
         Self {
             api_version: "batch/v1",
@@ -148,7 +152,7 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// Returns the new status.
+    /// Returns the status after the Jobs with these uids were deleted.
     fn next(observed: &'a Observed, deleted_uids: &[&str]) -> Self {
         let recorded = observed.unfinished_in_active_list().map(Reference::of_entry);
         let unrecorded = observed.unrecorded_active_jobs().map(|job| Reference::of_job(job));

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 /// Time between a scheduled time and its reconciliation, to tolerate clock skew. Upstream: `nextScheduleDelta`.
 const SCHEDULE_DELAY: Duration = Duration::from_millis(100);
-/// Maximum number of missed times that count as few.
+/// Maximum number of scheduled times that count as [`MissedSchedules::Few`].
 const MAX_FEW_MISSED: i64 = 100;
 
-/// A schedule in its time zone.
+/// A parsed cron schedule, and the time zone in which it applies.
 #[derive(Debug, Clone)]
-pub(super) struct Times {
+pub(super) struct ZonedSchedule {
     schedule: Schedule,
     zone: TimeZone,
 }
@@ -32,22 +32,23 @@ pub(super) enum ScheduleError {
 /// Scheduled times from the last Job up to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The most recent time, if any.
+    /// The most recent of these times. A Job is due at this time.
     pub(super) at: Option<Timestamp>,
-    /// Number of times, roughly.
+    /// Approximate number of these times, including the most recent one.
     pub(super) missed: MissedSchedules,
 }
 
-/// Number of scheduled times since the last Job. Upstream: `missedSchedulesType`.
+/// Approximate number of scheduled times since the last Job, up to now. Upstream: `missedSchedulesType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissedSchedules {
     None,
+    /// From 1 to 100.
     Few,
     /// More than 100. The controller records the event `TooManyMissedTimes`.
     Many,
 }
 
-impl Times {
+impl ZonedSchedule {
     /// Parses the schedule. Its time zone is the one of a `TZ` prefix, else `timeZone`, else `local`, the zone of the
     /// controller's machine. Upstream: `formatSchedule`.
     pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, ScheduleError> {
@@ -71,20 +72,21 @@ impl Times {
         Ok(Self { schedule, zone })
     }
 
-    /// Returns the most recent time since the last Job, or since the creation, and not before `not_before`. Upstream:
-    /// `mostRecentScheduleTime`.
+    /// Returns the scheduled times from the last Job up to `now`. Without a Job, they count from the creation of the
+    /// CronJob. Times before `not_before` do not count. Upstream: `mostRecentScheduleTime`.
     ///
     /// # Errors
-    /// Fails with upstream's message if the schedule has fewer than two times.
+    /// Fails with upstream's message if the schedule has no first or, if that is due, no second time.
     pub(super) fn due(
         &self,
         cron: &CronJob,
         not_before: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Due, &'static str> {
+        // Upstream's message for every schedule without a next time. It does not describe the actual cause.
         const NO_NEXT_TIME: &str = "time difference between two schedules is less than 1 second";
         let earliest = earliest_time(cron).max(not_before.unwrap_or(Timestamp::MIN));
-        // `next` searches only a few years ahead.
+        // `next` finds no time for a schedule such as February 31st, because it searches only a few years ahead.
         let first = self.next(earliest).ok_or(NO_NEXT_TIME)?;
         if now < first {
             return Ok(Due { at: None, missed: MissedSchedules::None });
@@ -93,9 +95,11 @@ impl Times {
         if now < second {
             return Ok(Due { at: Some(first), missed: MissedSchedules::Few });
         }
-        // Skip most of the missed times, as if all intervals were equal, and search the last ones.
+        // Skip most of the missed times as if all intervals were equal, then step through the last ones.
         let interval = second.duration_since(first).as_secs().max(1);
         let n_missed = now.duration_since(first).as_secs() / interval + 1;
+        // The last time is `n_missed - 1` intervals after `first`. `next` returns only later times, so the search
+        // starts one interval before it.
         let skipped = SignedDuration::from_secs((n_missed - 2).saturating_mul(interval));
         let mut at = None;
         let mut next = self.next(first.checked_add(skipped).unwrap_or(first));
@@ -110,17 +114,19 @@ impl Times {
         Ok(Due { at, missed })
     }
 
-    /// Returns the delay until the next reconciliation. Upstream: `nextScheduleTimeDuration`.
+    /// Returns the delay until the reconciliation at the next scheduled time. Upstream: `nextScheduleTimeDuration`.
     pub(super) fn until_next(&self, cron: &CronJob, now: Timestamp) -> Option<Duration> {
         let from = match self.due(cron, None, now) {
             Ok(Due { at: Some(at), .. }) => at,
             Ok(Due { missed: MissedSchedules::None, .. }) => earliest_time(cron),
+            // The estimate skipped all due times of a schedule with unequal intervals, or the schedule is invalid.
             Ok(_) | Err(_) => now,
         };
         let remaining = self.next(from)?.duration_since(now);
         Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO) + SCHEDULE_DELAY)
     }
 
+    /// Returns the first scheduled time after `after`.
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
         self.schedule.next(after, &self.zone)
     }
@@ -200,14 +206,16 @@ mod tests {
             ),
         ] {
             let cron = cron(schedule, last);
-            let due =
-                Times::of(&cron, &TimeZone::UTC).unwrap().due(&cron, None, time(now)).unwrap();
+            let due = ZonedSchedule::of(&cron, &TimeZone::UTC)
+                .unwrap()
+                .due(&cron, None, time(now))
+                .unwrap();
             assert_eq!(due.at, expected.map(time), "{schedule} {now}");
             assert_eq!(due.missed == MissedSchedules::Many, are_many_missed, "{schedule} {now}");
         }
         let never = cron("59 23 31 2 *", "2026-01-05T10:00:00Z");
         assert!(
-            Times::of(&never, &TimeZone::UTC)
+            ZonedSchedule::of(&never, &TimeZone::UTC)
                 .unwrap()
                 .due(&never, None, time("2026-01-06T00:00:00Z"))
                 .is_err()
@@ -217,29 +225,32 @@ mod tests {
     #[test]
     fn requeue_delay_ends_after_the_next_scheduled_time() {
         let cron = cron("0 * * * *", "2026-01-05T10:00:00Z");
-        let times = Times::of(&cron, &TimeZone::UTC).unwrap();
+        let zoned_schedule = ZonedSchedule::of(&cron, &TimeZone::UTC).unwrap();
         for (now, seconds) in [
             ("2026-01-05T10:10:00Z", 50 * 60),
             ("2026-01-05T13:30:00Z", 30 * 60),
             ("2026-01-05T11:00:00Z", 3600),
         ] {
             let expected = Duration::from_secs(seconds) + SCHEDULE_DELAY;
-            assert_eq!(times.until_next(&cron, time(now)), Some(expected), "{now}");
+            assert_eq!(zoned_schedule.until_next(&cron, time(now)), Some(expected), "{now}");
         }
     }
 
     #[test]
     fn zone_is_of_the_schedule_else_of_time_zone_else_local() {
         let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
-        assert_eq!(Times::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
+        assert_eq!(
+            ZonedSchedule::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(),
+            Some("Asia/Tokyo")
+        );
         cron.spec.schedule = "0 0 * * *".into();
         let local = zone("Europe/Vienna").unwrap();
-        assert_eq!(Times::of(&cron, &local).unwrap().zone, local, "the local zone");
+        assert_eq!(ZonedSchedule::of(&cron, &local).unwrap().zone, local, "the local zone");
         cron.spec.time_zone = Some("Asia/Tokyo".into());
-        assert_eq!(Times::of(&cron, &local).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
+        assert_eq!(ZonedSchedule::of(&cron, &local).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.time_zone = Some("Mars/Olympus".into());
         assert_eq!(
-            Times::of(&cron, &TimeZone::UTC).err(),
+            ZonedSchedule::of(&cron, &TimeZone::UTC).err(),
             Some(ScheduleError::Zone("unknown time zone Mars/Olympus".into()))
         );
     }

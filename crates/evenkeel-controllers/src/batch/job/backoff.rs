@@ -13,7 +13,7 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 /// Maximum backoff, as in upstream's code (the documentation says 6 minutes). Upstream: `MaxJobPodFailureBackOff`.
 const MAX_BACKOFF: Duration = Duration::from_mins(10);
 
-/// Failures since a pod last succeeded; each doubles the backoff, which starts at the last failure. Upstream:
+/// Failures since a pod last succeeded. Each doubles the backoff, which starts at the last failure. Upstream:
 /// `backoffRecord`.
 ///
 /// The count is kept across reconciliations, because failed pods may disappear. With `podReplacementPolicy:
@@ -69,6 +69,7 @@ pub(super) fn remaining_of_index(last_failed: &Pod, now: Timestamp) -> Duration 
     remaining(earlier.saturating_add(1), pod::finished_at(last_failed), now)
 }
 
+/// Returns the rest of the backoff after this number of consecutive failures.
 fn remaining(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration {
     let backoff = INITIAL_BACKOFF
         .saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))

@@ -45,10 +45,12 @@ impl FinishedCondition {
         Self::success("CompletionsReached", "Reached expected number of succeeded pods")
     }
 
+    /// Returns the condition of a successful Job, which the status does not have yet.
     fn success(reason: &str, message: &str) -> Self {
         Self { complete: true, ..Self::failure(reason, message) }
     }
 
+    /// Returns the condition of a failed Job, which the status does not have yet.
     fn failure(reason: &str, message: &str) -> Self {
         Self { complete: false, reason: reason.into(), message: message.into(), announced: false }
     }
@@ -66,17 +68,18 @@ impl FinishedCondition {
     }
 }
 
-/// Whether the status has a final condition. Upstream: `IsJobFinished`.
+/// Reports whether the status has a final condition. Upstream: `IsJobFinished`.
 pub(crate) fn is_finished(job: &Job) -> bool {
     final_condition(job).is_some()
 }
 
-/// Whether the controller ignores the Job: it is finished, another controller manages it, or its selector is invalid.
+/// Reports whether the controller ignores the Job: it is finished, another controller manages it, or its selector is
+/// invalid.
 pub(super) fn is_ignored(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }
 
-/// Whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
+/// Reports whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
 pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     !matches!(&*job.spec.managed_by, "" | "kubernetes.io/job-controller")
 }
@@ -86,8 +89,12 @@ pub(crate) fn final_condition(job: &Job) -> Option<&JobCondition> {
     true_condition(job, "Complete").or_else(|| true_condition(job, "Failed"))
 }
 
+/// Returns the condition of this type if its status is `True`.
 fn true_condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
-    job.status.conditions.iter().find(|c| &*c.type_ == type_ && &*c.status == "True")
+    job.status
+        .conditions
+        .iter()
+        .find(|condition| &*condition.type_ == type_ && &*condition.status == "True")
 }
 
 /// Returns the condition with which the Job finishes: by the interim condition, a failure, or the success policy.
@@ -138,14 +145,14 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
     None
 }
 
-/// Whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
+/// Reports whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
 /// `pastBackoffLimitOnFailure`.
 fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
     let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restart_count(pod)).sum();
     restarts >= limit.max(1)
 }
 
-/// Returns the rest of `activeDeadlineSeconds`, zero once it has passed; `None` without a deadline or while
+/// Returns the rest of `activeDeadlineSeconds`, zero once it has passed, or `None` without a deadline or while
 /// suspended.
 pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let deadline = SignedDuration::from_secs(job.spec.active_deadline_seconds?);

@@ -26,5 +26,6 @@ pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
 /// `addPod`, `updatePod`, `deletePod`.
 pub(super) fn on_pod(jobs: &Cache<Job>, event: &CacheEvent<Pod>, enqueue: impl FnMut(Key)) {
     let may_adopt = |job: &Job, pod: &Pod| job.spec.selector.matches(&pod.meta.labels);
+    // Every update of a pod may affect its Job.
     on_child(jobs, event, may_adopt, |_, _| true, enqueue);
 }

@@ -14,13 +14,15 @@ struct Interval {
 }
 
 impl Interval {
+    /// Returns the number of indexes in the interval.
     fn length(self) -> usize {
         (self.last - self.first) as usize + 1
     }
 
     /// Returns the number of indexes that both intervals contain.
     fn overlap(self, other: Self) -> usize {
-        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        let first = self.first.max(other.first);
+        let last = self.last.min(other.last);
         if first <= last { Self { first, last }.length() } else { 0 }
     }
 }
@@ -48,12 +50,12 @@ impl Indexes {
         self.0.iter().map(|interval| interval.length()).sum()
     }
 
-    /// Whether the set is empty.
+    /// Reports whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the set contains the index.
+    /// Reports whether the set contains the index.
     pub(super) fn contains(&self, index: u32) -> bool {
         let position = self.0.partition_point(|interval| interval.last < index);
         self.0.get(position).is_some_and(|interval| interval.first <= index)
@@ -96,6 +98,7 @@ impl Indexes {
         missing
     }
 
+    /// Returns the indexes of these intervals, which may overlap.
     fn of_intervals(mut intervals: Vec<Interval>) -> Self {
         intervals.sort_unstable();
         let mut merged = Self::default();
@@ -116,7 +119,7 @@ impl Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// Formats in ascending order; three or more consecutive indexes as `a-b`. Upstream: `String`.
+    /// Formats the indexes in ascending order, and three or more consecutive ones as `a-b`. Upstream: `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, Interval { first, last }) in self.0.iter().enumerate() {
             let comma = if position > 0 { "," } else { "" };

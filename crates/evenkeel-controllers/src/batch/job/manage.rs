@@ -11,7 +11,7 @@ const MAX_PODS_PER_SYNC: usize = 500;
 /// Change to the pods of a Job in one reconciliation.
 #[derive(Debug, PartialEq)]
 pub(super) enum PodChange {
-    /// Create pods with these indexes; `None` for a NonIndexed Job.
+    /// Create pods with these indexes. `None` for a NonIndexed Job.
     Create(Vec<Option<u32>>),
     /// Create no pods before this backoff has passed.
     BackOff(Duration),
@@ -22,6 +22,7 @@ pub(super) enum PodChange {
 }
 
 impl PodChange {
+    /// Returns the change that creates pods for these indexes.
     fn create_indexes(indexes: Vec<u32>) -> Self {
         if indexes.is_empty() {
             return Self::Nothing;
@@ -30,10 +31,11 @@ impl PodChange {
     }
 }
 
-/// Compares the number of active pods with the desired one. Deletions come first; a reconciliation does not both delete
+/// Compares the number of active pods with the desired one. Deletions come first. A reconciliation does not both delete
 /// and create. Upstream: `manageJob`.
 pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
-    let (job, counts) = (&*observed.job, &observed.counts);
+    let job = &*observed.job;
+    let counts = &observed.counts;
     let active = counts.active.len();
     let desired = if job.spec.suspend { 0 } else { want_active(observed) };
     let pods_to_delete = active_pods_for_removal(observed, active.saturating_sub(desired));
@@ -62,8 +64,9 @@ pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
 /// Returns the desired number of active pods: as many as `completions` still needs, at most `parallelism`. Upstream:
 /// `wantActive`.
 fn want_active(observed: &Observed) -> usize {
-    let (job, counts) = (&*observed.job, &observed.counts);
-    let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
+    let job = &*observed.job;
+    let counts = &observed.counts;
+    let parallelism = job.spec.parallelism.map_or(1, |count| usize::try_from(count).unwrap_or(0));
     match job.spec.completions {
         // Work queue: after the first success no pod is created, and active pods run to completion.
         None if counts.succeeded > 0 => counts.active.len(),
@@ -107,7 +110,8 @@ struct PodsByIndexUse {
 impl PodsByIndexUse {
     /// Chooses the pod of each index. Upstream: `appendDuplicatedIndexPodsForRemoval`.
     fn new(observed: &Observed, active: Vec<Arc<Pod>>) -> Self {
-        let (mut redundant, mut needed) = (Vec::new(), Vec::new());
+        let mut redundant = Vec::new();
+        let mut needed = Vec::new();
         let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
         for pod in active {
             match pod::valid_index(&pod, &observed.job) {

@@ -1,6 +1,6 @@
 //! Metrics of the Job controller, with upstream's names.
 //!
-//! A finished Job counts when the cache receives its final status. Failed or repeated writes thus do not count.
+//! A finished Job counts when the cache receives its final status, so failed or repeated writes do not count.
 
 use super::{
     end, indexes::Indexes, manage::PodChange, observed::Observed, plan::Decision, pod, policy,
@@ -80,7 +80,7 @@ impl Metrics {
         }
     }
 
-    /// Counts Jobs, pods and indexes that finished, and Jobs of other controllers.
+    /// Counts Jobs, pods and indexes that finished, and Jobs that external controllers manage.
     pub(super) fn observe_job(&self, event: &CacheEvent<Job>) {
         match event {
             CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
@@ -91,7 +91,7 @@ impl Metrics {
         }
     }
 
-    /// Counts the Job's end, and the increase of its succeeded and failed pods and indexes.
+    /// Counts a Job that finished, and the increases of its succeeded and failed pods and indexes.
     fn observe_progress(&self, old: &Job, new: &Job) {
         let completion_mode = completion_mode(new);
         if !end::is_finished(old)
@@ -113,19 +113,23 @@ impl Metrics {
         }
     }
 
+    /// Counts the increases of an indexed Job's succeeded and failed indexes.
     fn observe_indexes(&self, old: &Job, new: &Job) {
-        let limit = if new.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
+        let backoff_limit =
+            if new.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
         let total = |text: &str| Indexes::parse(text, pod::completions(new)).total();
         let count_increase = |status: &str, old: &str, new: &str| {
             let increase = if old == new { 0 } else { total(new).saturating_sub(total(old)) };
-            self.indexes_finished.with_label_values(&[status, limit]).inc_by(increase as u64);
+            self.indexes_finished
+                .with_label_values(&[status, backoff_limit])
+                .inc_by(increase as u64);
         };
         count_increase("succeeded", &old.status.completed_indexes, &new.status.completed_indexes);
         let failed_indexes = |job: &Job| job.status.failed_indexes.clone().unwrap_or_default();
         count_increase("failed", &failed_indexes(old), &failed_indexes(new));
     }
 
-    /// Counts pods that became terminal with the finalizer, and terminal pods that lost it.
+    /// Counts pods that became terminal with the tracking finalizer, and terminal pods that lost it.
     pub(super) fn observe_pod(&self, event: &CacheEvent<Pod>) {
         let awaits_tracking = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
         let (before, after) = match event {
@@ -140,7 +144,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a reconciliation, created pods, and pods by the action of the failure policy.
+    /// Counts a reconciliation, the created pods, and the failed pods by the action of the pod failure policy.
     pub(super) fn observe_pass<M>(
         &self,
         observed: &Observed,
@@ -189,6 +193,7 @@ fn creation_reason(observed: &Observed) -> &'static str {
     }
 }
 
+/// Returns the metric's label `completion_mode`.
 fn completion_mode(job: &Job) -> &'static str {
     if pod::is_indexed(job) { "Indexed" } else { "NonIndexed" }
 }

@@ -1,7 +1,7 @@
 //! Job controller: runs pods until enough of them have succeeded. Upstream: `pkg/controller/job`.
 //!
-//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `job.rs` and
-//! `defaults/apps.rs` in `evenkeel-kinds`.
+//! The API server generates the selector and labels (unless `manualSelector` is set) and applies defaults. See `job.rs`
+//! and `defaults/apps.rs` in `evenkeel-kinds`.
 
 mod backoff;
 mod end;
@@ -44,7 +44,7 @@ use orphans::OrphanPod;
 use plan::Decision;
 use std::time::Duration;
 
-/// Number of Jobs processed concurrently; `--concurrent-job-syncs`.
+/// Number of Jobs that are reconciled concurrently. Flag `--concurrent-job-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -63,26 +63,30 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.
 const MUTABLE_WHILE_SUSPENDED_GATE: &str = "MutableSchedulingDirectivesForSuspendedJobs";
 
-/// Delay of a reconciliation after an event of a pod, so that events in quick succession cause only one. Upstream:
-/// `syncJobBatchPeriod`.
+/// Delay from a pod's event to the reconciliation of its Job. Events within this delay cause a single reconciliation.
+/// Upstream: `syncJobBatchPeriod`.
 const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
 
-/// Backoff of failed reconciliations. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
+/// Backoff of Jobs whose reconciliation failed. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
 const SYNC_BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_mins(1),
+    // Each Job has its own backoff. No token bucket limits all Jobs together.
     bucket: false,
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let (jobs, pods) = (context.env.caches.of::<Job>(), context.env.caches.of::<Pod>());
+    let jobs = context.env.caches.of::<Job>();
+    let pods = context.env.caches.of::<Pod>();
     let metrics = Metrics::new(&context.registry);
     let planner = Jobs {
         jobs: jobs.clone(),
         pods: ByController::of(&pods),
         clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED_GATE),
     };
-    let (pod_owners, pod_metrics, pass_metrics) = (jobs.clone(), metrics.clone(), metrics.clone());
+    let pod_owners = jobs.clone();
+    let pod_metrics = metrics.clone();
+    let pass_metrics = metrics.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, move |event, enqueue| {
             metrics.observe_job(event);
@@ -100,9 +104,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller that removes the finalizer from orphan pods.
+/// Starts the controller that removes the Job tracking finalizer from orphan pods.
 fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
-    let (pods_by_job, pod_owners) = (ByController::of(pods), jobs.clone());
+    let pods_by_job = ByController::of(pods);
+    let pod_owners = jobs.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, pods, move |event, enqueue| {
             let pod = event.object();
@@ -126,9 +131,11 @@ fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cach
     context.run(builder.planned(OrphanPods { jobs: jobs.clone(), pods: pods.clone() }));
 }
 
+/// Planner of Jobs.
 struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
+    /// Whether [`MUTABLE_WHILE_SUSPENDED_GATE`] is enabled.
     clears_start_time: bool,
 }
 
@@ -137,7 +144,8 @@ struct Jobs {
 struct Memory {
     /// Failures as of the last reconciliation. Upstream: `podBackoffStore`.
     failures: Option<FailuresOfJob>,
-    /// The decision of a pass, until the status is computed from it. A second decision at a later time could differ.
+    /// The decision of the reconciliation in progress. The status is computed from the same decision as the plan,
+    /// because a second decision at a later time could differ.
     decision: Option<Decision>,
 }
 
@@ -165,10 +173,10 @@ impl Planner for Jobs {
         if end::is_ignored(&job) {
             return None;
         }
-        let remembered = memory.failures.as_ref().filter(|earlier| earlier.uid == job.meta.uid);
-        let earlier = remembered.map(|earlier| &earlier.failures);
+        let remembered = memory.failures.as_ref().filter(|failures| failures.uid == job.meta.uid);
+        let earlier_failures = remembered.map(|remembered| &remembered.failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        Some(Observed::new(job, candidates, earlier, self.clears_start_time))
+        Some(Observed::new(job, candidates, earlier_failures, self.clears_start_time))
     }
 
     fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
@@ -209,7 +217,7 @@ struct OrphanPods {
     pods: Cache<Pod>,
 }
 
-/// Whether the cached Jobs show that the pod is an orphan.
+/// Reports whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     orphans::is_orphan(pod, |owner| resolve_controller_ref(jobs, &pod.meta.namespace, owner))
 }

@@ -41,7 +41,7 @@ impl Observed {
         Self { job, pods, counts, failures, clears_start_time }
     }
 
-    /// Whether `completionMode` is known.
+    /// Reports whether `completionMode` is known.
     pub(super) fn is_completion_mode_known(&self) -> bool {
         matches!(&*self.job.spec.completion_mode, "" | "NonIndexed" | "Indexed")
     }
@@ -147,7 +147,7 @@ impl PodCounts {
         }
     }
 
-    /// Whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
+    /// Reports whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
     pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
         if let Some(indexes) = &self.indexes
             && let Some(index) = pod::index(pod)
@@ -170,6 +170,7 @@ impl IndexCounts {
     }
 }
 
+/// Converts a count. A negative count becomes 0.
 fn to_usize(count: i32) -> usize {
     usize::try_from(count).unwrap_or(0)
 }

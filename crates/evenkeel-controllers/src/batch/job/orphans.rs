@@ -21,7 +21,8 @@ pub(super) struct OrphanPod {
     pub(super) missing_job: Option<OwnerReference>,
 }
 
-/// Whether the pod has the finalizer and no Job counts it; `get_job` finds the pod's owner. Upstream: `syncOrphanPod`.
+/// Reports whether the pod has the finalizer and no Job counts it; `get_job` finds the pod's owner. Upstream:
+/// `syncOrphanPod`.
 pub(super) fn is_orphan(
     pod: &Pod,
     get_job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>,

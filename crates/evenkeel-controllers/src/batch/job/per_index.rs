@@ -26,8 +26,8 @@ pub(super) struct PerIndexFailures {
 }
 
 impl PerIndexFailures {
-    /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the finalizer.
-    /// Returns `None` without `backoffLimitPerIndex`.
+    /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the
+    /// finalizer. Returns `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
         tracked: impl Iterator<Item = &'a Arc<Pod>>,
@@ -39,12 +39,12 @@ impl PerIndexFailures {
             .filter(|pod| pod::has_failed(pod, job))
             .filter_map(|pod| Some(FailedPod { index: pod::valid_index(pod, job)?, pod }))
             .collect();
-        let recorded = job.status.failed_indexes.as_deref().unwrap_or_default();
+        let recorded_failed = job.status.failed_indexes.as_deref().unwrap_or_default();
         let newly_failed = failed_pods
             .iter()
             .filter(|failed| fails_index(job, failed.pod, limit))
             .map(|failed| failed.index);
-        let failed = Indexes::parse(recorded, pod::completions(job)).with(newly_failed);
+        let failed = Indexes::parse(recorded_failed, pod::completions(job)).with(newly_failed);
         // An index beyond `completions` does no harm here, because all indexes of `failed_pods` are valid.
         let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
         let mut pods_with_delayed_deletion = BTreeMap::<u32, Arc<Pod>>::new();
@@ -64,13 +64,14 @@ impl PerIndexFailures {
     }
 }
 
+/// A failed pod with its completion index.
 struct FailedPod<'a> {
     index: u32,
     pod: &'a Arc<Pod>,
 }
 
-/// Whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the policy must
-/// count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
+/// Reports whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the
+/// policy must count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
@@ -105,7 +106,7 @@ impl IndexFailureCounts {
 pub(super) fn index_failure_counts(pod: &Pod) -> IndexFailureCounts {
     let read_count = |annotation| {
         let text = pod.meta.annotations.get(annotation);
-        text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or(0)
+        text.and_then(|text| text.parse::<i32>().ok()).filter(|count| *count >= 0).unwrap_or(0)
     };
     IndexFailureCounts {
         counted: read_count(INDEX_FAILURE_COUNT),

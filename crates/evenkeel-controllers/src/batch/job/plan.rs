@@ -4,7 +4,7 @@
 //! `status.uncountedTerminatedPods`, then the finalizer is removed, then the uid moves to the counters. Each
 //! reconciliation takes the next step of each pod and can resume after a crash.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `parallelism`, `completions`, work queues without `completions` | `manage::want_active` |
 //! | `completionMode`: `Indexed`, `batch.kubernetes.io/job-completion-index`, `JOB_COMPLETION_INDEX` | `pod::is_indexed`, `manage::first_pending_indexes`, `template::with_index` |
@@ -47,7 +47,7 @@ pub(super) struct Decision {
     pub(super) end: Option<FinishedCondition>,
     /// Pods whose finalizer the plan removes: the status has counted them, or they do not count.
     pub(super) finalizers_to_remove: Vec<Arc<Pod>>,
-    /// Pods to create or delete; `None` if the Job finishes or is being deleted.
+    /// Pods to create or delete. `None` if the Job finishes or is being deleted.
     pub(super) pod_change: Option<PodChange>,
 }
 
@@ -87,7 +87,7 @@ fn finalizers_to_remove(observed: &Observed, end: Option<&FinishedCondition>) ->
     counted.cloned().collect()
 }
 
-/// Whether the finalizer may be removed once the pod is counted. Upstream: `canRemoveFinalizer`.
+/// Reports whether the finalizer may be removed once the pod is counted. Upstream: `canRemoveFinalizer`.
 pub(super) fn can_remove_finalizer(
     observed: &Observed,
     pod: &Pod,
@@ -110,13 +110,14 @@ pub(super) enum Record {
     Failed,
 }
 
-/// Returns the record to add for the pod; `None` if the status has it, or if the pod does not count.
+/// Returns the record to add for the pod, or `None` if the status has it, or if the pod does not count.
 pub(super) fn record_to_add(
     observed: &Observed,
     pod: &Pod,
     end: Option<&FinishedCondition>,
 ) -> Option<Record> {
-    let (job, uncounted) = (&*observed.job, &observed.counts.uncounted);
+    let job = &*observed.job;
+    let uncounted = &observed.counts.uncounted;
     let uid = &pod.meta.uid;
     if uncounted.failed.contains(uid) || !pod::has_needed_index(pod, job) {
         return None;
@@ -133,7 +134,7 @@ pub(super) fn record_to_add(
     counts_as_failed.then_some(Record::Failed)
 }
 
-/// Whether a pod that did not succeed counts as failed, by the state of the Job:
+/// Reports whether a pod that did not succeed counts as failed, by the state of the Job:
 ///
 /// | state of the Job | pods that count as failed |
 /// |---|---|
@@ -160,10 +161,11 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
         let event = EventRecord::warning(target, "UnknownCompletionMode", message);
         return Plan::of(vec![Action::Event(event)]);
     }
-    let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
-    let mut plan = Plan::of(claims.collect());
-    plan.actions
-        .extend(decision.finalizers_to_remove.iter().map(|pod| remove_finalizer(pod).into()));
+    let adoptions_and_releases = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
+    let mut plan = Plan::of(adoptions_and_releases.collect());
+    for pod in &decision.finalizers_to_remove {
+        plan.push(remove_finalizer(pod));
+    }
     match &decision.pod_change {
         Some(PodChange::Create(indexes)) => {
             plan.actions.extend(create_pods(observed, &target, indexes));
@@ -188,6 +190,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     plan
 }
 
+/// Returns the creations of pods, one for each entry of `indexes`. Entries of a Job without indexes are `None`.
 fn create_pods(observed: &Observed, target: &Target, indexes: &[Option<u32>]) -> Vec<Action> {
     let pod_json = |index: Option<u32>| {
         let replaced = index
@@ -223,6 +226,7 @@ pub(super) fn remove_finalizer(pod: &Pod) -> Patch {
     }
 }
 
+/// Returns the deletion of a pod, with its events.
 fn deletion(pod: &Pod, target: &Target) -> Delete {
     let done = format!("Deleted pod: {}", pod.meta.name);
     Delete {

@@ -17,17 +17,18 @@ pub(super) const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-fail
 pub(super) const INDEX_IGNORED_FAILURE_COUNT: &str =
     "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
+/// Reports whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
 }
 
-/// Whether the phase is `Succeeded`.
+/// Reports whether the phase is `Succeeded`.
 pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed` (KEP-3939).
+/// Reports whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed`
+/// (KEP-3939).
 /// Upstream: `isPodFailed`.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     match &*pod.status.phase {
@@ -37,13 +38,13 @@ pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     }
 }
 
-/// Whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
+/// Reports whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
 /// `onlyReplaceFailedPods`.
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed"
 }
 
-/// Whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
+/// Reports whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
 pub(super) fn is_indexed(job: &Job) -> bool {
     &*job.spec.completion_mode == "Indexed"
 }
@@ -60,10 +61,10 @@ pub(super) fn valid_index(pod: &Pod, job: &Job) -> Option<u32> {
 
 /// Returns `completions`, default 0.
 pub(super) fn completions(job: &Job) -> u32 {
-    job.spec.completions.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+    job.spec.completions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
 }
 
-/// Whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
+/// Reports whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
 pub(super) fn has_needed_index(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }
@@ -78,8 +79,9 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
         .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// Returns the time since which the pod has not been ready.
 fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
-    let ready = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready")?;
+    let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")?;
     if &*ready.status == "False" { ready.last_transition_time } else { None }
 }
 
@@ -94,7 +96,9 @@ fn deletion_requested_at(pod: &Pod) -> Option<Timestamp> {
 fn containers_finished_at(pod: &Pod) -> Option<Timestamp> {
     let is_sidecar = |status: &&ContainerStatus| {
         let mut sidecars = pod.spec.init_containers.iter();
-        sidecars.any(|c| c.name == status.name && &*c.restart_policy == "Always")
+        sidecars.any(|container| {
+            container.name == status.name && &*container.restart_policy == "Always"
+        })
     };
     let sidecars = pod.status.init_container_statuses.iter().filter(is_sidecar);
     let mut last = None;

@@ -21,7 +21,7 @@ pub(super) enum PodFailurePolicyAction {
 }
 
 impl PodFailurePolicyAction {
-    /// Whether the failure counts towards `backoffLimit`.
+    /// Reports whether the failure counts towards `backoffLimit`.
     pub(super) fn counts_failure(&self) -> bool {
         *self != Self::Ignore
     }
@@ -56,15 +56,17 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
     actions.next().unwrap_or(PodFailurePolicyAction::Unmatched)
 }
 
-/// Returns the message about the match of a rule and a pod; `None` if the rule does not match. Upstream:
+/// Returns the message about the match of a rule and a pod, or `None` if the rule does not match. Upstream:
 /// `matchOnExitCodes`, `matchOnPodConditions`.
 fn match_rule(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
-    let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
+    let namespace = &pod.meta.namespace;
+    let name = &pod.meta.name;
     if let Some(codes) = &rule.on_exit_codes {
         let mut statuses =
             pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
         return statuses.find_map(|status| {
-            let (container, code) = (&status.name, matching_exit_code(status, codes)?);
+            let container = &status.name;
+            let code = matching_exit_code(status, codes)?;
             Some(format!(
                 "Container {container} for pod {namespace}/{name} failed with exit code {code}"
             ))
@@ -108,6 +110,7 @@ pub(super) fn match_success_policy(
     Some(format!("Matched rules at index {index}"))
 }
 
+/// Reports whether the succeeded indexes meet a rule of the success policy.
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
     let reaches_count = |succeeded: usize| {
         let count = rule.succeeded_count.and_then(|count| usize::try_from(count).ok());

@@ -27,12 +27,12 @@ pub(super) fn status(
         return Plan::nothing();
     }
     let results = ActionResults::new(observed, decision, outcomes);
-    let mut next = NewStatus::new(observed, &results, now);
-    next.set_interim_condition(observed, decision, &results);
-    next.record_finished_pods(observed);
-    let n_tracked = next.count_recorded_pods(observed, &results);
-    next.set_final_condition(observed, n_tracked);
-    next.into_plan(observed)
+    let mut new_status = NewStatus::new(observed, &results, now);
+    new_status.set_interim_condition(observed, decision, &results);
+    new_status.record_finished_pods(observed);
+    let n_tracked = new_status.count_recorded_pods(observed, &results);
+    new_status.set_final_condition(observed, n_tracked);
+    new_status.into_plan(observed)
 }
 
 /// Results of the plan's actions.
@@ -51,10 +51,11 @@ struct ActionResults<'a> {
 }
 
 impl<'a> ActionResults<'a> {
-    /// Assigns the outcomes to the actions, in the order in which [`super::plan::plan`] adds these.
+    /// Assigns the outcomes to the actions. [`super::plan::plan`] adds the actions in the same order.
     fn new(observed: &'a Observed, decision: &'a Decision, outcomes: &Outcomes) -> Self {
         let mut outcomes = outcomes.0.iter().skip(observed.pods.n_actions());
-        let has_succeeded = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
+        let has_succeeded =
+            |outcome: Option<&Outcome>| outcome.is_some_and(|outcome| outcome.error.is_none());
         let mut results = Self { all_deleted: true, ..Self::default() };
         for pod in &decision.finalizers_to_remove {
             if has_succeeded(outcomes.next()) {
@@ -86,6 +87,7 @@ impl<'a> ActionResults<'a> {
 struct NewStatus {
     body: Body,
     conditions: Vec<Condition>,
+    /// Condition of a Job that has finished or is about to.
     end: Option<FinishedCondition>,
     events: Vec<EventRecord>,
     /// Whether `uncountedTerminatedPods` lacks finished pods because it reached its limit.
@@ -94,8 +96,10 @@ struct NewStatus {
 }
 
 impl NewStatus {
+    /// Returns the present conditions with the counts after the plan's actions.
     fn new(observed: &Observed, results: &ActionResults<'_>, now: Timestamp) -> Self {
-        let (job, counts) = (&*observed.job, &observed.counts);
+        let job = &*observed.job;
+        let counts = &observed.counts;
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
@@ -108,7 +112,7 @@ impl NewStatus {
         Self { body, conditions, end: None, events: Vec::new(), is_uncounted_full: false, now }
     }
 
-    /// Sets the interim condition, or the condition `Suspended`.
+    /// Sets the interim condition (`FailureTarget` or `SuccessCriteriaMet`), or the condition `Suspended`.
     fn set_interim_condition(
         &mut self,
         observed: &Observed,
@@ -116,8 +120,8 @@ impl NewStatus {
         results: &ActionResults<'_>,
     ) {
         if decision.end.is_some() {
-            // Set the condition only after all deletions succeeded: the controller could not count pods that stay
-            // active once the Job has finished.
+            // Set the condition only after all deletions succeeded. Once the Job has finished, the controller could not
+            // count pods that are still active.
             if results.all_deleted {
                 self.end = decision.end.clone();
             }
@@ -135,6 +139,7 @@ impl NewStatus {
         }
     }
 
+    /// Reports whether enough pods succeeded and no pod is active.
     fn is_complete(&self, observed: &Observed) -> bool {
         let has_enough_successes = match observed.job.spec.completions {
             None => observed.counts.succeeded > 0,
@@ -143,6 +148,7 @@ impl NewStatus {
         has_enough_successes && self.body.active == 0
     }
 
+    /// Sets the condition `Suspended` if the Job was suspended or resumed, and adapts the start time.
     fn update_suspended_condition(&mut self, observed: &Observed) {
         let job = &*observed.job;
         let (status, reason, message) = if job.spec.suspend {
@@ -152,7 +158,7 @@ impl NewStatus {
         };
         let new = Condition::new("Suspended", status, reason, message);
         let new = new.with_transition_time(self.now).with_probe_time(self.now);
-        match self.conditions.iter_mut().find(|c| &*c.type_ == "Suspended") {
+        match self.conditions.iter_mut().find(|condition| &*condition.type_ == "Suspended") {
             Some(old) if old.equal_apart_from_times(&new) => return,
             Some(old) => *old = new,
             // A Job that was never suspended gets no condition.
@@ -172,7 +178,8 @@ impl NewStatus {
     /// Adds finished pods to `completedIndexes` or to `uncountedTerminatedPods`.
     fn record_finished_pods(&mut self, observed: &Observed) {
         let mut indexes = Vec::new();
-        let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
+        let mut succeeded = Vec::new();
+        let mut failed = Vec::new();
         let n_uncounted = self.body.uncounted_terminated_pods.len();
         for pod in observed.controlled_pods().iter().filter(|pod| pod::is_tracked(pod)) {
             if !can_remove_finalizer(observed, pod, self.end.as_ref()) {
@@ -221,7 +228,8 @@ impl NewStatus {
         still_tracked.len()
     }
 
-    /// Sets the final condition once the status has the interim one and all pods are counted and terminal.
+    /// Sets the final condition once the status has the interim condition, and all pods are counted and terminal.
+    /// `n_tracked` is the number of pods that still have the finalizer.
     fn set_final_condition(&mut self, observed: &Observed, n_tracked: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
         if n_tracked > 0 || self.body.terminating != Some(0) {
@@ -248,6 +256,7 @@ impl NewStatus {
         }
     }
 
+    /// Returns the status update and the events, or an empty plan if the status is unchanged.
     fn into_plan(self, observed: &Observed) -> Plan {
         let job = &*observed.job;
         let mut plan = Plan::nothing();
@@ -280,9 +289,10 @@ fn failure_event_reason(reason: &str) -> &'static str {
         "MaxFailedIndexesExceeded",
         "FailedIndexes",
     ];
-    REASONS.into_iter().find(|known| *known == reason).unwrap_or("Failed")
+    REASONS.into_iter().find(|candidate| *candidate == reason).unwrap_or("Failed")
 }
 
+/// Serialized form of a Job's status.
 #[derive(Serialize)]
 struct Status {
     #[serde(flatten)]
@@ -316,6 +326,7 @@ struct Body {
     ready: Option<i32>,
 }
 
+/// Uids of finished pods that the counters do not include yet (`uncountedTerminatedPods`).
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Uncounted {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -325,6 +336,7 @@ struct Uncounted {
 }
 
 impl Uncounted {
+    /// Returns the number of recorded uids.
     fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
     }

@@ -13,10 +13,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::Target;
 use serde_json::{Value, json};
 
-/// Maximum length of the prefix of generated names. The API server appends five characters, up to 63.
+/// Maximum length of a prefix (`generateName`). The API server appends five characters, and a name has at most 63.
 const MAX_PREFIX_LENGTH: usize = 58;
 
-/// Returns the body of a pod. `replaced` is the failed pod of the same index that it replaces.
+/// Returns the body of a pod. `replaced` is the failed pod of the same index that the new pod replaces.
 pub(super) fn pod_json(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
@@ -28,12 +28,15 @@ pub(super) fn pod_json(job: &Job, index: Option<u32>, replaced: Option<&Pod>) ->
     template.pod_json(&prefix, &job.meta.namespace, &owner)
 }
 
+/// Returns the prefix of the names of an index's pods. Shortens the Job's name if the prefix would be too long.
 fn prefix_with_index(job_name: &str, index: u32) -> String {
     let suffix = format!("-{index}-");
     let available = MAX_PREFIX_LENGTH.saturating_sub(suffix.len()).min(job_name.len());
     format!("{}{suffix}", job_name.get(..available).unwrap_or(job_name))
 }
 
+/// Adds the index to the template's labels, annotations, host name and environment, and the failure counts of the
+/// index.
 fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
     let text = index.to_string();
     let mut template = template

@@ -16,7 +16,7 @@ use evenkeel_runtime::{
 use prometheus::Histogram;
 use std::sync::Arc;
 
-/// Number of Jobs processed concurrently; `--concurrent-ttl-after-finished-syncs`.
+/// Number of Jobs that are reconciled concurrently. Flag `--concurrent-ttl-after-finished-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
 /// Name of the flag with the number of workers.
@@ -67,6 +67,7 @@ impl PassHandler<FinishedJobs> for DeletionDelay {
     }
 }
 
+/// Planner that deletes finished Jobs.
 struct FinishedJobs {
     jobs: Cache<Job>,
 }

@@ -1,5 +1,5 @@
-//! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token. A new node has one of the tokens
-//! and verifies the ConfigMap with it. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
+//! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token. A new node has one of the tokens,
+//! with which it verifies the ConfigMap. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
 
 mod plan;
 
@@ -51,6 +51,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the signatures of the ConfigMap `cluster-info`.
 struct Signer {
     config_maps: Cache<Full<ConfigMap>>,
     tokens: Cache<TokenSecret>,

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Key of the signed content.
 const CONTENT_KEY: &str = "kubeconfig";
-/// Prefix of the signatures' keys; the token id follows.
+/// Prefix of the signatures' keys. The token id follows.
 const SIGNATURE_KEY_PREFIX: &str = "jws-kubeconfig-";
 
 /// The ConfigMap and the token Secrets.

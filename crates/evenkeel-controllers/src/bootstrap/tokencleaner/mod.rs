@@ -34,6 +34,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner that deletes expired bootstrap tokens.
 struct Cleaner {
     tokens: Cache<TokenSecret>,
 }

@@ -30,7 +30,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Cache of the approver.
+/// Planner of approvals.
 struct Approver {
     requests: Cache<SigningRequest>,
 }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 /// Path of SubjectAccessReviews.
 const REVIEWS_PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
+/// Signer of kubelets' client certificates. Upstream: `KubeAPIServerClientKubeletSignerName`.
 const SIGNER_NAME: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /// A request, and the permissions that suffice. The request is approved if the requester has at least one of them.
@@ -85,6 +86,7 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     })
 }
 
+/// Asks the API server whether the requester has the permission.
 fn create_review(observed: &Observed, permission: Permission) -> Plan {
     let review = LiveRead::review(
         REVIEWS_PATH,
@@ -105,6 +107,7 @@ fn review_result(outcome: &Outcome) -> Option<Result<bool, String>> {
     })
 }
 
+/// Approves the request because of this permission.
 fn approve(observed: &Observed, permission: Permission) -> Plan {
     let request = &*observed.request;
     let body = wire::json(&with_approval(request, permission));
@@ -112,6 +115,7 @@ fn approve(observed: &Observed, permission: Permission) -> Plan {
     Plan::one(Update { subresource: "approval", on_error: OnError::Abort, ..update })
 }
 
+/// Returns the failure of a recognized request whose requester has none of the permissions.
 fn not_approved_failure(observed: &Observed, permissions: &[Permission]) -> Plan {
     let subresources =
         permissions.iter().map(|permission| permission.subresource).collect::<Vec<_>>().join(" ");

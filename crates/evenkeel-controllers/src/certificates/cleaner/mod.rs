@@ -6,7 +6,7 @@ use super::Sweep;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
-/// Period of the passes. Upstream: `pollingInterval`.
+/// Interval between two runs. Upstream: `pollingInterval`.
 const POLLING_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The CSR cleaner. Upstream: `newCertificateSigningRequestCleanerControllerDescriptor`.

@@ -13,7 +13,7 @@ const DECIDED_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 /// Lifetime of pending requests, and of approved ones without a certificate. Upstream: `pendingExpiration`.
 const PENDING_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns the reason to delete a request; `None` if it is not expired.
+/// Returns the reason to delete a request, or `None` if it is not expired.
 pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
     let status = request.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -42,6 +42,7 @@ pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Opt
     }
 }
 
+/// Reports whether the certificate in this PEM text is expired. An invalid text counts as not expired.
 fn is_expired(pem: &[u8], now: Timestamp) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pem) else { return false };
     let Ok((_, certificate)) = X509Certificate::from_der(&der) else { return false };

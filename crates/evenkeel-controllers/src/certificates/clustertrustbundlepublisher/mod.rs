@@ -50,12 +50,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &bundles, move |_, enqueue| enqueue.add(key.clone()))
         .passes_metric("clustertrustbundle_publisher");
     let controller = builder.planned(Publisher { bundles, ca, name });
-    // As long as there is no bundle, no event enqueues the key.
+    // While no bundle exists, no event enqueues the key.
     controller.queue().add(initial_key, Priority::NORMAL);
     context.run(controller);
     Ok(())
 }
 
+/// Planner of the published ClusterTrustBundle.
 struct Publisher {
     bundles: Cache<Full<Bundle>>,
     ca: Arc<str>,
@@ -67,7 +68,8 @@ impl Planner for Publisher {
     type Memory = ();
 
     fn observe(&self, _: &Key, (): &()) -> Option<Observed> {
-        let (ca, name) = (Arc::clone(&self.ca), self.name.clone());
+        let ca = Arc::clone(&self.ca);
+        let name = self.name.clone();
         Some(Observed { bundles: self.bundles.list(), ca, name })
     }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Period of the passes.
+/// Interval between two runs.
 const POLLING_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Descriptor of the PodCertificateRequest cleaner.

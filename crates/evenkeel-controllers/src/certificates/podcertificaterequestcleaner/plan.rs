@@ -7,10 +7,10 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::Full;
 pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodRequest;
 
-/// Lifetime of each request; no kubelet waits longer for its certificate.
+/// Lifetime of each request. No kubelet waits longer for its certificate.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// Returns the reason to delete a request; `None` if it is not expired.
+/// Returns the reason to delete a request, or `None` if it is not expired.
 pub(super) fn expiration_reason(
     request: &Full<PodRequest>,
     now: Timestamp,

@@ -55,7 +55,7 @@ pub(super) type Serial = [u8; 16];
 pub(super) struct CertificateAuthority {
     /// Subject of its certificate, in DER.
     name: Vec<u8>,
-    /// Subject key identifier of its certificate; empty if it has none.
+    /// Subject key identifier of its certificate. Empty if it has none.
     key_id: Vec<u8>,
     /// End of its certificate's validity.
     pub(super) not_after: Timestamp,

@@ -1,6 +1,6 @@
 //! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`, so that this program issues the
-//! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and a
-//! subject may have several organizations.
+//! same certificates as upstream's. No Rust library is used, because they encode only one value of each attribute, and
+//! a subject may have several organizations.
 
 use super::usage::Usages;
 use crate::certificates::request::{ParsedRequest, Subject};
@@ -29,7 +29,7 @@ pub(super) struct Content<'a> {
 pub(super) struct IssuerFields<'a> {
     /// Subject of its own certificate, in DER.
     pub(super) name: &'a [u8],
-    /// Subject key identifier; empty if its certificate has none.
+    /// Subject key identifier. Empty if its certificate has none.
     pub(super) key_id: &'a [u8],
     pub(super) algorithm: Algorithm,
 }
@@ -73,10 +73,12 @@ pub(super) fn encode_certificate(
     })
 }
 
+/// Returns the object identifier with these numbers.
 fn oid(numbers: &[u64]) -> ObjectIdentifier {
     ObjectIdentifier::from_slice(numbers)
 }
 
+/// Writes the AlgorithmIdentifier of a signature algorithm.
 fn write_algorithm(writer: DERWriter<'_>, algorithm: Algorithm) {
     writer.write_sequence(|writer| {
         let numbers: &[u64] = match algorithm {
@@ -147,6 +149,7 @@ fn write_text(writer: DERWriter<'_>, text: &str) {
     }
 }
 
+/// Writes the X.509 extensions of a certificate.
 fn write_extensions(
     writer: &mut DERWriterSeq<'_>,
     content: &Content<'_>,
@@ -197,12 +200,18 @@ fn write_extensions(
 const EMPTY_SEQUENCE: &[u8] = &[0x30, 0x00];
 
 // Numbers of the extensions of RFC 5280, after 2.5.29.
+/// Last number of the identifier (2.5.29) of the extension keyUsage.
 const KEY_USAGE: u64 = 15;
+/// Last number of the identifier of subjectAltName.
 const SUBJECT_ALT_NAME: u64 = 17;
+/// Last number of the identifier of basicConstraints.
 const BASIC_CONSTRAINTS: u64 = 19;
+/// Last number of the identifier of authorityKeyIdentifier.
 const AUTHORITY_KEY_IDENTIFIER: u64 = 35;
+/// Last number of the identifier of extKeyUsage.
 const EXTENDED_KEY_USAGE: u64 = 37;
 
+/// An X.509 extension with its encoded value.
 struct Extension {
     number: u64,
     is_critical: bool,
@@ -210,6 +219,7 @@ struct Extension {
     value: Vec<u8>,
 }
 
+/// Writes one X.509 extension.
 fn write_extension(writer: &mut DERWriterSeq<'_>, extension: &Extension) {
     writer.next().write_sequence(|writer| {
         writer.next().write_oid(&oid(&[2, 5, 29, extension.number]));
@@ -227,13 +237,17 @@ fn write_key_usage(writer: DERWriter<'_>, bits: u16) {
     writer.write_bitvec_bytes(&bytes[..length.div_ceil(8)], length);
 }
 
+/// Encodes the subject alternative names of the request, or returns `None` if it has none.
 fn encode_alternative_names(request: &ParsedRequest) -> Option<Vec<u8>> {
     let ParsedRequest { dns_names, emails, addresses, uris, .. } = request;
     if dns_names.is_empty() && emails.is_empty() && addresses.is_empty() && uris.is_empty() {
         return None;
     }
     // Tags of `GeneralName` in RFC 5280.
-    let (email, dns, uri, ip_address) = (1, 2, 6, 7);
+    let email = 1;
+    let dns = 2;
+    let uri = 6;
+    let ip_address = 7;
     let mut names: Vec<(u64, Vec<u8>)> = Vec::new();
     names.extend(dns_names.iter().map(|name| (dns, name.clone().into_bytes())));
     names.extend(emails.iter().map(|name| (email, name.clone().into_bytes())));

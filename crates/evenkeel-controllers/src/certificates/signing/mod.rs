@@ -1,4 +1,4 @@
-//! CSR signer: signs approved CertificateSigningRequests with the key of their signer, if they obey its rules.
+//! CSR signer: signs approved CertificateSigningRequests with the key of their signer, if they obey the signer's rules.
 //!
 //! Upstream: `pkg/controller/certificates/signer`, `…/authority`.
 
@@ -60,22 +60,26 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Cache and keys of the signing controller.
+/// Planner of certificate signing requests.
 struct Signing {
     requests: Cache<SigningRequest>,
-    /// Signers with a key.
+    /// The signers in `authorities`.
     signers: Vec<Signer>,
+    /// Signers with a certificate and a key.
     authorities: Vec<(Signer, CaProvider)>,
+    /// Maximum validity of an issued certificate.
     max_duration: Duration,
 }
 
 impl Signing {
-    /// Returns the signer's current authority, with a serial number for a certificate.
+    /// Returns the signer's current authority, with a random serial number for a new certificate.
     fn issuer(&self, signer: Signer) -> Option<Issuer> {
         let (_, authority) = self.authorities.iter().find(|(other, _)| *other == signer)?;
         let mut serial = [0; 16];
-        let has_random_bytes = SystemRandom::new().fill(&mut serial).is_ok();
-        let serial = has_random_bytes.then_some(serial);
+        let serial = match SystemRandom::new().fill(&mut serial) {
+            Ok(()) => Some(serial),
+            Err(_) => None,
+        };
         Some(Issuer { authority: authority.current(), serial })
     }
 }
@@ -109,7 +113,7 @@ struct CaProvider {
     last_valid: Mutex<ParsedAuthority>,
 }
 
-/// An authority, with the texts that it was parsed from.
+/// An authority with the PEM texts from which it was parsed.
 struct ParsedAuthority {
     texts: PemTexts,
     authority: Arc<CertificateAuthority>,
@@ -124,9 +128,9 @@ impl CaProvider {
         Ok(Self { source: source.clone(), last_valid })
     }
 
-    /// Returns the authority in the current files. Returns the last valid one if the files cannot be read or do not
-    /// match, for example between the writes of certificate and key. Reading the files for each request is cheap,
-    /// because they are small and requests are few. Upstream: `currentCA`.
+    /// Returns the authority in the current files. If the files cannot be read or do not match, for example between the
+    /// writes of certificate and key, returns the last valid authority. Reading the files for each request is cheap,
+    /// because the files are small and requests are rare. Upstream: `currentCA`.
     fn current(&self) -> Arc<CertificateAuthority> {
         let texts = match read_texts(&self.source) {
             Ok(texts) => texts,
@@ -156,13 +160,14 @@ impl CaProvider {
     }
 }
 
+/// Reads certificate and key of an authority in PEM.
 fn read_texts(source: &Pair) -> Result<PemTexts, AuthorityError> {
-    let file = |path: &String| {
+    let read = |path: &String| {
         std::fs::read(path).map_err(|error| AuthorityError::File(path.clone(), error))
     };
     match source {
         Pair::Files { certificate, key } => {
-            Ok(PemTexts { certificate: file(certificate)?, key: file(key)? })
+            Ok(PemTexts { certificate: read(certificate)?, key: read(key)? })
         }
         Pair::Texts { certificate, key } => {
             Ok(PemTexts { certificate: certificate.as_bytes().into(), key: key.as_bytes().into() })

@@ -7,17 +7,17 @@ use std::{fmt, time::Duration};
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum validity of issued certificates; `--cluster-signing-duration`, default 1 year.
+    /// Maximum validity of issued certificates. Flag `--cluster-signing-duration`. Default: 1 year.
     pub duration: Duration,
-    /// Authority of all signers, instead of one for each; `--cluster-signing-{cert,key}-file`.
+    /// Authority of all signers, instead of one for each. Flags `--cluster-signing-{cert,key}-file`.
     pub common: Option<Pair>,
-    /// Authority of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
+    /// Authority of kubelet serving certificates. Flags `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,
-    /// Authority of kubelet client certificates; `--cluster-signing-kubelet-client-{cert,key}-file`.
+    /// Authority of kubelet client certificates. Flags `--cluster-signing-kubelet-client-{cert,key}-file`.
     pub kubelet_client: Option<Pair>,
-    /// Authority of API client certificates; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
+    /// Authority of API client certificates. Flags `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
     pub client: Option<Pair>,
-    /// Authority of `kubernetes.io/legacy-unknown`; `--cluster-signing-legacy-unknown-{cert,key}-file`.
+    /// Authority of `kubernetes.io/legacy-unknown`. Flags `--cluster-signing-legacy-unknown-{cert,key}-file`.
     pub legacy_unknown: Option<Pair>,
 }
 
@@ -35,7 +35,7 @@ pub enum Pair {
     Texts {
         /// The CA's certificate.
         certificate: String,
-        /// The key; never logged.
+        /// The key. Never logged.
         key: String,
     },
 }
@@ -54,7 +54,8 @@ impl Options {
     pub fn read(flags: &dyn Flags) -> Self {
         let pair = |infix: &str| {
             let path = |suffix: &str| flags.text(&format!("cluster-signing-{infix}{suffix}-file"));
-            let (certificate, key) = (path("cert"), path("key"));
+            let certificate = path("cert");
+            let key = path("key");
             (!certificate.is_empty() || !key.is_empty()).then_some(Pair::Files { certificate, key })
         };
         Self {
@@ -67,7 +68,8 @@ impl Options {
         }
     }
 
-    /// Returns the certificate and key of each signer. A common pair is ignored if its certificate or its key is not set.
+    /// Returns the certificate and key of each signer. A common pair is ignored if its certificate or its key is not
+    /// set.
     ///
     /// # Errors
     /// A signer has its own pair although a common pair is set.
@@ -92,7 +94,7 @@ impl Options {
 }
 
 impl Pair {
-    /// Whether both certificate and key are set.
+    /// Reports whether both certificate and key are set.
     fn is_complete(&self) -> bool {
         match self {
             Self::Files { certificate, key } | Self::Texts { certificate, key } => {

@@ -1,4 +1,4 @@
-//! Decision about a certificate signing request: sign, fail, or ignore; and the validity of the certificate.
+//! Decision about a certificate signing request: sign, fail, or ignore. Also the validity of the certificate.
 
 use super::{
     authority::{CertificateAuthority, Serial, SignError},
@@ -58,7 +58,7 @@ impl Signer {
         }
     }
 
-    /// Returns the message about a violated rule of the signer; `None` if the request obeys all.
+    /// Returns the message about a violated rule of the signer, or `None` if the request obeys all.
     fn violation(self, request: &ParsedRequest, usages: &[String]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet::serving_error(request, usages),
@@ -69,6 +69,7 @@ impl Signer {
     }
 }
 
+/// Returns the error if the usages are not those of a client certificate.
 fn client_usage_error(usages: &[String]) -> Option<String> {
     let allowed = ["digital signature", "key encipherment", "client auth"];
     if let Some(wrong) = usages.iter().find(|usage| !allowed.contains(&&***usage)) {
@@ -103,7 +104,7 @@ pub(super) struct Observed {
 /// Authority and serial number for one certificate.
 pub(super) struct Issuer {
     pub(super) authority: Arc<CertificateAuthority>,
-    /// Serial number of the certificate; `None` if the random number generator failed.
+    /// Serial number of the certificate. `None` if the random number generator failed.
     pub(super) serial: Option<Serial>,
 }
 
@@ -147,6 +148,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
 }
 
+/// Signs the certificate of a request, and returns it as PEM.
 fn sign(
     observed: &Observed,
     parsed: &ParsedRequest,
@@ -160,6 +162,7 @@ fn sign(
     issuer.authority.sign(parsed, usages, serial, lifetime, now)
 }
 
+/// Returns the update of a request's status.
 fn update_status(request: &SigningRequest, changed: &CertificateSigningRequest) -> Plan {
     Plan::one(Update::status(wire::target(request), wire::json(changed)))
 }
@@ -175,8 +178,8 @@ pub(super) enum ExpiredError {
     Certificate(Timestamp),
 }
 
-/// Returns the lifetime of a certificate: the requested one, raised to [`MIN_DURATION`]. If it exceeds `max_duration`, or
-/// if none is requested, returns `max_duration`. Upstream: `duration`.
+/// Returns the lifetime of a certificate: the requested one, raised to [`MIN_DURATION`]. If it exceeds `max_duration`,
+/// or if none is requested, returns `max_duration`. Upstream: `duration`.
 fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
     let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());

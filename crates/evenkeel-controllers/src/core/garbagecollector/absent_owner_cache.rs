@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 /// Capacity of the cache, in owners; upstream's number.
 const CAPACITY: usize = 500;
 
-/// Set of uids with their coordinates; inserting into a full set evicts the oldest. Upstream: `ReferenceCache`.
+/// Set of uids with their coordinates. Inserting into a full set evicts the oldest. Upstream: `ReferenceCache`.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentOwnerCache {
     entries: HashSet<(Uid, Coordinates)>,
@@ -29,7 +29,7 @@ impl AbsentOwnerCache {
         }
     }
 
-    /// Whether the cache records that no object of this uid has these coordinates.
+    /// Reports whether the cache records that no object of this uid has these coordinates.
     pub(crate) fn contains(&self, uid: &str, coordinates: &Coordinates) -> bool {
         self.entries.contains(&(Uid::from(uid), coordinates.clone()))
     }

@@ -1,4 +1,4 @@
-//! Live reads and writes of the garbage collector: the I/O around [`super::plan`].
+//! Live reads and writes of the garbage collector. [`super::plan`] decides between them, without I/O.
 
 use super::{
     GarbageCollector, ProcessError,
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 /// Maximum number of dependents that are patched concurrently when their owner is orphaned.
 const MAX_CONCURRENT_PATCHES: usize = 16;
 
-/// Maximum number of retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer`, which makes
-/// the 4 attempts of `DefaultBackoff`.
+/// Maximum number of retries of a finalizer's removal after write conflicts. Upstream's `removeFinalizer` makes the 4
+/// attempts of `DefaultBackoff`.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
 /// An object as a live read returned it.
@@ -61,22 +61,21 @@ impl GarbageCollector {
     /// patch fails, the other patches are still tried, and the finalizer stays. Upstream: `attemptToOrphan`,
     /// `orphanDependents`.
     pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), ProcessError> {
-        let (coordinates, dependents): (_, Vec<(Uid, Coordinates)>) = {
+        let (coordinates, dependents) = {
             let graph = self.graph();
             let Some(node) = graph.node(uid) else { return Ok(()) };
-            (
-                node.coordinates.clone(),
-                graph
-                    .dependents(uid)
-                    .map(|(uid, node)| (uid.clone(), node.coordinates.clone()))
-                    .collect(),
-            )
+            let dependents: Vec<(Uid, Coordinates)> = graph
+                .dependents(uid)
+                .map(|(uid, node)| (uid.clone(), node.coordinates.clone()))
+                .collect();
+            (node.coordinates.clone(), dependents)
         };
         let mut result = Ok(());
         for batch in dependents.chunks(MAX_CONCURRENT_PATCHES) {
             let removals = batch.iter().map(|(dependent, coordinates)| {
                 self.remove_owner_reference(dependent, coordinates, uid)
             });
+            // Keeps the first error.
             result = join_all(removals).await.into_iter().fold(result, Result::and);
         }
         result?;
@@ -105,6 +104,7 @@ impl GarbageCollector {
         Ok(())
     }
 
+    /// Returns the kind of the object at these coordinates, by discovery.
     fn kind_of(&self, coordinates: &Coordinates) -> Result<Kind, ProcessError> {
         let discovered = self.discovered();
         let resource = discovered.of_kind(&coordinates.api_version, &coordinates.kind);
@@ -114,7 +114,7 @@ impl GarbageCollector {
         })
     }
 
-    /// Reads an object live; `None` if no object of this uid exists at these coordinates. Upstream: `getObject`.
+    /// Reads an object live. Returns `None` if no object with this name has this uid. Upstream: `getObject`.
     async fn get_object(
         &self,
         kind: &Kind,
@@ -131,7 +131,7 @@ impl GarbageCollector {
     }
 
     /// Classifies the owners of an object by live reads. Returns `None` if a cluster-scoped object names a namespaced
-    /// owner: nothing can be decided about such an object. Upstream: `classifyReferences`.
+    /// owner, because such an object must not be collected. Upstream: `classifyReferences`.
     async fn classify_references(
         &self,
         live: &LiveObject<'_>,
@@ -168,6 +168,7 @@ impl GarbageCollector {
         Ok(Some(owners))
     }
 
+    /// Carries out a decision about the object.
     async fn execute(&self, live: &LiveObject<'_>, decision: Decision) -> Result<(), ProcessError> {
         match decision {
             Decision::Nothing => {}
@@ -184,7 +185,7 @@ impl GarbageCollector {
                 let mut resource_version = live.meta.resource_version.to_string();
                 if unblock_owner_references {
                     self.unblock_owner_references(live).await?;
-                    // That patch has changed the resource version.
+                    // The patch has changed the resource version.
                     resource_version.clear();
                 }
                 self.delete(live, propagation, resource_version).await?;
@@ -193,8 +194,8 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Deletes the object with `resource_version` as precondition; an empty one allows any version. After a conflict,
-    /// repeats the request without that precondition if the owner references did not change. Upstream: `deleteObject`.
+    /// Deletes the object if it still has this resource version. An empty version stands for any version. After a
+    /// conflict, repeats the request for any version if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &LiveObject<'_>,
@@ -226,6 +227,7 @@ impl GarbageCollector {
         }
     }
 
+    /// Removes the references to the owners with these uids.
     async fn remove_owner_references(
         &self,
         live: &LiveObject<'_>,
@@ -243,8 +245,7 @@ impl GarbageCollector {
         self.patch_owners(live, entries, kept).await
     }
 
-    /// Sets `blockOwnerDeletion` to false in all references of the object, which breaks a cycle of foreground
-    /// deletions.
+    /// Sets `blockOwnerDeletion` to false in all references of the object, to break a cycle of foreground deletions.
     async fn unblock_owner_references(&self, live: &LiveObject<'_>) -> Result<(), ApiError> {
         let blocking = || live.meta.owners.iter().filter(|owner| owner.block_owner_deletion);
         if blocking().next().is_none() {
@@ -256,7 +257,8 @@ impl GarbageCollector {
         let unblocked = |owner: &OwnerReference| {
             owner_reference_json(&OwnerReference { block_owner_deletion: false, ..owner.clone() })
         };
-        self.patch_owners(live, entries, live.meta.owners.iter().map(unblocked).collect()).await
+        let complete_list = live.meta.owners.iter().map(unblocked).collect();
+        self.patch_owners(live, entries, complete_list).await
     }
 
     /// Patches owner references with a strategic merge patch of `entries`. If the server does not support such patches
@@ -270,6 +272,7 @@ impl GarbageCollector {
     ) -> Result<(), ApiError> {
         let strategic = json!({"metadata": {"uid": &*live.meta.uid, "ownerReferences": entries}});
         match self.patch(live, PatchForm::Strategic, &strategic).await {
+            // UnsupportedMediaType: the kind has no strategic merge patch.
             Err(error) if error.code() == 415 => {
                 let owners = if complete_list.is_empty() {
                     Value::Null
@@ -285,6 +288,7 @@ impl GarbageCollector {
         }
     }
 
+    /// Removes a finalizer from the object. After a conflict, reads the object again and retries.
     async fn remove_finalizer(
         &self,
         live: &LiveObject<'_>,
@@ -302,10 +306,8 @@ impl GarbageCollector {
                 break;
             }
             let body = json!({"metadata": {"resourceVersion": &*meta.resource_version, "finalizers": remaining}});
-            match self
-                .patch(&LiveObject { kind: live.kind, meta: &meta }, PatchForm::Merge, &body)
-                .await
-            {
+            let latest_object = LiveObject { kind: live.kind, meta: &meta };
+            match self.patch(&latest_object, PatchForm::Merge, &body).await {
                 Err(error) if error.is_conflict() && attempt < MAX_CONFLICT_RETRIES => {
                     let latest =
                         self.get_object(live.kind, &meta.namespace, &meta.name, &meta.uid).await?;
@@ -318,6 +320,7 @@ impl GarbageCollector {
         Ok(())
     }
 
+    /// Patches the object. An object that no longer exists counts as patched.
     async fn patch(
         &self,
         live: &LiveObject<'_>,
@@ -338,7 +341,7 @@ impl GarbageCollector {
 /// Next step of a deletion after a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterConflict {
-    /// The object no longer exists: the deletion succeeded.
+    /// The object no longer exists, so the deletion has succeeded.
     Gone,
     /// Only fields other than the owner references changed. The deletion repeats without a resource version.
     DeleteAnyVersion,
@@ -346,7 +349,8 @@ enum AfterConflict {
     Fail,
 }
 
-/// Decides after a deletion of `meta` had a conflict. `latest` is a live read since then. Upstream: `deleteObject`.
+/// Decides how to continue after a conflict of a deletion. `meta` is from before the deletion, and `latest` is a live
+/// read after the conflict. Upstream: `deleteObject`.
 fn after_conflict(latest: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterConflict {
     match latest {
         Err(error) if error.is_not_found() => AfterConflict::Gone,
@@ -361,6 +365,7 @@ fn after_conflict(latest: Result<&Metadata, &ApiError>, meta: &Meta) -> AfterCon
     }
 }
 
+/// Turns a NotFound error into a success.
 fn ignore_not_found<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
@@ -368,6 +373,7 @@ fn ignore_not_found<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     }
 }
 
+/// Encodes an owner reference without its false fields.
 fn owner_reference_json(owner: &OwnerReference) -> Value {
     let mut json = json!({
         "apiVersion": &*owner.api_version, "kind": &*owner.kind, "name": &*owner.name, "uid": &*owner.uid,

@@ -1,8 +1,8 @@
 //! Graph of owners and dependents, by uid: one node for each object that can be collected.
 //!
-//! A pure state machine: watch events come in, and each returns the uids to enqueue. An owner that is only named in a
-//! reference, and not yet observed by a watch, is a *virtual* node until a live read confirms or refutes it. Upstream:
-//! `pkg/controller/garbagecollector/graph_builder.go`.
+//! The graph is a pure state machine: each watch event changes it and returns the uids to enqueue. An owner that only a
+//! reference names, and that no watch has observed yet, is a *virtual* node until a live read confirms or refutes it.
+//! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
 
 use super::absent_owner_cache::AbsentOwnerCache;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, shared::Shared};
@@ -23,7 +23,7 @@ pub(crate) struct Coordinates {
     pub(crate) api_version: Text,
     /// The kind, as in the object's `kind`.
     pub(crate) kind: Text,
-    /// The namespace; empty for cluster-scoped kinds. A virtual node has the namespace of the dependent that named it.
+    /// The namespace. Empty for cluster-scoped kinds. A virtual node has the namespace of the dependent that named it.
     pub(crate) namespace: Text,
     /// The object's name.
     pub(crate) name: Text,
@@ -40,13 +40,12 @@ impl Coordinates {
         }
     }
 
-    /// Whether an observed object has these coordinates.
+    /// Reports whether an observed object has these coordinates.
     fn is_of(&self, kind: &Kind, meta: &Meta) -> bool {
         self.name == meta.name
             && self.namespace == meta.namespace
             && *self.kind == *kind.kind
-            && self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version))
-                == (&*kind.group, &*kind.version)
+            && group_and_version(&self.api_version) == (&*kind.group, &*kind.version)
     }
 
     /// Returns the coordinates that a dependent in `namespace` gives for its owner. Upstream:
@@ -60,8 +59,8 @@ impl Coordinates {
         }
     }
 
-    /// Whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and a
-    /// cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
+    /// Reports whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and
+    /// a cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
     fn matches_reference(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
         *self.kind == *owner.kind
             && *self.name == *owner.name
@@ -70,7 +69,12 @@ impl Coordinates {
     }
 }
 
-/// Returns the group of an `apiVersion`; the core group is empty.
+/// Returns the group and the version of an `apiVersion`. The core group is empty.
+fn group_and_version(api_version: &str) -> (&str, &str) {
+    api_version.rsplit_once('/').unwrap_or(("", api_version))
+}
+
+/// Returns the group of an `apiVersion`. The core group is empty.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -119,16 +123,18 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Returns the first node, by uid, whose coordinates satisfy `predicate`; observed nodes precede virtual ones.
+    /// Returns the first node, by uid, whose coordinates satisfy `predicate`. Observed nodes precede virtual ones.
     pub(crate) fn find(&self, predicate: impl Fn(&Coordinates) -> bool) -> Option<(&Uid, &Node)> {
         let found = self.nodes.iter().filter(|(_, node)| predicate(&node.coordinates));
         found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
     }
 
+    /// Returns the number of nodes in the graph.
     pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
+    /// Returns the number of nodes that are known only from references.
     pub(crate) fn virtual_node_count(&self) -> usize {
         self.nodes.values().filter(|node| node.is_virtual).count()
     }
@@ -179,12 +185,10 @@ impl Graph {
         if let Some(alternate) = alternate {
             let mut work = Work::default();
             work.attempt_to_delete.insert(uid.into());
-            let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
-            work.attempt_to_delete.extend(
-                dependents
-                    .into_iter()
-                    .filter(|dependent| self.references_coordinates(dependent, uid, coordinates)),
-            );
+            let names_refuted =
+                |dependent: &&Uid| self.references_coordinates(dependent, uid, coordinates);
+            let affected = node.dependents.iter().filter(names_refuted).cloned();
+            work.attempt_to_delete.extend(affected);
             if let Some(node) = self.nodes.get_mut(uid) {
                 node.coordinates = alternate;
             }
@@ -193,9 +197,9 @@ impl Graph {
         self.remove(uid)
     }
 
-    /// Whether live reads can lead to an action for the object. They cannot if it is terminating and waits for no
-    /// dependents, or if all its owners are observed, match its references and are not terminating. A later change of
-    /// the object or of an owner enqueues it again. (Upstream reads live each time.)
+    /// Reports whether live reads can lead to an action for the object. They cannot if it is terminating and waits for
+    /// no dependents, or if all its owners are observed, match its references and are not terminating. A later change
+    /// of the object or of an owner enqueues it again. (Upstream reads live each time.)
     pub(crate) fn needs_attempt(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             self.nodes.get(&*owner.uid).is_some_and(|owner_node| {
@@ -231,6 +235,7 @@ impl Graph {
         dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)))
     }
 
+    /// Replaces the owners of a node, and updates the dependents of old and new owners.
     fn update_owner_references(
         &mut self,
         uid: &Uid,
@@ -260,6 +265,7 @@ impl Graph {
         }
     }
 
+    /// Adds a node to the dependents of its owner. Adds a virtual node for an unknown owner.
     fn add_dependent(
         &mut self,
         uid: &Uid,
@@ -331,6 +337,7 @@ impl Graph {
         }
     }
 
+    /// Removes a node, and returns the objects that the removal affects.
     fn remove(&mut self, uid: &str) -> Work {
         let mut work = Work::default();
         let Some(node) = self.nodes.remove(uid) else { return work };
@@ -374,6 +381,7 @@ impl Graph {
         untried.min()
     }
 
+    /// Reports whether the dependent refers to the owner with this uid at these coordinates.
     fn references_coordinates(
         &self,
         dependent: &Uid,

@@ -1,10 +1,10 @@
 //! Garbage collector: deletes objects whose owners do not exist, and completes foreground and orphaning deletion.
 //!
-//! It watches the metadata of every deletable resource and keeps the graph of owner references. It decides about one
-//! object at a time, from live reads. Upstream: `pkg/controller/garbagecollector`.
+//! It watches the metadata of every deletable resource and keeps the graph of owner references. For each object, it
+//! decides from live reads. Upstream: `pkg/controller/garbagecollector`.
 //!
-//! It has a shell of its own: its keys are uids of objects of all kinds, two queues feed its workers, and the
-//! workers wait until the graph is complete.
+//! Unlike other controllers, it does not use the controller builder: its keys are uids of objects of all kinds, two
+//! queues feed its workers, and the workers wait until the graph is complete.
 
 mod absent_owner_cache;
 mod act;
@@ -46,9 +46,9 @@ use tokio_util::sync::CancellationToken;
 /// Options of the garbage collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the controller runs; `--enable-garbage-collector`, default true.
+    /// Whether the controller runs. Flag `--enable-garbage-collector`. Default: true.
     pub enabled: bool,
-    /// Workers for each of the two queues; `--concurrent-gc-syncs`, default 20.
+    /// Number of workers for each of the two queues. Flag `--concurrent-gc-syncs`. Default: 20.
     pub concurrent_syncs: usize,
 }
 
@@ -100,27 +100,32 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// State that all workers share; clones refer to the same state.
+/// The garbage collector. Clones share their state.
 #[derive(Clone)]
 struct GarbageCollector(Arc<Shared>);
 
+/// State that all clones of [`GarbageCollector`] share.
 struct Shared {
     env: Env,
     client: Client,
     events: EventRecorder,
-    /// A panic poisons the lock only if it interrupts a change of the graph, not a read.
+    /// Graph of owner references. Only a panic during a change of the graph poisons the lock.
     graph: RwLock<Graph>,
     monitors: Monitors,
-    /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
-    /// dependents are missing from the graph, a foreground deletion would look finished.
+    /// Set once the graph contains every object of every resource that can be watched. The workers wait for it, because
+    /// a foreground deletion looks finished while dependents are missing from the graph.
     complete: Latch,
-    /// Set when a change of the graph panicked.
+    /// Set when a change of the graph panicked. The graph may then be incomplete.
     broken: Latch,
+    /// Objects that may have to be deleted. Upstream: `attemptToDelete`.
     attempt_to_delete: Queue<Uid>,
+    /// Owners whose dependents have to be orphaned. Upstream: `attemptToOrphan`.
     attempt_to_orphan: Queue<Uid>,
+    /// Number of workers for each queue.
     workers: usize,
+    /// Failures, for `evenkeel explain`.
     history: History,
-    /// Failed discoveries and cache syncs that timed out.
+    /// Number of failed discoveries and of cache syncs that timed out.
     sync_errors: IntCounter,
 }
 
@@ -182,8 +187,8 @@ impl GarbageCollector {
             () = self.0.broken.wait() => false,
             () = self.0.complete.wait() => true,
         };
-        let workers = if complete { self.0.workers } else { 0 };
-        for _ in 0..workers {
+        let n_workers = if complete { self.0.workers } else { 0 };
+        for _ in 0..n_workers {
             for attempt in [Attempt::Delete, Attempt::Orphan] {
                 let worker = self.clone();
                 tasks.spawn_restarting("garbage collector", move || {
@@ -192,8 +197,8 @@ impl GarbageCollector {
                 });
             }
         }
-        // The program ends when this function returns before `stop`. A broken graph must end it: with an incomplete
-        // graph, the collector would delete objects whose owners exist.
+        // If this function returns before `stop`, the program ends. A broken graph must end the program, because with
+        // an incomplete graph the collector would delete objects whose owners exist.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.0.broken.wait() => tracing::error!("A panic has left the graph incomplete"),
@@ -207,6 +212,7 @@ impl GarbageCollector {
         event_tasks.join().await;
     }
 
+    /// Processes the objects of one queue until the queue shuts down.
     async fn run_worker(&self, attempt: Attempt) {
         let queue = match attempt {
             Attempt::Delete => &self.0.attempt_to_delete,
@@ -217,6 +223,7 @@ impl GarbageCollector {
         }
     }
 
+    /// Processes one object. After a failure, requeues it with backoff.
     async fn process(&self, attempt: Attempt, queue: &Queue<Uid>, uid: &Uid) {
         let result = match attempt {
             Attempt::Delete => self.attempt_to_delete_item(uid).await,
@@ -240,6 +247,7 @@ impl GarbageCollector {
         self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
+    /// Locks the graph for reading. If a change of the graph panicked, also ends the controller.
     fn graph(&self) -> RwLockReadGuard<'_, Graph> {
         self.0.graph.read().unwrap_or_else(|poisoned| {
             self.0.broken.set();
@@ -247,6 +255,7 @@ impl GarbageCollector {
         })
     }
 
+    /// Locks the graph for a change. If an earlier change panicked, also ends the controller.
     fn graph_mut(&self) -> RwLockWriteGuard<'_, Graph> {
         self.0.graph.write().unwrap_or_else(|poisoned| {
             self.0.broken.set();
@@ -254,10 +263,13 @@ impl GarbageCollector {
         })
     }
 
+    /// Returns the resources that the API server serves.
     fn discovered(&self) -> Arc<ServerResources> {
         self.0.monitors.discovered()
     }
 
+    /// Enqueues the objects that a change of the graph affects, and records events about owner references to other
+    /// namespaces.
     fn enqueue(&self, work: Work) {
         for uid in work.attempt_to_delete {
             self.0.attempt_to_delete.add(uid, Priority::NORMAL);
@@ -295,7 +307,7 @@ impl GarbageCollector {
     }
 }
 
-/// Attempt that a worker makes for an object. Each has its own queue.
+/// Kind of attempt that a worker makes for an object. Each kind has its own queue.
 #[derive(Debug, Clone, Copy)]
 enum Attempt {
     /// Upstream: `attemptToDeleteItem`.
@@ -304,13 +316,13 @@ enum Attempt {
     Orphan,
 }
 
-/// Error of a pass over an object; the object returns to its queue with backoff.
+/// Error of an attempt. The object returns to its queue with backoff.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
     /// The API server refused a request or did not answer.
     #[error("request failed: {0}")]
     Api(#[from] ApiError),
-    /// Discovery has no resource for this kind, or none yet. Upstream: `restMappingError`.
+    /// Discovery found no resource for this kind, at least not yet. Upstream: `restMappingError`.
     #[error("no resource is known for {kind} in {api_version}")]
     UnknownKind {
         /// Group and version, as in the reference.

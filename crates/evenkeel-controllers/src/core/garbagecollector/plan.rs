@@ -5,7 +5,7 @@
 //! `attemptToDeleteItem`, `processDeletingDependentsItem` and `classifyReferences` in
 //! `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
 //! | an owner is dangling: no object of its `uid` exists | `classify`, `absent_owner_cache::AbsentOwnerCache` |
@@ -33,7 +33,7 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates; `None` if absent.
+    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates. `None` if absent.
     ///
     /// Upstream: `isDangling`.
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
@@ -127,6 +127,7 @@ fn process_deleting_dependents(graph: &Graph, uid: &str) -> Decision {
     Decision::AttemptToDelete(to_enqueue.collect())
 }
 
+/// Reports whether the object has this finalizer.
 fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|name| **name == *finalizer)
 }

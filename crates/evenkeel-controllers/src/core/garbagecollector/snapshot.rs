@@ -9,16 +9,18 @@ use super::{graph::Graph, inspect, monitor::is_deletable};
 use evenkeel_api::{Kind, OwnerReference};
 use evenkeel_runtime::{discovery::ServerResources, introspect::Subject};
 
-/// Returns the deletable resources of a namespace; none if `namespace` is empty.
+/// Returns the deletable resources of a namespace. None if `namespace` is empty.
 fn resources_to_list(discovered: &ServerResources, namespace: &str) -> Vec<Kind> {
     if namespace.is_empty() {
         return Vec::new();
     }
-    let resources = discovered.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
+    let resources = discovered
+        .preferred()
+        .filter(|resource| resource.kind.namespaced && is_deletable(resource));
     resources.map(|resource| resource.kind.clone()).collect()
 }
 
-/// Whether the graph got the object from a read, and not only from a reference.
+/// Reports whether the graph got the object from a read, and not only from a reference.
 fn is_observed(graph: &Graph, subject: &Subject) -> bool {
     let found = graph.find(|coordinates| inspect::matches_subject(coordinates, subject));
     found.is_some_and(|(_, node)| !node.is_virtual)

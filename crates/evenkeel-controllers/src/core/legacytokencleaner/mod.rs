@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::Secret;
 use plan::{Observed, Token};
 use std::{sync::Arc, time::Duration};
 
-/// Period of the passes. Upstream: `syncInterval`.
+/// Interval between two runs. Upstream: `syncInterval`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// The legacy token cleaner. Upstream: `newLegacyServiceAccountTokenCleanerControllerDescriptor`.
@@ -45,10 +45,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Caches of the cleaner.
+/// Planner that marks and deletes unused tokens.
 struct Cleaner {
     secrets: Cache<Full<Secret>>,
     accounts: Cache<ServiceAccount>,
+    /// Time without use after which a token is marked, and after the same time deleted.
     period: Duration,
 }
 
@@ -59,8 +60,8 @@ impl Planner for Cleaner {
     fn observe(&self, _: &Key, (): &()) -> Option<Observed> {
         let token = |secret: Arc<Full<Secret>>| {
             let meta = secret.meta();
-            let account = meta.annotations.get("kubernetes.io/service-account.name");
-            let account = account.and_then(|name| self.accounts.get(&meta.namespace, name));
+            let account_name = meta.annotations.get("kubernetes.io/service-account.name");
+            let account = account_name.and_then(|name| self.accounts.get(&meta.namespace, name));
             Token { secret, account }
         };
         let tokens = self.secrets.list().into_iter().map(token).collect();

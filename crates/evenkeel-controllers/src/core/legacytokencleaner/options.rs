@@ -6,8 +6,8 @@ use std::time::Duration;
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Time without use before a token is marked, and again before it is deleted;
-    /// `--legacy-service-account-token-clean-up-period`, default 1 year.
+    /// Time without use before a token is marked, and again before it is deleted. Flag
+    /// `--legacy-service-account-token-clean-up-period`. Default: 1 year.
     pub clean_up_period: Duration,
 }
 

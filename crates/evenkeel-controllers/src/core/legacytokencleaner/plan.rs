@@ -23,7 +23,9 @@ use std::{
 };
 
 // The ConfigMap with the date since which the API server tracks the use of tokens.
+/// Namespace of the ConfigMap of [`TRACKING_CONFIG_MAP`].
 const TRACKING_NAMESPACE: &str = "kube-system";
+/// ConfigMap with the date since which the API server tracks the use of tokens.
 const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// All tokens, and the clean-up period.
@@ -83,6 +85,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     Some(plan)
 }
 
+/// Reads the tracking date from the reply, and returns the date before which a token counts as unused.
 fn read_cutoff(reply: &Reply, period: Duration, now: Timestamp) -> Result<Option<Cutoff>, String> {
     let tracking = reply.object::<ConfigMap>().map_err(|error| error.message)?;
     let since = tracking.data.get("since").ok_or("the server does not say since when it tracks")?;
@@ -123,9 +126,10 @@ fn mounted_secret_names(pods: &Reply) -> Result<BTreeSet<String>, String> {
 }
 
 /// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. A
-/// conflict is no failure, as upstream: the next pass decides again.
+/// conflict is no failure, as upstream: the next reconciliation decides again.
 fn mark_or_delete(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Action> {
-    let (meta, target) = (secret.meta(), wire::target(secret));
+    let meta = secret.meta();
+    let target = wire::target(secret);
     Some(match token::verdict(secret, cutoff)? {
         Verdict::Mark(day) => {
             let labels = json!({INVALID_SINCE: day.to_string()});

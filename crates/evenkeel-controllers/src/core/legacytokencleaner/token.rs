@@ -55,7 +55,7 @@ impl Cutoff {
     }
 }
 
-/// Whether the token is auto-generated, old and unused.
+/// Reports whether the token is auto-generated, old and unused.
 pub(super) fn is_candidate(
     secret: &Full<Secret>,
     account: Option<&Arc<ServiceAccount>>,
@@ -111,11 +111,13 @@ pub(super) fn visit_secret_names(json: &Value, visit: &mut impl FnMut(&str)) {
     }
 }
 
+/// Parses a date such as `2026-01-31`.
 fn parse_date(text: &str) -> Option<Date> {
     // jiff's other parsers of dates also accept a time after the date.
     Date::strptime("%Y-%m-%d", text).ok()
 }
 
+/// Returns the UTC date of a time.
 fn date_of(time: Timestamp) -> Date {
     time.to_zoned(TimeZone::UTC).date()
 }

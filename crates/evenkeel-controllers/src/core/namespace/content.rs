@@ -141,6 +141,7 @@ impl ContentDeleter<'_> {
         steps.one(LiveRead { on_error: OnError::Ignore, ..list })
     }
 
+    /// Returns the remaining objects of a kind after their deletion, with an estimate of the time that they need.
     fn evaluate(&self, kind: &Kind, result: &DeletionResult<'_>) -> RemainingObjects {
         let (remaining, before) = match result {
             DeletionResult::Unlisted => return RemainingObjects::default(),

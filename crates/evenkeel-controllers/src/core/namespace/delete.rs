@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 /// `namespaceDeletionGracePeriod`.
 pub(super) const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Result of a pass over a namespace.
+/// Result of a reconciliation over a namespace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct SyncResult {
     pub(super) plan: Plan,
@@ -30,7 +30,7 @@ pub(super) struct SyncResult {
 pub(super) enum Stop {
     /// The plan of this step must be executed first.
     Execute(Plan),
-    /// The namespace no longer exists; another one may have its name.
+    /// The namespace no longer exists. Another one may have its name.
     Gone,
     /// A request failed.
     Failed(String),
@@ -119,6 +119,7 @@ fn delete(
     Ok(SyncResult { plan, unwritten_conditions })
 }
 
+/// Returns the deletion timestamp of a namespace.
 fn deletion_timestamp(namespace: &Value) -> Option<Timestamp> {
     namespace["metadata"]["deletionTimestamp"].as_str()?.parse().ok()
 }
@@ -134,6 +135,7 @@ fn read_live(name: &str, steps: &mut Steps<'_>) -> Result<Value, Stop> {
     Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
+/// Discovers the resources of the API server.
 fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Stop> {
     let read = LiveRead::resources(Duration::ZERO);
     let read = steps.one(LiveRead { on_error: OnError::Ignore, ..read })?;

@@ -14,7 +14,8 @@ pub(super) fn describe(namespace: &Namespace, now: Timestamp) -> Description {
         description.fact("finalizers", finalizers.join(", "));
     }
     let Some(deleted_at) = namespace.meta.deletion else { return description };
-    let true_conditions = namespace.status.conditions.iter().filter(|c| &*c.status == "True");
+    let true_conditions =
+        namespace.status.conditions.iter().filter(|condition| &*condition.status == "True");
     for condition in true_conditions {
         description.waits(format!("{}: {}", condition.type_, condition.message));
     }

@@ -20,19 +20,21 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Backoff of failed namespaces, from 5 ms to 1 minute: the maximum is shorter than that of other controllers.
-/// Upstream: `nsControllerRateLimiter`.
+/// Backoff of namespaces whose reconciliation failed. Its maximum is shorter than that of other controllers. Upstream:
+/// `nsControllerRateLimiter`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_millis(5),
     max_delay: Duration::from_mins(1),
+    // The token bucket of upstream's default rate limiter also limits all namespaces together.
     bucket: true,
 };
 
-/// Options of the controller: the number of namespaces processed concurrently, default 10, and the sync period. The
-/// sync period is the maximum delay before a waiting namespace is processed again; zero means no maximum.
+/// Options of the controller: the number of namespaces that are reconciled concurrently, by default 10, and the sync
+/// period. The sync period is the maximum delay before a terminating namespace is reconciled again. Zero disables the
+/// maximum.
 pub type Options = Periodic<10>;
 
-/// Flags of the number of workers and of the sync period.
+/// Names of the flags with the number of workers and with the sync period.
 pub(crate) const FLAGS: [&str; 2] = ["concurrent-namespace-syncs", "namespace-sync-period"];
 
 /// The namespace controller.
@@ -91,7 +93,7 @@ impl Planner for Namespaces {
     }
 }
 
-/// Pass handler that logs conditions whose write failed.
+/// Logs a warning if the write of a namespace's conditions failed.
 struct ConditionWarnings {
     sync_period: Duration,
 }

@@ -3,7 +3,7 @@
 //! Pods are deleted before all other objects, so that they keep their secrets, service accounts and network policies to
 //! the end (KEP-5080).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `status.phase`: `Terminating` | `with_terminating_phase` |
 //! | `spec.finalizers`, the `finalize` subresource | `next`, `without_finalizer` |
@@ -124,7 +124,7 @@ pub(super) fn limit_wait(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
 
-/// Returns the error about groups whose discovery failed, each with its version; `None` without any.
+/// Returns the error about groups whose discovery failed, each with its version, or `None` without any.
 pub(super) fn discovery_error(failed: &[FailedGroup]) -> Option<String> {
     if failed.is_empty() {
         return None;
@@ -143,8 +143,8 @@ pub(super) fn discovery_error(failed: &[FailedGroup]) -> Option<String> {
     ))
 }
 
-/// Whether discovery of the resource's group version succeeded. If it failed, the controller does not delete the
-/// objects.
+/// Reports whether discovery of the resource's group version succeeded. If it failed, the controller does not delete
+/// the objects.
 pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }
@@ -153,22 +153,20 @@ impl Findings {
     /// Returns the next step: a retry after any error, finalization if nothing remains to wait for, otherwise a wait
     /// for half of the longest estimate.
     pub(super) fn next(&self) -> Next {
-        let mut errors: Vec<&str> = self.discovery_error.as_deref().into_iter().collect();
-        errors
-            .extend(self.remaining.iter().filter_map(|(_, remaining)| remaining.error.as_deref()));
+        let discovery_error = self.discovery_error.as_deref().into_iter();
+        let deletion_errors =
+            self.remaining.iter().filter_map(|(_, remaining)| remaining.error.as_deref());
+        let errors: Vec<&str> = discovery_error.chain(deletion_errors).collect();
         if !errors.is_empty() {
             return Next::Failed(errors.join(", "));
         }
-        let estimate = self
-            .remaining
-            .iter()
-            .map(|(_, remaining)| remaining.estimate)
-            .max()
-            .unwrap_or_default();
-        if estimate.is_zero() {
+        let estimates = self.remaining.iter().map(|(_, remaining)| remaining.estimate);
+        let longest = estimates.max().unwrap_or_default();
+        if longest.is_zero() {
             Next::Finalize
         } else {
-            Next::Wait(Duration::from_secs(estimate.as_secs() / 2 + 1))
+            // One second more, so that an estimate of one second does not lead to an immediate retry.
+            Next::Wait(Duration::from_secs(longest.as_secs() / 2 + 1))
         }
     }
 
@@ -184,6 +182,7 @@ impl Findings {
         ]
     }
 
+    /// Returns the message about kinds whose deletion failed, or `None` if none failed.
     fn content_failure(&self) -> Option<String> {
         let errors = self.remaining.iter().filter_map(|(_, remaining)| remaining.error.clone());
         let mut errors: Vec<String> = errors.collect();
@@ -197,6 +196,7 @@ impl Findings {
         })
     }
 
+    /// Returns the message about remaining objects, or `None` if none are known to remain.
     fn remaining_content(&self) -> Option<String> {
         let remaining = self.counted().filter(|(_, remaining)| remaining.count > 0);
         let counts = remaining.map(|(kind, remaining)| {
@@ -208,6 +208,7 @@ impl Findings {
         Some(format!("Some resources are remaining: {counts}"))
     }
 
+    /// Returns the message about finalizers of remaining objects, or `None` if they have none.
     fn remaining_finalizers(&self) -> Option<String> {
         let mut totals = BTreeMap::<&str, usize>::new();
         for (name, count) in self.counted().flat_map(|(_, remaining)| &remaining.finalizers) {
@@ -221,13 +222,14 @@ impl Findings {
         Some(format!("Some content in the namespace has finalizers remaining: {counts}"))
     }
 
-    /// Returns the remaining objects by resource; none while pods remain, because other objects are not counted yet.
+    /// Returns the remaining objects by resource. The list is empty while pods remain, because other objects are not
+    /// counted yet.
     fn counted(&self) -> impl Iterator<Item = &(Kind, RemainingObjects)> {
         let remaining = if self.pods_only { &[] } else { &self.remaining[..] };
         remaining.iter()
     }
 
-    /// Returns the namespace with current conditions; `None` if they are unchanged.
+    /// Returns the namespace with current conditions, or `None` if they are unchanged.
     pub(super) fn with_conditions(&self, namespace: &Value, now: Timestamp) -> Option<Value> {
         let mut updated = namespace.clone();
         let status = updated.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
@@ -256,7 +258,7 @@ impl Findings {
     }
 }
 
-/// Returns the namespace with the phase `Terminating`; `None` if it already has that phase. Upstream:
+/// Returns the namespace with the phase `Terminating`, or `None` if it already has that phase. Upstream:
 /// `updateNamespaceStatusFunc`.
 pub(super) fn with_terminating_phase(namespace: &Value) -> Option<Value> {
     if namespace["status"]["phase"] == "Terminating" {
@@ -277,7 +279,7 @@ pub(super) fn without_finalizer(namespace: &Value) -> Value {
     })
 }
 
-/// Whether `spec.finalizers` is empty. Upstream: `finalized`.
+/// Reports whether `spec.finalizers` is empty. Upstream: `finalized`.
 pub(super) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }

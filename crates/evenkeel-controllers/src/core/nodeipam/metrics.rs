@@ -56,8 +56,8 @@ impl Metrics {
     pub(super) fn update_gauges(&self, set: &CidrSet) {
         let range = set.range().to_string();
         let label = [range.as_str()];
-        let (allocations, releases) =
-            (self.allocations.with_label_values(&label), self.releases.with_label_values(&label));
+        let allocations = self.allocations.with_label_values(&label);
+        let releases = self.releases.with_label_values(&label);
         allocations.inc_by(set.allocations_total.saturating_sub(allocations.get()));
         if set.releases_total > 0 {
             releases.inc_by(set.releases_total.saturating_sub(releases.get()));

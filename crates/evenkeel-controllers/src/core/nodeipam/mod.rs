@@ -1,7 +1,7 @@
-//! Node IPAM controller: allocates pod CIDRs to nodes, one for each IP family. Upstream: `pkg/controller/nodeipam`, the
-//! range allocator.
+//! Node IPAM controller: allocates pod CIDRs to nodes, one for each IP family. Upstream: the range allocator in
+//! `pkg/controller/nodeipam`.
 //!
-//! It runs only with `--allocate-node-cidrs`. Upstream's cloud allocators belong to cloud controller managers.
+//! It runs only with the flag `--allocate-node-cidrs`. Upstream's other allocators belong to cloud controller managers.
 
 mod metrics;
 mod options;
@@ -23,7 +23,7 @@ use plan::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of workers; no flag changes it. Upstream: `cidrUpdateWorkers`.
+/// Number of workers. No flag changes it. Upstream: `cidrUpdateWorkers`.
 const WORKERS: usize = 30;
 
 /// The node IPAM controller.
@@ -48,7 +48,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let allocator = Allocator::new(&config).map_err(|problem| start_error(problem.to_string()))?;
     let state = Arc::new(Mutex::new(State { allocator, list_state: ListState::NotStarted }));
     let planner = Nodes { nodes: nodes.clone(), state: state.clone() };
-    // Plan one node after the other, because each decision depends on the allocations before it.
+    // Nodes are planned one after another, because each decision depends on the allocations before it.
     let builder = context
         .builder(&DESCRIPTOR, &nodes)
         .event_source("cidrAllocator")
@@ -58,17 +58,17 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The allocator and its start: the planner reads them, and the pass handler changes them.
+/// The allocator, and the progress of its start. [`Nodes`] reads this state, and [`Recorder`] changes it.
 struct State {
     allocator: Allocator,
     list_state: ListState,
 }
 
-/// Progress of the live list of all nodes, after which their CIDRs are recorded.
+/// Progress of the first live list of all nodes. After the list, the allocator records the CIDRs of these nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListState {
     NotStarted,
-    /// A pass is listing the nodes.
+    /// A reconciliation is listing the nodes.
     Underway,
     Done,
 }
@@ -88,7 +88,8 @@ impl Planner for Nodes {
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
-        let (node, state) = (self.nodes.get("", &key.name), lock(&self.state));
+        let node = self.nodes.get("", &key.name);
+        let state = lock(&self.state);
         let allocations = match state.list_state {
             ListState::NotStarted => Allocations::Unlisted,
             ListState::Underway => Allocations::Listing,
@@ -114,17 +115,19 @@ impl Planner for Nodes {
     }
 }
 
-/// Pass handler that records the CIDRs of nodes and updates the metrics.
+/// Records the CIDRs of nodes in the allocator, and updates the metrics.
 struct Recorder {
     state: Arc<Mutex<State>>,
     metrics: Metrics,
 }
 
 impl Recorder {
+    /// Updates the gauges of all CIDR sets.
     fn update_gauges(&self, state: &State) {
         state.allocator.sets.iter().for_each(|set| self.metrics.update_gauges(set));
     }
 
+    /// Records how many CIDRs of each set the allocator tried for an allocation.
     fn observe_tries(&self, state: &State, verdict: &Verdict) {
         if let Verdict::Allocate { tries_per_set, .. } = verdict {
             for (set, tries) in state.allocator.sets.iter().zip(tries_per_set) {
@@ -133,10 +136,10 @@ impl Recorder {
         }
     }
 
-    /// Records the CIDRs of the nodes that a pass listed. Upstream: `NewCIDRRangeAllocator`.
+    /// Records the CIDRs of the nodes that a reconciliation listed. Upstream: `NewCIDRRangeAllocator`.
     fn record_listed_nodes(&self, outcomes: &Outcomes) {
         let mut state = lock(&self.state);
-        // Neither the step nor the list may have failed.
+        // The outer error is that of the step, the inner one that of the list.
         let Ok(Ok(nodes)) = assign::list_nodes(&mut Steps::of(outcomes)) else {
             state.list_state = ListState::NotStarted;
             return;

@@ -2,22 +2,21 @@
 
 use crate::options::Flags;
 
-/// Options as given; their combination is validated when the controller starts.
+/// Options as given. Their combination is validated when the controller starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether CIDRs are allocated; `--allocate-node-cidrs`, default false.
+    /// Whether CIDRs are allocated. Flag `--allocate-node-cidrs`. Default: false.
     pub enabled: bool,
-    /// CIDRs of all pods, comma-separated, one for each IP family; `--cluster-cidr`.
+    /// CIDRs of all pods, comma-separated, one for each IP family. Flag `--cluster-cidr`.
     pub cluster: String,
-    /// CIDRs of Services, comma-separated, which nodes must not get; `--service-cluster-ip-range`, default none.
+    /// CIDRs of Services, comma-separated, which nodes must not get. Flag `--service-cluster-ip-range`. Default: none.
     pub services: String,
-    /// Prefix length of a node's CIDR in a single-stack cluster, 0 for the family's default; `--node-cidr-mask-size`.
+    /// Prefix length of a node's CIDR in a single-stack cluster, 0 for the family's default. Flag
+    /// `--node-cidr-mask-size`.
     pub mask: i64,
-    /// Prefix length of a node's IPv4 CIDR, 0 for the default, instead of `mask`;
-    /// `--node-cidr-mask-size-ipv4`.
+    /// Prefix length of a node's IPv4 CIDR, 0 for the default, instead of `mask`. Flag `--node-cidr-mask-size-ipv4`.
     pub mask_ipv4: i64,
-    /// Prefix length of a node's IPv6 CIDR, 0 for the default, instead of `mask`;
-    /// `--node-cidr-mask-size-ipv6`.
+    /// Prefix length of a node's IPv6 CIDR, 0 for the default, instead of `mask`. Flag `--node-cidr-mask-size-ipv6`.
     pub mask_ipv6: i64,
 }
 

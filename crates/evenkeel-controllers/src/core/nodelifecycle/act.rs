@@ -51,6 +51,7 @@ pub(super) struct Monitor {
     pub(super) nodes: Cache<Node>,
     pub(super) leases: Cache<Lease>,
     pub(super) pods: Cache<Pod>,
+    /// Pods by the name of their node.
     pub(super) pods_by_node: Index<Pod>,
     pub(super) client: Client,
     pub(super) clock: Clock,
@@ -65,8 +66,10 @@ pub(super) struct Monitor {
 /// Error in updating the health of a node.
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
+    /// A request failed.
     #[error("{0}")]
     Api(#[from] ApiError),
+    /// The cached leases are too old to prove anything about nodes.
     #[error("the lease cache is at resource version {cached}, behind {live}")]
     LeaseCacheBehind { cached: u64, live: u64 },
 }
@@ -88,6 +91,7 @@ impl Monitor {
     async fn pass(&self) -> Duration {
         let now = self.state.now().steady;
         let scheduled = self.state.lock().next_health_pass;
+        // The first pass is due at once.
         let next_health_pass = match scheduled {
             Some(time) if now < time => time,
             _ => {
@@ -101,13 +105,14 @@ impl Monitor {
         let now = self.state.now().steady;
         let next_taint = self.state.lock().zones.next_due(now);
         let next_pass = next_taint.map_or(next_health_pass, |time| time.min(next_health_pass));
-        // A node is still due only if its taint failed: wait before the next attempt.
+        // A node can still be due here only if its taint failed. The wait delays the next attempt.
         let wait = Duration::try_from(next_pass - now).unwrap_or_default();
         wait.max(Duration::from_millis(1))
     }
 
+    /// Checks the health of all nodes. Upstream: `monitorNodeHealth`.
     async fn monitor_node_health(&self) {
-        let began = self.clock.instant();
+        let began_at = self.clock.instant();
         if let Err(error) = self.check_lease_cache_version() {
             tracing::info!(%error, "Skipping the pass over nodes until the lease cache is up to date");
             return;
@@ -121,7 +126,7 @@ impl Monitor {
             })
             .await;
         self.handle_disruption(&nodes).await;
-        self.metrics.all_nodes_seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.all_nodes_seconds.observe(began_at.elapsed().as_secs_f64());
     }
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
@@ -150,7 +155,8 @@ impl Monitor {
             stays
         });
         for node in nodes {
-            let (name, zone) = (&*node.meta.name, zones::zone_key(&node.meta.labels));
+            let name = &*node.meta.name;
+            let zone = zones::zone_key(&node.meta.labels);
             if zones.add(&zone, &self.options, now.steady) {
                 // This creates the zone's counter, at zero.
                 self.metrics.evictions.with_label_values(&[&*zone]);
@@ -182,6 +188,7 @@ impl Monitor {
         }
     }
 
+    /// Records a normal event about a node.
     fn record_event(&self, name: &str, uid: &str, reason: &'static str, message: &str) {
         let node = Target::new(Node::kind(), "", name, uid);
         self.events.record(&EventRecord::normal(
@@ -191,19 +198,22 @@ impl Monitor {
         ));
     }
 
+    /// Updates the recorded health of a node from its status and lease.
     fn observe_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
         let now = self.state.now();
         self.state.lock().observe_health(node, lease, now)
     }
 
+    /// Updates the health of a node, and logs an error.
     async fn update_node_health(&self, node: &Node) {
-        let began = self.clock.instant();
+        let began_at = self.clock.instant();
         if let Err(error) = self.try_update_node_health(node).await {
             tracing::warn!(node = &*node.meta.name, %error, "Failed to update the health of the node; its pods are not evicted");
         }
-        self.metrics.node_seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.node_seconds.observe(began_at.elapsed().as_secs_f64());
     }
 
+    /// Updates the health of a node, its taints and its pods. Upstream: `tryUpdateNodeHealth`.
     async fn try_update_node_health(&self, node: &Node) -> Result<(), HealthError> {
         // Another node of this pass may have shown that the cache is behind.
         self.check_lease_cache_version()?;
@@ -248,6 +258,7 @@ impl Monitor {
         }
     }
 
+    /// Sets the conditions of a node to `Unknown` if a live read confirms that its grace period is over.
     async fn try_mark_unreachable(
         &self,
         name: &str,
@@ -355,6 +366,7 @@ impl Monitor {
         }
     }
 
+    /// Reads the node live and patches its taints. Returns whether it sent a patch.
     async fn try_patch_taints(
         &self,
         name: &str,
@@ -365,7 +377,8 @@ impl Monitor {
             node => node?,
         };
         let Some(body) = patch(&node) else { return Ok(false) };
-        let (kind, form) = (Node::kind(), PatchForm::Strategic);
+        let kind = Node::kind();
+        let form = PatchForm::Strategic;
         let result = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if result.as_ref().is_err_and(ApiError::is_invalid) {
             let now = self.state.now().steady;
@@ -374,6 +387,7 @@ impl Monitor {
         result.map(|_| true)
     }
 
+    /// Taints the nodes that the rate limiters of the zones release. Upstream: `doNoExecuteTaintingPass`.
     async fn do_no_execute_tainting_pass(&self) {
         let due = self.state.lock().zones.take_due(self.state.now().steady);
         for name in due {
@@ -397,7 +411,8 @@ impl Monitor {
             if let Err(error) =
                 mark_pod_not_ready(&self.client, &self.events, &self.clock, &pod).await
             {
-                let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+                let namespace = &*pod.meta.namespace;
+                let name = &*pod.meta.name;
                 tracing::warn!(node, namespace, name, %error, "Failed to mark the pod as not ready");
                 all_marked = false;
             }
@@ -451,6 +466,7 @@ impl Monitor {
         }
     }
 
+    /// Removes the taints of all nodes during a full disruption. Upstream: `markNodeAsReachable`.
     async fn mark_all_reachable(&self, nodes: &[Arc<Node>]) {
         for node in nodes.iter().filter(|node| no_execute::reachable_patch(node).is_some()) {
             let name = &*node.meta.name;
@@ -461,6 +477,7 @@ impl Monitor {
         }
     }
 
+    /// Sets the gauges of a zone.
     fn set_zone_gauges(&self, zone: &str, count: NodeCounts) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
         let float = |count: usize| count as f64;
@@ -497,6 +514,7 @@ async fn mark_pod_not_ready(
     Ok(())
 }
 
+/// Converts a duration. A duration that is too long becomes the maximum.
 fn to_signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
 }
@@ -528,7 +546,8 @@ async fn read_live<V: View>(
 impl<V: View> LiveObject<V> {
     /// Writes the status, with the resource version that was read as precondition.
     async fn put_status(&self, client: &Client) -> Result<Metadata, ApiError> {
-        let (kind, meta) = (V::kind(), self.view.meta());
+        let kind = V::kind();
+        let meta = self.view.meta();
         let body = Bytes::from(self.object.to_string());
         client.update(&kind, &meta.namespace, &meta.name, "status", body).await
     }

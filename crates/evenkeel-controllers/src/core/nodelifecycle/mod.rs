@@ -34,9 +34,9 @@ use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// Number of workers that taint nodes; no flag changes it. Upstream: `scheduler.UpdateWorkerSize`.
+/// Number of workers that taint nodes. No flag changes it. Upstream: `scheduler.UpdateWorkerSize`.
 const NODE_WORKERS: usize = 8;
-/// Number of workers that mark pods as not ready; no flag changes it. Upstream: `podUpdateWorkerSize`.
+/// Number of workers that mark pods as not ready. No flag changes it. Upstream: `podUpdateWorkerSize`.
 const POD_WORKERS: usize = 4;
 
 /// The node lifecycle controller. Upstream: `newNodeLifecycleControllerDescriptor`.
@@ -51,7 +51,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (nodes, pods, leases) = (caches.of::<Node>(), caches.of::<Pod>(), caches.of::<Lease>());
+    let nodes = caches.of::<Node>();
+    let pods = caches.of::<Pod>();
+    let leases = caches.of::<Lease>();
     let options = context.options.nodelifecycle;
     let state = SharedState::new(context.env.clock.clone());
     let builder = context.builder(&DESCRIPTOR, &nodes).workers(NODE_WORKERS);
@@ -106,7 +108,7 @@ fn start_pod_controller(
     context.run(controller);
 }
 
-/// State that the monitor, the planner of taints and the watch of pods share; clones refer to the same state.
+/// State that the monitor, the planner of taints and the planner of pods share. Clones refer to the same state.
 #[derive(Clone)]
 struct SharedState {
     clock: Clock,
@@ -120,11 +122,13 @@ impl SharedState {
         Self { start: clock.instant(), clock, state: Arc::default() }
     }
 
+    /// Returns the current time, both since the controller's start and on the wall clock.
     fn now(&self) -> Now {
         let passed = self.clock.instant().saturating_duration_since(self.start);
         Now { steady: Moment::try_from(passed).unwrap_or(Moment::MAX), wall: self.clock.now() }
     }
 
+    /// Locks the state. A panic under the lock does not invalidate it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +178,7 @@ impl Planner for PodReadinessPlanner {
     }
 
     fn plan(&self, observed: &PodOnNode, (): &(), now: Timestamp) -> (Plan, ()) {
-        // `next` decides about all steps, also about the first.
+        // `next` decides about all steps, including the first one.
         (self.first_step(observed, &(), now), ())
     }
 

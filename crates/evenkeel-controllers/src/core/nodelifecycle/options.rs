@@ -3,26 +3,26 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options of the node lifecycle controller; the defaults are upstream's.
+/// Options of the node lifecycle controller. The defaults are upstream's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Period of the monitor's passes over all nodes; `--node-monitor-period`, default 5s.
+    /// Period of the monitor's passes over all nodes. Flag `--node-monitor-period`. Default: 5 s.
     pub monitor_period: Duration,
-    /// Time without a status update or a lease renewal after which a node is unreachable;
-    /// `--node-monitor-grace-period`, default 50s.
+    /// Time without a status update or a lease renewal after which a node is unreachable. Flag
+    /// `--node-monitor-grace-period`. Default: 50 s.
     pub monitor_grace_period: Duration,
-    /// Grace period of a node whose kubelet has never posted a status; `--node-startup-grace-period`, default
-    /// 60s.
+    /// Grace period of a node whose kubelet has never posted a status. Flag `--node-startup-grace-period`. Default:
+    /// 60 s.
     pub startup_grace_period: Duration,
-    /// Nodes of a zone that are tainted for eviction, per second; `--node-eviction-rate`, default 0.1.
+    /// Nodes of a zone that are tainted for eviction, per second. Flag `--node-eviction-rate`. Default: 0.1.
     pub eviction_rate: f32,
-    /// Eviction rate of a large zone in partial disruption; `--secondary-node-eviction-rate`, default 0.01.
+    /// Eviction rate of a large zone in partial disruption. Flag `--secondary-node-eviction-rate`. Default: 0.01.
     pub secondary_eviction_rate: f32,
-    /// Number of nodes above which a zone is large: partial disruption stops evictions in smaller zones.
-    /// `--large-cluster-size-threshold`, default 50.
+    /// Number of nodes above which a zone is large: partial disruption stops evictions in smaller zones. Flag
+    /// `--large-cluster-size-threshold`. Default: 50.
     pub large_cluster_size: usize,
-    /// Fraction of nodes that are not ready from which a zone is in partial disruption; `--unhealthy-zone-threshold`,
-    /// default 0.55.
+    /// Fraction of nodes that are not ready from which a zone is in partial disruption. Flag
+    /// `--unhealthy-zone-threshold`. Default: 0.55.
     pub unhealthy_zone_threshold: f32,
 }
 

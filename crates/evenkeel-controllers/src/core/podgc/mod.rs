@@ -25,8 +25,8 @@ use prometheus::IntCounterVec;
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of terminated pods that are kept; zero or a negative number means no limit.
-    /// `--terminated-pod-gc-threshold`, default 12500.
+    /// Number of terminated pods that are kept. Zero or a negative number disables the limit. Flag
+    /// `--terminated-pod-gc-threshold`. Default: 12500.
     pub terminated_pod_threshold: i64,
 }
 
@@ -55,7 +55,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     const LABELS: &[&str] = &["namespace", "reason"];
-    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
+    let pods = context.env.caches.of::<Pod>();
+    let nodes = context.env.caches.of::<Node>();
     let threshold = context.options.podgc.terminated_pod_threshold;
     let planner = Collector { pods: pods.clone(), nodes: nodes.clone(), threshold };
     let metrics = Metrics {
@@ -73,7 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             LABELS,
         ),
     };
-    // The queue's key does not name an object.
+    // The queue's only key stands for the whole cluster, so it has no kind.
     let no_kind = Kind::new("", "", "", "", false);
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, no_kind)
         .queue(DESCRIPTOR.queue)
@@ -87,11 +88,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the queue's single key, for the whole cluster.
+/// Returns the queue's only key. It stands for the whole cluster.
 fn cluster_key() -> Key {
     Key::new("", "all")
 }
 
+/// Planner that deletes the pods of the cluster that are no longer needed.
 struct Collector {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
@@ -124,7 +126,7 @@ impl Planner for Collector {
     }
 }
 
-/// Pass handler that counts and logs deletions.
+/// Counts deletions, and logs their errors.
 struct Metrics {
     threshold: i64,
     deletions: IntCounterVec,
@@ -146,7 +148,8 @@ impl PassHandler<Collector> for Metrics {
             let labels = [&*pod.meta.namespace, reason];
             self.deletions.with_label_values(&labels).inc();
             if let Some(error) = error {
-                let (namespace, pod) = (&*pod.meta.namespace, &*pod.meta.name);
+                let namespace = &*pod.meta.namespace;
+                let pod = &*pod.meta.name;
                 tracing::warn!(namespace, pod, %error, "Failed to delete the pod");
                 self.deletion_errors.with_label_values(&labels).inc();
             }

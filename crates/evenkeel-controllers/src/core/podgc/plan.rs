@@ -26,6 +26,7 @@ const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
 /// Time for which a node must be missing before its pods are deleted. Upstream: `quarantineTime`.
 const QUARANTINE_TIME: SignedDuration = SignedDuration::from_secs(40);
 
+/// Condition of pods whose node no longer exists.
 const ORPHANED_CONDITION: DisruptionReason =
     DisruptionReason { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
 
@@ -44,7 +45,7 @@ struct PodToDelete {
     condition_patch: Option<Patch>,
 }
 
-/// A deletion, and its error or the error of the status patch before it, if any.
+/// A deletion. Its error, if any, may also be the error of the status patch before it.
 pub(super) struct Deletion<'a> {
     pub(super) pod: Arc<Pod>,
     /// Label `reason` in metrics.
@@ -52,11 +53,11 @@ pub(super) struct Deletion<'a> {
     pub(super) error: Option<&'a Failure>,
 }
 
-/// State between two passes.
+/// State between two reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,
-    /// Nodes whose quarantine has passed; a live read must confirm that they are missing.
+    /// Nodes whose quarantine has passed. A live read must confirm that they are missing.
     pub(super) presumed_deleted_nodes: Vec<Text>,
 }
 
@@ -68,7 +69,7 @@ impl Memory {
     }
 }
 
-/// Missing nodes to which pods are bound, each with the time since which it is missing. Upstream: `nodeQueue`.
+/// Missing nodes to which pods are bound, each with the time since which it has been missing. Upstream: `nodeQueue`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Quarantine(BTreeMap<Text, Timestamp>);
 
@@ -150,7 +151,7 @@ fn discover_deleted_nodes(
     Ok(deleted.map(|(name, _)| name.clone()).collect())
 }
 
-/// Returns the pods to delete, each once, in upstream's order. Upstream: `gcTerminated`, `gcTerminating`, `gcOrphaned`,
+/// Returns the distinct pods to delete in upstream's order. Upstream: `gcTerminated`, `gcTerminating`, `gcOrphaned`,
 /// `gcUnscheduledTerminating`.
 fn pods_to_delete(
     observed: &Observed,
@@ -160,13 +161,13 @@ fn pods_to_delete(
 ) -> Vec<PodToDelete> {
     let nodes: BTreeMap<&str, &Node> =
         observed.nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
-    let mut added = BTreeSet::new();
+    let mut added_uids = BTreeSet::new();
     let mut selected = Vec::new();
-    let mut add = |pod: &Arc<Pod>, reason: &'static str, why: Option<DisruptionReason>| {
-        if !added.insert(pod.meta.uid.clone()) {
+    let mut add = |pod: &Arc<Pod>, reason: &'static str, disruption: Option<DisruptionReason>| {
+        if !added_uids.insert(pod.meta.uid.clone()) {
             return;
         }
-        let condition_patch = mark_failed(pod, why, now);
+        let condition_patch = mark_failed(pod, disruption, now);
         selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
     for pod in terminated_beyond_threshold(&observed.pods, threshold) {
@@ -182,7 +183,9 @@ fn pods_to_delete(
     for pod in observed.pods.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
         add(pod, "orphaned", Some(ORPHANED_CONDITION));
     }
-    for pod in observed.pods.iter().filter(|p| p.meta.deleting() && p.spec.node_name.is_empty()) {
+    for pod in
+        observed.pods.iter().filter(|pod| pod.meta.deleting() && pod.spec.node_name.is_empty())
+    {
         add(pod, "unscheduled", None);
     }
     selected
@@ -213,6 +216,7 @@ fn sort_by_eviction_and_creation(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     pods
 }
 
+/// Reports whether the node is not ready and has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     ready.is_none_or(|ready| &*ready.status != "True")

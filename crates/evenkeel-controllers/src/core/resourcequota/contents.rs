@@ -17,7 +17,7 @@ pub(super) struct Contents {
     kinds: BTreeMap<Text, Arc<CountedKind>>,
     /// Whether all kinds that the server had at the start are synced.
     complete: bool,
-    /// Device classes; watched once claims of devices are counted.
+    /// Device classes. Watched once claims of devices are counted.
     classes: Option<Cache<DeviceClass>>,
 }
 
@@ -29,7 +29,9 @@ struct CountedKind {
 
 /// A cache of any view.
 trait CountedCache: Send + Sync {
+    /// Returns what the evaluator needs of the namespace's objects: the objects, or only their number.
     fn content(&self, evaluator_kind: EvaluatorKind, namespace: &str) -> Content;
+    /// Reports whether the cache holds all objects that the server had at the start.
     fn has_synced(&self) -> bool;
 }
 
@@ -49,7 +51,8 @@ impl<V: View> CountedCache for Cache<V> {
             EvaluatorKind::DeviceClaims => {
                 this.downcast_ref::<Cache<ResourceClaim>>().map(|cache| {
                     // `Contents::observe` adds the pods.
-                    let (claims, pods) = (cache.namespace(namespace), Vec::new());
+                    let claims = cache.namespace(namespace);
+                    let pods = Vec::new();
                     Content::DeviceClaims { claims, pods }
                 })
             }
@@ -87,18 +90,19 @@ impl Contents {
         std::mem::replace(&mut self.complete, true)
     }
 
-    /// Whether a kind counts towards the quota resource `name`.
+    /// Reports whether a kind counts towards the quota resource `name`.
     pub(super) fn is_counted(&self, name: &str) -> bool {
         let classes = self.classes();
         self.kinds.values().any(|kind| kind.evaluator.matches_resource(name, &classes))
     }
 
-    /// Returns a quota and the objects of synced kinds that it limits; `None` before the initial kinds are synced.
+    /// Returns a quota and the objects of synced kinds that it limits, or `None` before the initial kinds are synced.
     pub(super) fn observe(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.complete {
             return None;
         }
-        let (classes, namespace) = (self.classes(), quota.meta.namespace.clone());
+        let classes = self.classes();
+        let namespace = quota.meta.namespace.clone();
         let mut limited_kinds = Vec::new();
         for kind in self.kinds.values() {
             let evaluator = kind.evaluator.clone();

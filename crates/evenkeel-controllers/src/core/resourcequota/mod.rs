@@ -1,7 +1,7 @@
 //! Resource quota controller: computes `status.used` of quotas. Upstream: `pkg/controller/resourcequota`.
 //!
-//! The API server reserves quota as objects are created. This controller recounts when objects are deleted, when a
-//! quota changes, and periodically.
+//! The API server reserves quota when objects are created. This controller counts the objects again when objects are
+//! deleted, when a quota changes, and periodically.
 
 mod contents;
 mod plan;
@@ -31,11 +31,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Upstream: `missingUsageQueue`.
 const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
-/// Options of the controller: the number of quotas processed concurrently, default 5, and the period of full
-/// recounts.
+/// Options of the controller: the number of quotas that are reconciled concurrently, by default 5, and the period of
+/// full recounts.
 pub type Options = Periodic<5>;
 
-/// Flags of the number of workers and of the recount period.
+/// Names of the flags with the number of workers and with the recount period.
 pub(crate) const FLAGS: [&str; 2] =
     ["concurrent-resource-quota-syncs", "resource-quota-sync-period"];
 
@@ -73,8 +73,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues a quota, except after an update that does not change `spec.hard`: most of these are writes of
-/// `status.used`, by this controller or the API server. A resync keeps the resource version, and enqueues the quota.
+/// Enqueues a quota, except after an update that does not change `spec.hard`. Most of these updates are writes of
+/// `status.used` by this controller or the API server. A resync event has the same resource version twice, and enqueues
+/// the quota.
 fn enqueue_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
@@ -91,6 +92,7 @@ fn enqueue_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, e
     }
 }
 
+/// Reports whether the status lacks the current limits, or the usage of a resource that this controller counts.
 fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
     let mut without_usage = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
@@ -98,8 +100,8 @@ fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
         || without_usage.any(|(name, _)| contents.read().is_counted(name))
 }
 
-/// Contents that the planner, the event handlers and the watches share; clones refer to the same contents. `read`
-/// releases the lock before it returns, because readers then lock caches.
+/// Contents that the planner, the event handlers and the watches share. Clones refer to the same contents. `read`
+/// releases the lock before it returns, because its callers lock caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);
 
@@ -108,15 +110,18 @@ impl SharedContents {
         Self(Arc::new(RwLock::new(Arc::new(contents))))
     }
 
+    /// Returns the current contents without holding the lock.
     fn read(&self) -> Arc<Contents> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Changes the contents under the lock.
     fn change<T>(&self, change: impl FnOnce(&mut Contents) -> T) -> T {
         change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
+/// Planner of quotas.
 struct Quotas {
     quotas: Cache<ResourceQuota>,
     contents: SharedContents,

@@ -1,6 +1,6 @@
 //! Status of a quota. Upstream: `syncResourceQuota`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `status.hard`, `status.used` | `plan`, `calculate_usage` |
 //! | `scopes`, `scopeSelector` | `calculate_usage`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
@@ -63,6 +63,7 @@ struct Status<'a> {
     used: &'a Usage,
 }
 
+/// Serializes a usage as a map of quantities.
 fn serialize_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
 }
@@ -71,8 +72,8 @@ fn serialize_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok,
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let quota = &observed.quota;
     let hard = Usage::from(&quota.spec.hard);
-    let (hard_before, used_before) =
-        (Usage::from(&quota.status.hard), Usage::from(&quota.status.used));
+    let hard_before = Usage::from(&quota.status.hard);
+    let used_before = Usage::from(&quota.status.used);
     let mut used = used_before.only(|name| hard.get(name).is_some());
     for (name, amount) in calculate_usage(observed, now).iter() {
         used.set(name, amount);

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// Options of the controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The CA certificate as PEM: the file of `--root-ca-file`, else the CA that the program trusts. Without a CA,
-    /// the controller does not run.
+    /// The CA certificate as PEM, from the file of `--root-ca-file`. Without this flag, it is the CA with which the
+    /// controller manager verifies the API server. Without a CA, the controller does not run.
     pub ca: Option<Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     let caches = &context.env.caches;
     let namespaces = caches.of::<Namespace>();
-    // The cache holds the ConfigMaps of this name only.
+    // The cache contains only the ConfigMaps with this name.
     let maps = caches.selected::<ConfigMap>("", &format!("metadata.name={CONFIG_MAP_NAME}"));
     let builder = context.builder(&DESCRIPTOR, &namespaces).passes_metric("root_ca_cert_publisher");
     let builder = builder.watches(&maps, |event, enqueue| {
@@ -54,6 +54,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the ConfigMap `kube-root-ca.crt` of namespaces.
 struct RootCa {
     namespaces: Cache<Namespace>,
     maps: Cache<ConfigMap>,

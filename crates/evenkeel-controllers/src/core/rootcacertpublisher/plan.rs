@@ -59,7 +59,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Whether the ConfigMap has exactly the CA as data, and a description of any text.
+/// Reports whether the ConfigMap has exactly the CA as data, and a description of any text.
 fn is_up_to_date(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(CA_KEY) == Some(ca)

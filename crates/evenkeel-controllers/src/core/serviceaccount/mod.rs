@@ -27,13 +27,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-/// Delay after a namespace's creation. A client that applies a folder of manifests often creates the account next; if
-/// both create it, one write fails.
+/// Delay from a namespace's creation to the creation of its account. A client that applies a folder of manifests often
+/// creates the account right after the namespace. Without the delay, both would create it, and one write would fail.
 const CREATE_DELAY: Duration = Duration::from_millis(50);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (namespaces, accounts) = (caches.of::<Namespace>(), caches.of::<ServiceAccount>());
+    let namespaces = caches.of::<Namespace>();
+    let accounts = caches.of::<ServiceAccount>();
     let builder = context.builder(&DESCRIPTOR, &namespaces).batch_period(CREATE_DELAY).watches(
         &accounts,
         |event, enqueue| {
@@ -46,6 +47,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the service account `default` of namespaces.
 struct ServiceAccounts {
     namespaces: Cache<Namespace>,
     accounts: Cache<ServiceAccount>,

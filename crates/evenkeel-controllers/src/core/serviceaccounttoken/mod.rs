@@ -1,5 +1,5 @@
 //! Token controller: fills token Secrets of service accounts, and deletes token Secrets whose account does not exist.
-//! It starts first, with the program's own credentials. Upstream:
+//! It starts before the other controllers, with the credentials of the controller manager. Upstream:
 //! `pkg/controller/serviceaccount/tokens_controller.go`.
 
 mod options;
@@ -53,13 +53,16 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         reason: format!("--service-account-private-key-file {key:?}: {error}"),
     };
     let pem = match key {
-        SigningKey::File(path) => std::fs::read(Path::new(path)).map_err(|e| start_error(&e))?,
+        SigningKey::File(path) => {
+            std::fs::read(Path::new(path)).map_err(|error| start_error(&error))?
+        }
         SigningKey::Text(pem) => pem.clone().into_bytes(),
     };
     let signer = Signer::from_pem(&pem).map_err(|error| start_error(&error))?;
 
     let caches = &context.env.caches;
-    let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
+    let secrets = token_secrets(caches);
+    let accounts = caches.of::<ServiceAccount>();
     let secrets_by_account = secrets.index("account", |secret, key| {
         if let Some(reference) = AccountRef::of(secret) {
             key(&index_key(&secret.meta().namespace, reference.account));
@@ -87,7 +90,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Caches and signing key of the token controller.
+/// Planner of token Secrets.
 struct Tokens {
     secrets: Cache<Full<Secret>>,
     accounts: Cache<ServiceAccount>,
@@ -104,8 +107,10 @@ impl Planner for Tokens {
         let Key { namespace, name } = key;
         let Some(secret) = self.secrets.get(namespace, name) else {
             let referrers = self.accounts_by_secret.get(&index_key(namespace, name));
-            let is_referred_to = !referrers.is_empty();
-            return is_referred_to.then(|| Observed::Gone { name: Arc::clone(name), referrers });
+            if referrers.is_empty() {
+                return None;
+            }
+            return Some(Observed::Gone { name: Arc::clone(name), referrers });
         };
         let account = AccountRef::of(&secret).and_then(|reference| {
             let account = self.accounts.get(namespace, reference.account);
@@ -123,6 +128,7 @@ impl Planner for Tokens {
     }
 }
 
+/// Returns the key of a Secret or service account in the indexes.
 fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

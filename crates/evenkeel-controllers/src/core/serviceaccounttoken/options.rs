@@ -6,9 +6,9 @@ use std::fmt;
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The signing key; `--service-account-private-key-file`. Without it the controller does not run.
+    /// The signing key. Flag `--service-account-private-key-file`. Without it the controller does not run.
     pub key: Option<SigningKey>,
-    /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`, default 5.
+    /// Number of Secrets processed concurrently. Flag `--concurrent-serviceaccount-token-syncs`. Default: 5.
     pub concurrent_syncs: usize,
 }
 
@@ -17,7 +17,7 @@ pub struct Options {
 pub enum SigningKey {
     /// Path of a PEM file.
     File(String),
-    /// PEM text; never logged.
+    /// PEM text. Never logged.
     Text(String),
 }
 

@@ -118,7 +118,8 @@ fn fill(
         Err(error) => return Some(Plan::failure(error.to_string())),
     };
     let encode = |text: &str| BASE64_STANDARD.encode(text);
-    let (ca, token) = (sources.ca.as_deref(), token.as_deref());
+    let ca = sources.ca.as_deref();
+    let token = token.as_deref();
     merge(&mut live, &token_secret::missing_data_patch(account, missing, ca, token, encode));
     Some(Plan::one(update_ignoring_errors(wire::target(secret), &live)))
 }
@@ -132,7 +133,7 @@ fn remove_references(
 ) -> Option<Plan> {
     let (answers, writes) = done.split_at_checked(referrers.len())?;
     if !writes.is_empty() {
-        let error_of = |write: &Outcome| write.error.clone().filter(|e| !e.is_not_found());
+        let error_of = |write: &Outcome| write.error.clone().filter(|error| !error.is_not_found());
         return writes.iter().find_map(error_of).map(|error| Plan::failure(error.message));
     }
     let mut plan = Plan::nothing();
@@ -177,7 +178,7 @@ fn write_error(written: &Outcome) -> Option<String> {
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())
 }
 
-/// Merges JSON objects recursively; other values are replaced.
+/// Merges JSON objects recursively. Other values are replaced.
 fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return object.clone_from(patch) };
     if !object.is_object() {

@@ -14,20 +14,23 @@ const ACCOUNT_UID_ANNOTATION: &str = "kubernetes.io/service-account.uid";
 
 // Keys of the Secret's data. Upstream: `ServiceAccountTokenKey`, `ServiceAccountRootCAKey`,
 // `ServiceAccountNamespaceKey`.
+/// Key of the token in the Secret's data.
 const TOKEN_KEY: &str = "token";
+/// Key of the CA certificate in the Secret's data.
 const CA_KEY: &str = "ca.crt";
+/// Key of the namespace in the Secret's data.
 const NAMESPACE_KEY: &str = "namespace";
 
 /// The service account named by a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AccountRef<'a> {
     pub(crate) account: &'a str,
-    /// The account's uid; empty before the controller fills the Secret.
+    /// The account's uid. Empty before the controller fills the Secret.
     pub(crate) uid: &'a str,
 }
 
 impl<'a> AccountRef<'a> {
-    /// Reads the annotations of a Secret; `None` if it has another type or names no account.
+    /// Reads the annotations of a Secret. `None` if it has another type or names no account.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
         let account =
@@ -39,7 +42,8 @@ impl<'a> AccountRef<'a> {
         })
     }
 
-    /// Whether an account with this name also has the uid. A reference without a uid is for every account of its name.
+    /// Reports whether an account with this name also has the uid. A reference without a uid is for every account of
+    /// its name.
     pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
@@ -86,7 +90,8 @@ pub(super) fn verdict(
 
 /// Returns the claims of a token without expiry, which is valid while its Secret exists. Upstream: `LegacyClaims`.
 pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
-    let (namespace, name) = (&*account.meta.namespace, &*account.meta.name);
+    let namespace = &*account.meta.namespace;
+    let name = &*account.meta.name;
     json!({
         "iss": "kubernetes/serviceaccount",
         "kubernetes.io/serviceaccount/namespace": namespace,

@@ -18,7 +18,7 @@ use evenkeel_runtime::{
 use plan::{Observed, Verdict};
 use prometheus::{Histogram, IntCounter};
 
-/// Number of workers; no flag changes it. Upstream: `UpdateWorkerSize`.
+/// Number of workers. No flag changes it. Upstream: `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
 /// Upstream's histogram buckets of the deletion latency, in seconds.
@@ -44,7 +44,8 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
 /// Starts the controller. Without the gate `SeparateTaintEvictionController`, the node lifecycle controller calls
 /// this function.
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
+    let pods = context.env.caches.of::<Pod>();
+    let nodes = context.env.caches.of::<Node>();
     let node_pods = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
     let name = "taint_eviction_controller_pod_deletion_duration_seconds";
@@ -92,7 +93,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether the `NoExecute` taints of a node changed.
+/// Reports whether the `NoExecute` taints of a node changed.
 fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { object, .. } => {
@@ -111,7 +112,7 @@ struct EvictionPlanner {
     nodes: Cache<Node>,
 }
 
-/// Pass handler that counts evictions and their latency.
+/// Counts evictions, and records the latency from their due time to their end.
 struct Metrics {
     latency: Histogram,
     deletions: IntCounter,
@@ -159,7 +160,7 @@ impl Planner for EvictionPlanner {
         outcomes: &Outcomes,
         _: Timestamp,
     ) -> Option<Verdict> {
-        // A successful eviction is forgotten; a failed one is remembered, so that it is retried.
+        // Forgets a successful eviction. A failed one stays in the memory, so that it is retried.
         plan::is_evicted(verdict, outcomes).then_some(Verdict::default())
     }
 }

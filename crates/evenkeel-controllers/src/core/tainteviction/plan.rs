@@ -1,6 +1,6 @@
 //! Eviction of a pod by the taints of its node. Upstream: `processPodOnNode`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `no_execute_taints` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
@@ -23,20 +23,22 @@ use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
+/// Reason and message of the condition of pods that a taint evicts.
 const DISRUPTION_CONDITION: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
 };
+/// Reason of the events about evictions.
 const EVENT_REASON: &str = "TaintManagerEviction";
 
 /// A pod and the taints that it must tolerate.
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// The pod; `None` if it is deleted.
+    /// The pod. `None` if it is deleted.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
+    /// The node's `NoExecute` taints. `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
-    /// The eviction that an earlier pass decided or scheduled, unless it succeeded.
+    /// The eviction that an earlier reconciliation decided or scheduled, unless it succeeded.
     pub(super) scheduled_eviction: Option<Eviction>,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct Eviction {
     pub(super) due: Timestamp,
 }
 
-/// Decision about a pod. The pod's next pass receives it. Upstream: `taintEvictionQueue`.
+/// Decision about a pod. The pod's next reconciliation receives it. Upstream: `taintEvictionQueue`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod stays.
@@ -59,6 +61,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the eviction, whether it is due or not.
     pub(super) fn eviction(&self) -> Option<Eviction> {
         match self {
             Self::Stay => None,
@@ -67,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// Whether an eviction was due and succeeded.
+/// Reports whether an eviction was due and succeeded.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
@@ -107,7 +110,7 @@ enum TolerationTime {
     Forever,
 }
 
-/// Returns the shortest `tolerationSeconds` of the matching tolerations; negative values count as 0. Upstream:
+/// Returns the shortest `tolerationSeconds` of the matching tolerations. Negative values count as 0. Upstream:
 /// `GetMatchingTolerations`, `getMinTolerationTime`.
 fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
     let mut min_seconds: Option<i64> = None;

@@ -1,5 +1,5 @@
-//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps, by cluster size.
-//! Upstream: `pkg/controller/ttl`.
+//! TTL controller: annotates nodes with the time for which kubelets may cache Secrets and ConfigMaps. The time depends
+//! on the number of nodes. Upstream: `pkg/controller/ttl`.
 
 mod plan;
 
@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 use plan::ClusterSize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of workers; no flag changes it.
+/// Number of workers. No flag changes it.
 const WORKERS: usize = 5;
 
 /// The TTL controller. Upstream: `newTTLControllerDescriptor`.
@@ -28,7 +28,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let nodes = context.env.caches.of::<Node>();
     let cluster_size = Arc::new(Mutex::new(ClusterSize::default()));
-    let (event_cluster_size, event_nodes) = (cluster_size.clone(), nodes.clone());
+    let event_cluster_size = cluster_size.clone();
+    let event_nodes = nodes.clone();
     let builder = context.builder_watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
         let ttl_changed = {
             let mut cluster_size =
@@ -49,6 +50,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the TTL annotations of nodes.
 struct Nodes {
     nodes: Cache<Node>,
     cluster_size: Arc<Mutex<ClusterSize>>,

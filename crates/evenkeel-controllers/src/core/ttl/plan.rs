@@ -48,6 +48,7 @@ impl ClusterSize {
         is_below
     }
 
+    /// Returns the TTL for the current cluster size.
     fn ttl_seconds(self) -> u32 {
         SIZE_RANGES[self.range].ttl_seconds
     }

@@ -1,4 +1,5 @@
-//! Endpoints controller: one Endpoints object for each Service with a selector. Upstream: `pkg/controller/endpoint`.
+//! Endpoints controller: maintains an Endpoints object for each Service with a selector. Upstream:
+//! `pkg/controller/endpoint`.
 
 mod capacity;
 mod options;
@@ -42,7 +43,8 @@ pub(super) const MAX_RETRIES: u32 = 15;
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpoints;
     let caches = &context.env.caches;
-    let (pods, services) = (caches.of::<Pod>(), caches.of::<Service>());
+    let pods = caches.of::<Pod>();
+    let services = caches.of::<Service>();
     let endpoints = caches.of::<Endpoints>();
     let selected = SelectorIndex::of(&pods, &services);
     let planner = Controller {
@@ -61,7 +63,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&endpoints, move |event, enqueue| {
-            if needs_pass(event, &existing_services) {
+            if needs_reconciliation(event, &existing_services) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         });
@@ -69,9 +71,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether an event of Endpoints enqueues their Service: their deletion, Endpoints that existed at the start,
-/// or the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
-fn needs_pass(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
+/// Reports whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted,
+/// existed when the controller started, or were created by this controller although their Service no longer exists.
+/// Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
+fn needs_reconciliation(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,
         CacheEvent::Added { object, initial: true } => !plan::is_leader_election_lock(object),
@@ -83,9 +86,11 @@ fn needs_pass(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool 
     }
 }
 
+/// Planner of the Endpoints of Services.
 struct Controller {
     services: Cache<Service>,
     endpoints: Cache<Endpoints>,
+    /// Pods by the Services that select them.
     selected: SelectorIndex,
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Options {
     /// Number of Services that are processed concurrently. Flag `--concurrent-endpoint-syncs`. Default: 5.
     pub concurrent_syncs: usize,
-    /// Time within which changes of a Service's pods lead to one pass. Flag `--endpoint-updates-batch-period`. Default:
-    /// 0.
+    /// Time within which changes of a Service's pods lead to one reconciliation. Flag
+    /// `--endpoint-updates-batch-period`. Default: 0.
     pub batch_period: Duration,
 }
 

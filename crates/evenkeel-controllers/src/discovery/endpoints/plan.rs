@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Label that names the managing controller. Upstream: `LabelManagedBy`.
 const MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// Value of the label for this controller.
-const MANAGER: &str = "endpoint-controller";
+const MANAGED_BY: &str = "endpoint-controller";
 /// Annotation of Endpoints that are a leader election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
 const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -38,14 +38,14 @@ const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// The Service; `None` if it was deleted.
+    /// The Service. `None` if it was deleted.
     pub(super) service: Option<Arc<Service>>,
     /// The selected pods.
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) endpoints: Option<Arc<Endpoints>>,
     /// Trigger times of the current Service and pods, for the annotation `last-change-trigger-time`.
     pub(super) trigger_times: Option<Arc<TriggerTimes>>,
-    /// Trigger times that the last successful pass observed.
+    /// Trigger times that the last successful reconciliation observed.
     pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
 }
 
@@ -56,7 +56,7 @@ pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bo
 
 /// Reports whether this controller manages the Endpoints.
 pub(super) fn is_managed(endpoints: &Endpoints) -> bool {
-    endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGER)
+    endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGED_BY)
 }
 
 /// Creates, updates or deletes the Endpoints.
@@ -133,7 +133,7 @@ fn endpoint_ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// Returns the pod's first address of the family; `None` stands for the family of the `podIP`. Upstream:
+/// Returns the pod's first address of the family. `None` stands for the family of the `podIP`. Upstream:
 /// `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
@@ -153,7 +153,7 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
 fn labels(service: &Service) -> StrMap {
     let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS_LABEL);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
-    service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGER)]).collect()
+    service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGED_BY)]).collect()
 }
 
 /// Reports whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as
@@ -177,10 +177,12 @@ fn is_up_to_date(
             ))
 }
 
+/// Returns the labels without those that the controller sets.
 fn without_controller_labels(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| ![HEADLESS_LABEL, MANAGED_BY_LABEL].contains(key))
 }
 
+/// Serialized form of Endpoints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<M> {
@@ -208,6 +210,7 @@ fn annotations(existing: &StrMap, observed: &Observed, is_truncated: bool) -> St
     others.chain(is_truncated.then_some((OVER_CAPACITY_ANNOTATION, TRUNCATED))).collect()
 }
 
+/// Returns the creation of the Endpoints.
 fn create_endpoints(
     observed: &Observed,
     labels: &StrMap,
@@ -232,6 +235,7 @@ fn create_endpoints(
     }
 }
 
+/// Returns the update of the Endpoints.
 fn update_endpoints(
     endpoints: &Endpoints,
     observed: &Observed,

@@ -50,7 +50,7 @@ pub(super) fn group_by_ports(
     groups
 }
 
-/// Returns the error about pods that are omitted because their node does not exist; `None` if no pod is.
+/// Returns the error about pods that are omitted because their node does not exist, or `None` if no pod is.
 pub(super) fn missing_nodes_error(service: &Service, pods: &[PlacedPod]) -> Option<String> {
     if service.spec.publish_not_ready_addresses {
         return None;
@@ -60,7 +60,8 @@ pub(super) fn missing_nodes_error(service: &Service, pods: &[PlacedPod]) -> Opti
         .filter(|placed| placed.node.is_none() && pod::belongs_in_endpoints(&placed.pod));
     let errors: Vec<String> = omitted
         .map(|PlacedPod { pod, .. }| {
-            let (service, node) = (&service.meta, &pod.spec.node_name);
+            let service = &service.meta;
+            let node = &pod.spec.node_name;
             format!(
                 "skipping Pod {} for Service {}/{}: Node {node} Not Found",
                 pod.meta.name, service.namespace, service.name
@@ -100,7 +101,8 @@ fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, family: Family) -
         return None;
     }
     addresses.sort_unstable();
-    let (serving, terminating) = (pods::is_ready(pod), pod.meta.deleting());
+    let serving = pods::is_ready(pod);
+    let terminating = pod.meta.deleting();
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
     let zone = node.and_then(|node| node.meta.labels.get(super::ZONE_LABEL)).unwrap_or_default();
     Some(Endpoint {

@@ -42,16 +42,18 @@ pub(super) struct Layout<'a> {
 }
 
 impl Layout<'_> {
+    /// Returns the number of ready endpoints in all slices.
     pub(super) fn ready_count(&self) -> usize {
         let members = self.slices.iter().flat_map(|slice| &slice.members);
         members.filter(|index| self.is_ready(**index)).count()
     }
 
+    /// Reports whether the desired endpoint with this index is ready.
     pub(super) fn is_ready(&self, index: usize) -> bool {
         self.desired[index].conditions.ready == Some(true)
     }
 
-    /// Returns the endpoints of the slices that are written anyway; new slices precede existing ones.
+    /// Returns the endpoints of the slices that are written anyway. New slices precede existing ones.
     pub(super) fn members_to_write(&self) -> impl Iterator<Item = usize> {
         let to_write = || self.slices.iter().filter(|slice| slice.needs_write);
         let new = to_write().filter(|slice| slice.existing.is_none());
@@ -100,6 +102,7 @@ pub(super) struct TopologyHints {
 }
 
 impl TopologyHints {
+    /// Sets the numbers of endpoints that are allocated to zones. `None` means that the slices have no hints.
     fn set(&mut self, family: Family, allocated: Option<ZoneCounts>) {
         self.populated = allocated.is_some();
         self.allocated[family as usize] = allocated;
@@ -119,6 +122,7 @@ impl TopologyHints {
 
 /// An event about the hints of a Service.
 pub(super) struct HintsEvent {
+    /// Whether the event is a warning.
     pub(super) warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
@@ -147,6 +151,8 @@ pub(super) fn apply(
     were_populated.then(|| disabled_event(family, "Topology Aware Hints has been disabled"))
 }
 
+/// Sets hints in proportion to the CPU of the zones. If that is impossible, removes the hints. Returns an event if the
+/// hints were enabled or disabled.
 fn apply_topology(
     layout: &mut Layout<'_>,
     family: Family,
@@ -167,16 +173,19 @@ fn apply_topology(
     }
 }
 
+/// Removes the hints of all endpoints.
 fn remove_hints(layout: &mut Layout<'_>) {
     layout.set_hints(|_| None, |pair| pair.existing.hints.is_some());
 }
 
+/// Returns the event for hints that were enabled.
 fn enabled_event(family: Family) -> HintsEvent {
     let message = "Topology Aware Hints has been enabled";
     let message = format!("{message}, addressType: {}", family.name());
     HintsEvent { warning: false, reason: "TopologyAwareHintsEnabled", message }
 }
 
+/// Returns the event for hints that were disabled for the reason in `message`.
 fn disabled_event(family: Family, message: &str) -> HintsEvent {
     let message = format!("{message}, addressType: {}", family.name());
     HintsEvent { warning: true, reason: "TopologyAwareHintsDisabled", message }

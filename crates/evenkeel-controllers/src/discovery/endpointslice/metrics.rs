@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Records the counts and the result of a pass.
+    /// Records the counts and the result of a reconciliation.
     pub(super) fn record_pass(
         &self,
         observed: &Observed,
@@ -104,7 +104,7 @@ impl Metrics {
         self.set_distribution(key, "");
     }
 
-    /// Moves a Service from the gauge of its previous traffic distribution to that of `distribution`; empty for none.
+    /// Moves a Service from the gauge of its previous traffic distribution to that of `distribution`. Empty for none.
     fn set_distribution(&self, key: &Key, distribution: &str) {
         let mut distribution_of_service = self.lock();
         let previous = distribution_of_service.get(key).map_or("", |previous| previous);

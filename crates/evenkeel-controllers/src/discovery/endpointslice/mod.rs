@@ -37,7 +37,7 @@ use evenkeel_runtime::{
 };
 use hints::{Mode, TopologyHints};
 use metrics::Metrics;
-use plan::{Decision, MANAGER, Observed};
+use plan::{Decision, MANAGED_BY, Observed};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -45,7 +45,7 @@ use std::{
 };
 use zones::Zones;
 
-/// Node label with the zone. Upstream: `LabelTopologyZone`.
+/// Node label whose value is the node's zone. Upstream: `LabelTopologyZone`.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// Descriptor of the EndpointSlice controller.
@@ -58,24 +58,28 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-/// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// Backoff of Services whose reconciliation failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(1000),
+    // The token bucket of upstream's default rate limiter also limits all keys together.
     bucket: true,
 };
 
-/// Time within which other clients' changes of slices lead to one pass. Upstream: `endpointSliceChangeMinSyncDelay`.
+/// Minimum delay from another client's change of a slice to the reconciliation. Changes within this time lead to a
+/// single reconciliation. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGE_DELAY: Duration = Duration::from_secs(1);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpointslice;
     let caches = &context.env.caches;
-    let (pods, services, nodes) = (caches.of::<Pod>(), caches.of::<Service>(), caches.of::<Node>());
+    let pods = caches.of::<Pod>();
+    let services = caches.of::<Service>();
+    let nodes = caches.of::<Node>();
     let slices = caches.of::<EndpointSlice>();
     let shared = Arc::new(Shared {
         selected: SelectorIndex::of(&pods, &services),
-        slices: SlicesByService::of(&slices, MANAGER),
+        slices: SlicesByService::of(&slices, MANAGED_BY),
         nodes: nodes.clone(),
         own_writes: OwnWrites::default(),
         zones: Mutex::default(),
@@ -84,12 +88,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let planner = Controller {
         services: services.clone(),
         shared: Arc::clone(&shared),
-        max_endpoints: options.max_endpoints_per_slice,
+        max_endpoints_per_slice: options.max_endpoints_per_slice,
     };
     let handler =
         PassRecorder { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let pods_by_node = pods.index("node", corev1::node_key);
-    let (for_pods, for_slices, for_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
+    let state_for_pods = Arc::clone(&shared);
+    let state_for_slices = Arc::clone(&shared);
+    let state_for_nodes = shared;
     let builder = context
         .builder(&DESCRIPTOR, &services)
         .event_source("endpoint-slice-controller")
@@ -97,17 +103,18 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES)
         .backoff(BACKOFF)
         .watches(&pods, move |event, enqueue| {
-            for key in for_pods.selected.affected_services(event) {
+            for key in state_for_pods.selected.affected_services(event) {
                 enqueue.add_within(key, options.batch_period);
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in for_slices.slices.affected_services(event, &for_slices.own_writes) {
+            let Shared { slices, own_writes, .. } = &*state_for_slices;
+            for key in slices.affected_services(event, own_writes) {
                 enqueue.add_after(key, options.batch_period.max(SLICE_CHANGE_DELAY));
             }
         })
         .watches(&nodes, move |event, enqueue| {
-            for key in for_nodes.record_node_event(event) {
+            for key in state_for_nodes.record_node_event(event) {
                 enqueue.add(key);
             }
             if !affects_endpoints(event) {
@@ -115,7 +122,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
             let mut pods = pods_by_node.get(&event.object().meta.name);
             pods.retain(|pod| pod::belongs_in_endpoints(pod));
-            for key in pods.iter().flat_map(|pod| for_nodes.selected.services_of(pod)) {
+            for key in pods.iter().flat_map(|pod| state_for_nodes.selected.services_of(pod)) {
                 enqueue.add(key);
             }
         });
@@ -123,8 +130,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether a node's event may change endpoints: their zone changes, or their node appears, without which they
-/// were omitted.
+/// Reports whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted
+/// while the node is not in the cache.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -135,14 +142,18 @@ fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// State that event handlers and passes share.
+/// State that event handlers and reconciliations share.
 struct Shared {
+    /// Pods by the Services that select them.
     selected: SelectorIndex,
+    /// Slices that this controller manages.
     slices: SlicesByService,
     nodes: Cache<Node>,
+    /// Recent writes of this controller, whose events need no reconciliation.
     own_writes: OwnWrites,
+    /// CPU of the nodes in each zone, for topology hints.
     zones: Mutex<Zones>,
-    /// Hints of the Services with the topology annotation.
+    /// Topology hints of the Services with the topology annotation, by Service.
     topology_hints: Mutex<HashMap<Key, TopologyHints>>,
 }
 
@@ -164,10 +175,12 @@ impl Shared {
         keys
     }
 
+    /// Locks the topology hints of all Services.
     fn topology_hints(&self) -> MutexGuard<'_, HashMap<Key, TopologyHints>> {
         self.topology_hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Replaces the topology hints of a Service. Default hints are not stored.
     fn set_topology_hints(&self, key: &Key, topology_hints: TopologyHints) {
         if topology_hints == TopologyHints::default() {
             self.topology_hints().remove(key);
@@ -177,23 +190,24 @@ impl Shared {
     }
 }
 
+/// Planner of the slices of Services.
 struct Controller {
     services: Cache<Service>,
     shared: Arc<Shared>,
-    max_endpoints: usize,
+    max_endpoints_per_slice: usize,
 }
 
-/// State of a Service that is kept between passes.
+/// State of a Service that is kept between reconciliations.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Memory {
     trigger_times: TriggerTimeTracker,
     topology_hints: TopologyHints,
-    /// Decision of the current pass.
+    /// Decision of the reconciliation in progress, for [`PassRecorder`].
     decision: Option<Arc<Decision>>,
 }
 
-/// Pass handler. Records the writes of a plan, so that their events are recognized, and the topology hints of
-/// Services. Updates the metrics after each pass.
+/// Records the writes of each plan before they are sent, so that the event handler recognizes their events. Also
+/// records the topology hints of Services, and updates the metrics after each reconciliation.
 struct PassRecorder {
     shared: Arc<Shared>,
     metrics: Metrics,
@@ -222,12 +236,14 @@ impl PassHandler<Controller> for PassRecorder {
 }
 
 impl Controller {
+    /// Returns a Service with the pods, nodes and slices on which its slices depend.
     fn observe_service(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
-        let (shared, pods) = (&self.shared, self.shared.selected.pods_of(&service));
+        let shared = &self.shared;
+        let pods = shared.selected.pods_of(&service);
         let trigger_times = Arc::new(TriggerTimes::of(&service, &pods));
-        let node = |pod: &Pod| {
-            let name = Some(&pod.spec.node_name).filter(|name| !name.is_empty())?;
-            shared.nodes.get("", name)
+        let node_of = |pod: &Pod| match &*pod.spec.node_name {
+            "" => None,
+            name => shared.nodes.get("", name),
         };
         let mut slices = shared.slices.get(key);
         slices.retain(|slice| !slice.meta.deleting());
@@ -238,20 +254,20 @@ impl Controller {
         };
         Observed {
             key: key.clone(),
-            pods: pods.into_iter().map(|pod| PlacedPod { node: node(&pod), pod }).collect(),
+            pods: pods.into_iter().map(|pod| PlacedPod { node: node_of(&pod), pod }).collect(),
             slices,
             trigger_times,
             previous_trigger_times: memory.trigger_times.last(),
             ratios,
             topology_hints: memory.topology_hints.clone(),
-            max_endpoints: self.max_endpoints,
+            max_endpoints_per_slice: self.max_endpoints_per_slice,
             service,
         }
     }
 }
 
 impl Planner for Controller {
-    /// Observed state; `None` for a Service whose slices this controller does not manage.
+    /// Observed state. `None` for a Service whose slices this controller does not manage.
     type Observed = Option<Observed>;
     type Memory = Memory;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Options {
     /// Number of Services that are processed concurrently. Flag `--concurrent-service-endpoint-syncs`. Default: 5.
     pub concurrent_syncs: usize,
-    /// Time within which changes of a Service's pods lead to one pass. Flag `--endpointslice-updates-batch-period`.
-    /// Default: 0.
+    /// Time within which changes of a Service's pods lead to one reconciliation. Flag
+    /// `--endpointslice-updates-batch-period`. Default: 0.
     pub batch_period: Duration,
     /// Maximum number of endpoints in a slice. Flag `--max-endpoints-per-slice`. Default: 100.
     pub max_endpoints_per_slice: usize,

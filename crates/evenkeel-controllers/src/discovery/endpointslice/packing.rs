@@ -8,7 +8,7 @@ use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 /// An EndpointSlice in its desired state.
 #[derive(Debug)]
 pub(in crate::discovery) struct PackedSlice<'a> {
-    /// The existing slice; `None` for a new one.
+    /// The existing slice. `None` for a new one.
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
     /// Indexes into the desired endpoints.
     pub(in crate::discovery) members: Vec<usize>,
@@ -79,6 +79,7 @@ struct EndpointKey<'a> {
     pod_name: &'a str,
 }
 
+/// Returns the addresses and the pod by which equal endpoints are recognized.
 fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     let addresses = match &*endpoint.addresses {
         [address] => Cow::Borrowed(&**address),

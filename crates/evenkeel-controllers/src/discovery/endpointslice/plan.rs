@@ -1,6 +1,6 @@
 //! Desired EndpointSlices of a Service. Upstream: `endpointslice/reconciler.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `selector`, `ExternalName`: Services with slices | `selected::selects_pods` |
 //! | pods that are endpoints | `pod::belongs_in_endpoints` |
@@ -47,7 +47,7 @@ use evenkeel_runtime::{
 use std::{sync::Arc, time::Duration};
 
 /// Value of the label `managed-by` for this controller. Upstream: `ControllerName`.
-pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+pub(super) const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 /// Labels that the controller sets itself. It does not copy the Service's values of these labels.
 const RESERVED_LABELS: [&str; 3] = [SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL];
 
@@ -62,21 +62,21 @@ pub(super) struct Observed {
     pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Current trigger times, for the annotation.
     pub(super) trigger_times: Arc<TriggerTimes>,
-    /// Trigger times of the last successful pass.
+    /// Trigger times of the last successful reconciliation.
     pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
     /// CPU ratios of the zones, if they are known and needed.
     pub(super) ratios: Option<Arc<Ratios>>,
     /// State of the Service's topology hints.
     pub(super) topology_hints: TopologyHints,
     /// Maximum number of endpoints in a slice.
-    pub(super) max_endpoints: usize,
+    pub(super) max_endpoints_per_slice: usize,
 }
 
-/// Decision of a pass, with values for later passes and for metrics.
+/// Decision of a reconciliation, with values for later reconciliations and for metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Whether some writes are left for the next pass.
+    /// Whether some writes are left for the next reconciliation.
     has_more_writes: bool,
     pub(super) topology_hints: TopologyHints,
     pub(super) service_counts: ServiceCounts,
@@ -85,7 +85,7 @@ pub(super) struct Decision {
     pub(super) omits_pods: bool,
 }
 
-/// Numbers of one family in a pass.
+/// Numbers of changes of one IP family in a reconciliation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FamilyCounts {
     pub(super) added_endpoints: usize,
@@ -99,9 +99,11 @@ struct CommonFields<'a> {
     key: &'a Key,
     labels: StrMap,
     owner: OwnerReference,
-    /// Object of the events.
+    /// The Service, to which events refer.
     service: Target,
+    /// Time of the change that caused the writes, for the annotation.
     trigger_time: Option<Timestamp>,
+    /// Whether the Service is terminating.
     deleting: bool,
 }
 
@@ -124,22 +126,26 @@ impl<'a> CommonFields<'a> {
 /// Reconciles the slices of each family of the Service, and deletes the slices of other families. A failed write
 /// skips only the remaining writes of its family. Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
-    let (common, families) = (CommonFields::of(observed), address::families(&observed.service));
+    let common = CommonFields::of(observed);
+    let families = address::families(&observed.service);
     let mut decision =
         Decision { topology_hints: observed.topology_hints.clone(), ..Decision::default() };
-    let is_of = |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
+    let is_of_family =
+        |slice: &&EndpointSlice, family: Family| *slice.address_type == *family.name();
     let slices = || observed.slices.iter().map(|slice| &**slice);
     for family in Family::BOTH.into_iter().filter(|family| !families.contains(family)) {
-        if slices().any(|slice| is_of(&slice, family)) {
+        if slices().any(|slice| is_of_family(&slice, family)) {
             decision.topology_hints.remove(family);
         }
     }
     for family in &families {
         let existing: Vec<&EndpointSlice> =
-            slices().filter(|slice| is_of(slice, *family)).collect();
+            slices().filter(|slice| is_of_family(slice, *family)).collect();
         reconcile(observed, &common, *family, &existing, &mut decision);
     }
-    for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
+    let is_of_other_family =
+        |slice: &&EndpointSlice| !families.iter().any(|family| is_of_family(slice, *family));
+    for slice in slices().filter(is_of_other_family) {
         decision.add(slice::delete(slice), &common, OnError::Continue);
     }
     if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {
@@ -165,7 +171,7 @@ fn reconcile(
         observed.ratios.as_deref(),
         &mut decision.topology_hints,
     );
-    decision.service_counts += slices.service_counts(observed.max_endpoints);
+    decision.service_counts += slices.service_counts(observed.max_endpoints_per_slice);
     let mut writes = slices.creates(common);
     writes.extend(slices.updates(common));
     writes.extend(slices.deleted.iter().map(|slice| slice::delete(slice)));
@@ -179,14 +185,15 @@ fn reconcile(
     decision.writes.events.extend(hints_event.map(|event| to_action(common, event)));
 }
 
-/// Slices of one family while they are packed.
+/// Slices of one IP family while they are packed.
 struct FamilySlices<'a> {
     family: Family,
     layout: Layout<'a>,
     /// Ports of each slice in the layout.
     ports: Vec<Vec<SlicePort>>,
-    /// For each slice in the layout: an existing slice that would be deleted, and becomes this new slice instead.
+    /// For each new slice in the layout, an existing slice that would otherwise be deleted and is updated instead.
     recycled: Vec<Option<&'a EndpointSlice>>,
+    /// Existing slices to delete.
     deleted: Vec<&'a EndpointSlice>,
     /// Number of added endpoints.
     added: usize,
@@ -197,6 +204,7 @@ struct FamilySlices<'a> {
 }
 
 impl<'a> FamilySlices<'a> {
+    /// Computes the slices of one IP family.
     fn reconcile(
         observed: &Observed,
         common: &CommonFields<'_>,
@@ -216,6 +224,7 @@ impl<'a> FamilySlices<'a> {
             removed: 0,
             group_sizes: Vec::new(),
         };
+        // Slices of an earlier Service with the same name are deleted, so only owned slices are packed.
         let owned_ports: Vec<Vec<SlicePort>> =
             owned.iter().map(|slice| sorted_ports(&slice.ports)).collect();
         let groups = desired::group_by_ports(&observed.service, &observed.pods, family);
@@ -226,7 +235,7 @@ impl<'a> FamilySlices<'a> {
             let in_group =
                 owned.iter().zip(&owned_ports).filter(|(_, ports)| **ports == group.ports);
             let in_group: Vec<&EndpointSlice> = in_group.map(|(slice, _)| *slice).collect();
-            slices.add_group(group, &in_group, observed.max_endpoints, &common.labels);
+            slices.add_group(group, &in_group, observed.max_endpoints_per_slice, &common.labels);
         }
         slices.ensure_placeholder(&observed.service, &common.labels);
         slices.recycle(&observed.service);
@@ -238,7 +247,7 @@ impl<'a> FamilySlices<'a> {
         &mut self,
         group: desired::PortGroup,
         existing: &[&'a EndpointSlice],
-        max_endpoints: usize,
+        max_endpoints_per_slice: usize,
         labels: &StrMap,
     ) {
         let needs_relabel = |slice: &EndpointSlice| {
@@ -247,13 +256,14 @@ impl<'a> FamilySlices<'a> {
         let packed = packing::reconcile_by_port_mapping(
             existing,
             &group.endpoints,
-            max_endpoints,
+            max_endpoints_per_slice,
             needs_relabel,
         );
         self.added += packed.added;
         self.removed += packed.removed;
         self.deleted.extend(packed.deleted);
         self.group_sizes.push(group.endpoints.len());
+        // The members of a packed slice are indexes into the endpoints of the group.
         let offset = self.layout.desired.len();
         self.layout.desired.extend(group.endpoints);
         for mut slice in packed.slices {
@@ -300,8 +310,10 @@ impl<'a> FamilySlices<'a> {
         self.deleted.extend(usable);
     }
 
-    fn service_counts(&self, max_endpoints: usize) -> ServiceCounts {
-        let ideal: usize = self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints)).sum();
+    /// Returns the numbers of endpoints and slices for metrics.
+    fn service_counts(&self, max_endpoints_per_slice: usize) -> ServiceCounts {
+        let ideal: usize =
+            self.group_sizes.iter().map(|size| size.div_ceil(max_endpoints_per_slice)).sum();
         let endpoints = self.group_sizes.iter().sum();
         ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
@@ -315,6 +327,7 @@ impl<'a> FamilySlices<'a> {
             .collect()
     }
 
+    /// Returns the content of the slice with the ports at `index`.
     fn content<'b>(
         &'b self,
         index: usize,
@@ -341,6 +354,7 @@ impl<'a> FamilySlices<'a> {
             .collect()
     }
 
+    /// Returns the updates of existing and recycled slices that must be written.
     fn updates(&self, common: &CommonFields<'_>) -> Vec<Write> {
         let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
         let to_write = slices.filter(|(_, (slice, _))| slice.needs_write);
@@ -367,6 +381,7 @@ impl<'a> FamilySlices<'a> {
 }
 
 impl Decision {
+    /// Adds a write, unless the reconciliation already has [`BURST_LIMIT`] writes.
     fn add(&mut self, write: Write, common: &CommonFields<'_>, on_error: OnError) {
         if self.writes.len() as u64 >= BURST_LIMIT {
             self.has_more_writes = true;
@@ -376,14 +391,14 @@ impl Decision {
         self.writes.push(Write { action, ..write });
     }
 
-    /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next pass makes the rest.
+    /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next reconciliation makes the rest.
     pub(super) fn plan(&self) -> Plan {
         let requeue = self.has_more_writes.then_some(Duration::from_millis(1));
         Plan { requeue, ..Plan::of(self.writes.events_and_writes()) }
     }
 }
 
-/// Returns the action with an event that its failure records, and with this effect of its failure on later actions.
+/// Returns the action with the event of its failure. `on_error` is the effect of its failure on later actions.
 fn with_events(action: Action, common: &CommonFields<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let failure_event = |operation: String| {
@@ -409,11 +424,13 @@ fn with_events(action: Action, common: &CommonFields<'_>, on_error: OnError) -> 
     }
 }
 
+/// Returns the event for slices that cannot be updated.
 fn update_failed_event(common: &CommonFields<'_>, why: &str) -> EventRecord {
     let message = format!("Error updating Endpoint Slices for Service {}: {why}", common.key);
     EventRecord::warning(common.service.clone(), "FailedToUpdateEndpointSlices", message)
 }
 
+/// Returns the action that records an event about hints.
 fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
     let HintsEvent { warning, reason, message } = event;
     EventRecord { regarding: common.service.clone(), warning, reason, message }.into()
@@ -423,7 +440,7 @@ fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
 /// `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS_LABEL, ""));
-    let managed = [(SERVICE_NAME_LABEL, &*service.meta.name), (MANAGED_BY_LABEL, MANAGER)];
+    let managed = [(SERVICE_NAME_LABEL, &*service.meta.name), (MANAGED_BY_LABEL, MANAGED_BY)];
     without_reserved(&service.meta.labels).chain(headless).chain(managed).collect()
 }
 
@@ -432,6 +449,7 @@ fn without_reserved(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(key))
 }
 
+/// Returns the ports in upstream's order, by which slices are compared.
 fn sorted_ports(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut ports = ports.to_vec();
     crate::discovery::order::sort_slice_ports(&mut ports);

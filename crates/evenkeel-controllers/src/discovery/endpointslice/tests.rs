@@ -31,7 +31,7 @@ struct World {
     /// Memory of the topology hints from the previous pass.
     topology_hints: TopologyHints,
     /// Maximum number of endpoints in a slice.
-    max_endpoints: usize,
+    max_endpoints_per_slice: usize,
     /// Number of slices created so far.
     created: usize,
 }
@@ -75,7 +75,7 @@ impl World {
             nodes: [("n-a".to_owned(), "a".to_owned()), ("n-b".to_owned(), "b".to_owned())].into(),
             ratios: None,
             topology_hints: TopologyHints::default(),
-            max_endpoints: 10,
+            max_endpoints_per_slice: 10,
             created: 0,
         }
     }
@@ -108,7 +108,7 @@ impl World {
             trigger_times,
             ratios: self.ratios.clone().map(Arc::new),
             topology_hints: self.topology_hints.clone(),
-            max_endpoints: self.max_endpoints,
+            max_endpoints_per_slice: self.max_endpoints_per_slice,
         }
     }
 
@@ -418,11 +418,11 @@ proptest! {
     #[test]
     fn slices_contain_each_pod_once_with_few_writes(
         rounds in proptest::collection::vec(proptest::collection::vec(step(), 1..12), 1..8),
-        max_endpoints in 1usize..12,
+        max_endpoints_per_slice in 1usize..12,
     ) {
         let ports = json!([{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]);
         let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"], "ports": ports}));
-        world.max_endpoints = max_endpoints;
+        world.max_endpoints_per_slice = max_endpoints_per_slice;
         for steps in rounds {
             let before = world.slices.clone();
             let step_count = steps.len();
@@ -456,7 +456,7 @@ proptest! {
                 prop_assert_eq!(names.len(), world.pods.len());
                 let names: BTreeSet<&str> = names.into_iter().collect();
                 prop_assert!(names.into_iter().eq(world.pods.keys().map(|name| &**name)));
-                prop_assert!(slices.iter().all(|slice| slice.endpoints.len() <= max_endpoints));
+                prop_assert!(slices.iter().all(|slice| slice.endpoints.len() <= max_endpoints_per_slice));
                 prop_assert!(!slices.is_empty());
                 prop_assert!(slices.len() == 1 || slices.iter().all(|slice| !slice.endpoints.is_empty()));
             }

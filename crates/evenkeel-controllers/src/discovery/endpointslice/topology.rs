@@ -17,7 +17,9 @@ pub(super) type ZoneCounts = BTreeMap<Text, usize>;
 /// Maximum and desired number of endpoints of a zone. Upstream: `allocation`.
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
+    /// Maximum number of endpoints. Hints that exceed it are invalid.
     maximum: usize,
+    /// Share of the endpoints in proportion to the zone's CPU, usually no whole number.
     desired: f64,
 }
 
@@ -68,7 +70,7 @@ pub(super) fn allocate(
         *remaining -= 1;
         *missing -= 1;
         *allocated.entry(receiver.clone()).or_default() += 1;
-        allocated.entry(zone).and_modify(|n| *n -= 1);
+        allocated.entry(zone).and_modify(|count| *count -= 1);
     }
     Ok(allocated)
 }
@@ -90,9 +92,7 @@ fn allocations(
     if ratios.len() > endpoints {
         return Err(with_counts("Insufficient number of endpoints"));
     }
-    let minimum = |ratio: f64| {
-        (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize
-    };
+    let minimum = |ratio: f64| minimum_endpoints(endpoints, ratio);
     let total: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
     let spare = endpoints.checked_sub(total).ok_or_else(|| {
         with_counts("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold")
@@ -105,6 +105,11 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
+/// Returns the least number of endpoints of a zone with this share of the CPU that does not overload the zone.
+fn minimum_endpoints(endpoints: usize, ratio: f64) -> usize {
+    (ratio * endpoints as f64 * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize
+}
+
 /// Hints of the slices that need no write otherwise.
 struct UnchangedSlices {
     /// Number of endpoints that valid hints allocate to each zone.
@@ -113,11 +118,13 @@ struct UnchangedSlices {
     invalid: Vec<usize>,
 }
 
+/// Returns the allocations of slices that need no write, and the slices whose hints are invalid.
 fn unchanged_slices(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
 ) -> UnchangedSlices {
-    let (mut allocated, mut invalid) = (ZoneCounts::new(), Vec::new());
+    let mut allocated = ZoneCounts::new();
+    let mut invalid = Vec::new();
     for index in (0..layout.slices.len()).filter(|index| !layout.slices[*index].needs_write) {
         match hints_by_zone(layout, index, &allocated, allocations) {
             Some(counts) => {
@@ -166,8 +173,8 @@ fn giving_and_receiving_zones(
     allocations: &BTreeMap<Text, Allocation>,
     allocated: &ZoneCounts,
 ) -> (ZoneCounts, ZoneCounts) {
-    let (mut surpluses, mut deficits) =
-        (BTreeMap::<&str, f64>::new(), BTreeMap::<&str, f64>::new());
+    let mut surpluses = BTreeMap::<&str, f64>::new();
+    let mut deficits = BTreeMap::<&str, f64>::new();
     for (zone, allocation) in allocations {
         let surplus = allocated.get(zone).copied().unwrap_or_default() as f64 - allocation.desired;
         if surplus > 0.0 {
@@ -176,17 +183,19 @@ fn giving_and_receiving_zones(
             deficits.insert(zone, -surplus);
         }
     }
-    let (mut giving, mut receiving) = (ZoneCounts::new(), ZoneCounts::new());
+    let mut giving = ZoneCounts::new();
+    let mut receiving = ZoneCounts::new();
     while let (Some((giver, surplus)), Some((receiver, deficit))) =
         (largest(&surpluses), largest(&deficits))
     {
+        // Only fractions of an endpoint are left, which a move of a whole endpoint would not even out.
         if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;
         *receiving.entry(receiver.into()).or_default() += 1;
-        surpluses.entry(giver).and_modify(|n| *n -= 1.0);
-        deficits.entry(receiver).and_modify(|n| *n -= 1.0);
+        surpluses.entry(giver).and_modify(|surplus| *surplus -= 1.0);
+        deficits.entry(receiver).and_modify(|deficit| *deficit -= 1.0);
     }
     (giving, receiving)
 }
@@ -202,8 +211,8 @@ pub(super) fn is_overloaded(allocated: &ZoneCounts, ratios: Option<&Ratios>) -> 
     let Some(ratios) = ratios else { return !allocated.is_empty() };
     let total: usize = allocated.values().sum();
     let too_few = |zone: &str, ratio: f64| {
-        let minimum = (total as f64 * ratio * (1.0 / (1.0 + OVERLOAD_THRESHOLD))).ceil() as usize;
-        allocated.get(zone).is_none_or(|n| *n < minimum)
+        let minimum = minimum_endpoints(total, ratio);
+        allocated.get(zone).is_none_or(|count| *count < minimum)
     };
     !allocated.is_empty() && ratios.iter().any(|(zone, ratio)| too_few(zone, *ratio))
 }

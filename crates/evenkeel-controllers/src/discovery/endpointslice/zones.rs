@@ -18,10 +18,11 @@ pub(super) struct Zones {
     by_name: BTreeMap<Text, Zone>,
     /// Number of nodes without a zone or CPU. Unless it is 0, the ratios are unknown.
     unknown_nodes: usize,
-    /// The computed ratios, which may be unknown; `None` if they must be computed again.
+    /// The computed ratios, which may be unknown. `None` if they must be computed again.
     cached_ratios: Option<Option<Arc<Ratios>>>,
 }
 
+/// Sums of the nodes in one zone.
 #[derive(Debug, Default)]
 struct Zone {
     /// Allocatable CPU in millicores.
@@ -40,6 +41,7 @@ enum NodeCpu<'a> {
     Cpu(&'a str, i64),
 }
 
+/// Returns the CPU that a node adds to its zone. Excluded and unready nodes add nothing.
 fn node_cpu(node: &Node) -> NodeCpu<'_> {
     let labels = &node.meta.labels;
     if EXCLUDED_LABELS.iter().any(|label| labels.contains(label)) || !is_ready(node) {
@@ -52,6 +54,7 @@ fn node_cpu(node: &Node) -> NodeCpu<'_> {
     }
 }
 
+/// Reports whether the node's condition `Ready` is `True`.
 fn is_ready(node: &Node) -> bool {
     condition::is_true(&node.status.conditions, "Ready")
 }
@@ -73,6 +76,7 @@ impl Zones {
         true
     }
 
+    /// Adds a node to the sums.
     fn add(&mut self, node_cpu: &NodeCpu<'_>) {
         match *node_cpu {
             NodeCpu::Nothing => {}
@@ -85,6 +89,7 @@ impl Zones {
         }
     }
 
+    /// Subtracts a node from the sums.
     fn subtract(&mut self, node_cpu: &NodeCpu<'_>) {
         match *node_cpu {
             NodeCpu::Nothing => {}
@@ -112,6 +117,7 @@ impl Zones {
         ratios
     }
 
+    /// Returns the share of each zone in the total CPU.
     fn compute_ratios(&self) -> Ratios {
         let total: i64 = self.by_name.values().map(|zone| zone.cpu).sum();
         let ratio = |zone: &Zone| zone.cpu as f64 / total as f64;

@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// Records the counts and the duration of a pass.
+    /// Records the counts and the duration of a reconciliation.
     pub(super) fn record_pass(
         &self,
         key: &Key,

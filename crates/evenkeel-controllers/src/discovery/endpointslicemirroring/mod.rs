@@ -21,7 +21,7 @@ use evenkeel_runtime::{
     queue::Backoff,
 };
 use metrics::Metrics;
-use plan::{Decision, MANAGER, Observed};
+use plan::{Decision, MANAGED_BY, Observed};
 use std::{sync::Arc, time::Duration};
 
 /// Descriptor of the EndpointSlice mirroring controller.
@@ -34,35 +34,38 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-/// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// Backoff of keys whose reconciliation failed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(100),
+    // The token bucket of upstream's default rate limiter also limits all keys together.
     bucket: true,
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpointslicemirroring;
     let caches = &context.env.caches;
-    let (endpoints, services) = (caches.of::<Endpoints>(), caches.of::<Service>());
+    let endpoints = caches.of::<Endpoints>();
+    let services = caches.of::<Service>();
     let slices = caches.of::<EndpointSlice>();
     let shared = Arc::new(Shared {
         services: services.clone(),
-        slices: SlicesByService::of(&slices, MANAGER),
+        slices: SlicesByService::of(&slices, MANAGED_BY),
         own_writes: OwnWrites::default(),
     });
     let planner = Mirror {
         endpoints: endpoints.clone(),
         services: services.clone(),
         slices: shared.slices.clone(),
-        max_addresses: options.max_endpoints_per_subset,
+        max_addresses_per_subset: options.max_endpoints_per_subset,
     };
     let handler =
         PassRecorder { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
-    let (for_endpoints, for_slices) = (Arc::clone(&shared), shared);
+    let state_for_endpoints = Arc::clone(&shared);
+    let state_for_slices = shared;
     let builder = context
         .builder_watching(&DESCRIPTOR, &endpoints, move |event, enqueue| {
-            if for_endpoints.needs_pass(event) {
+            if state_for_endpoints.needs_reconciliation(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -76,7 +79,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in for_slices.slices.affected_services(event, &for_slices.own_writes) {
+            let Shared { slices, own_writes, .. } = &*state_for_slices;
+            for key in slices.affected_services(event, own_writes) {
                 enqueue.add_within(key, options.batch_period);
             }
         });
@@ -95,17 +99,19 @@ fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
     }
 }
 
-/// State that event handlers and passes share.
+/// State that event handlers and reconciliations share.
 struct Shared {
     services: Cache<Service>,
+    /// Slices that this controller manages.
     slices: SlicesByService,
+    /// Recent writes of this controller, whose events need no reconciliation.
     own_writes: OwnWrites,
 }
 
 impl Shared {
-    /// Reports whether an event of Endpoints needs a pass. Most Endpoints belong to a Service with a selector. They
-    /// need a pass only while a slice mirrors them.
-    fn needs_pass(&self, event: &CacheEvent<Endpoints>) -> bool {
+    /// Reports whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a
+    /// selector, and need one only while a slice mirrors them.
+    fn needs_reconciliation(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let may_be_mirrored = match event {
             CacheEvent::Updated { old, new } => {
@@ -123,18 +129,19 @@ impl Shared {
     }
 }
 
+/// Planner of the slices that mirror Endpoints.
 struct Mirror {
     endpoints: Cache<Endpoints>,
     services: Cache<Service>,
     slices: SlicesByService,
-    max_addresses: usize,
+    max_addresses_per_subset: usize,
 }
 
-/// Decision of the current pass.
+/// Decision of the reconciliation in progress, for [`PassRecorder`]. `None` between reconciliations.
 type Memory = Option<Arc<Decision>>;
 
-/// Pass handler. Records the writes of a plan, so that their events are recognized. Updates the metrics after each
-/// pass.
+/// Records the writes of each plan before they are sent, so that the event handler recognizes their events. Updates the
+/// metrics after each reconciliation.
 struct PassRecorder {
     shared: Arc<Shared>,
     metrics: Metrics,
@@ -143,9 +150,10 @@ struct PassRecorder {
 impl PassHandler<Mirror> for PassRecorder {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
         let Some(decision) = planned.memory else { return };
-        match decision.counts {
-            Some(_) => self.shared.own_writes.record(&observed.key, &decision.writes.hashes),
-            None => self.shared.own_writes.forget(&observed.key),
+        if decision.is_mirrored() {
+            self.shared.own_writes.record(&observed.key, &decision.writes.hashes);
+        } else {
+            self.shared.own_writes.forget(&observed.key);
         }
     }
 
@@ -166,7 +174,7 @@ impl Planner for Mirror {
             endpoints: self.endpoints.get(&key.namespace, &key.name),
             service: self.services.get(&key.namespace, &key.name),
             slices: self.slices.get(key),
-            max_addresses: self.max_addresses,
+            max_addresses_per_subset: self.max_addresses_per_subset,
         })
     }
 
@@ -176,6 +184,7 @@ impl Planner for Mirror {
     }
 
     fn remember(&self, _: &Observed, _: &Memory, _: &Outcomes, _: Timestamp) -> Option<Memory> {
+        // Forgets the decision, because no later reconciliation needs it.
         Some(None)
     }
 }

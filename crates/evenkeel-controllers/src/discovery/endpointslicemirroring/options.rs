@@ -6,10 +6,10 @@ use std::time::Duration;
 /// Options of the EndpointSlice mirroring controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of Endpoints that are processed concurrently. Flag `--mirroring-concurrent-service-endpoint-syncs`.
+    /// Number of Endpoints that are reconciled concurrently. Flag `--mirroring-concurrent-service-endpoint-syncs`.
     /// Default: 5.
     pub concurrent_syncs: usize,
-    /// Time within which other clients' changes of slices lead to one pass. Flag
+    /// Time within which other clients' changes of slices lead to a single reconciliation. Flag
     /// `--mirroring-endpointslice-updates-batch-period`. Default: 0.
     pub batch_period: Duration,
     /// Maximum number of addresses that are mirrored for each subset. Flag `--mirroring-max-endpoints-per-subset`.

@@ -24,8 +24,8 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Delete, EventRecord, Key, OnError, Plan};
 use std::sync::Arc;
 
-/// Value of the label `managed-by` for this controller. Upstream: `controllerName`.
-pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+/// Value of the label `managed-by` on the slices of this controller. Upstream: `controllerName`.
+pub(super) const MANAGED_BY: &str = "endpointslicemirroring-controller.k8s.io";
 /// Label that excludes Endpoints from mirroring. Upstream: `LabelSkipMirror`.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
@@ -37,24 +37,25 @@ pub(super) struct Observed {
     pub(super) service: Option<Arc<Service>>,
     /// Slices that mirror the Endpoints.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// Maximum number of addresses that are mirrored for each subset.
-    pub(super) max_addresses: usize,
+    /// Maximum number of addresses that are mirrored for each subset of the Endpoints.
+    pub(super) max_addresses_per_subset: usize,
 }
 
-/// Decision of a pass, with values for later passes and for metrics.
+/// Decision of one reconciliation, with the counts for metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Counts for metrics; `None` if the Endpoints are not mirrored.
+    /// Counts for metrics. `None` if the Endpoints are not mirrored.
     pub(super) counts: Option<Counts>,
 }
 
-/// Numbers of endpoints and addresses in a pass.
+/// Numbers of endpoints and addresses in one reconciliation.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) added: usize,
     pub(super) updated: usize,
     pub(super) removed: usize,
+    /// Number of addresses that are not mirrored, because they are invalid or exceed the maximum.
     pub(super) skipped: usize,
     pub(super) service_counts: ServiceCounts,
 }
@@ -63,6 +64,11 @@ impl Decision {
     /// Returns the events and writes.
     pub(super) fn plan(&self) -> Plan {
         Plan::of(self.writes.events_and_writes())
+    }
+
+    /// Reports whether the Endpoints are mirrored. If not, the writes only delete slices.
+    pub(super) fn is_mirrored(&self) -> bool {
+        self.counts.is_some()
     }
 }
 
@@ -84,6 +90,7 @@ pub(super) fn decide(observed: &Observed) -> Decision {
     }
 }
 
+/// Deletes all slices of Endpoints that are not mirrored.
 fn delete_slices(observed: &Observed) -> Decision {
     let mut decision = Decision::default();
     for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
@@ -106,10 +113,11 @@ struct Group {
     endpoints: Vec<Endpoint>,
 }
 
+/// Makes the slices mirror the Endpoints. Upstream: `reconciler.reconcile`.
 fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     let mut decision = Decision::default();
     let Grouping { groups, invalid, skipped } =
-        group_addresses(&endpoints.subsets, observed.max_addresses);
+        group_addresses(&endpoints.subsets, observed.max_addresses_per_subset);
     let regarding = wire::target(endpoints);
     let event =
         |reason, message| Action::from(EventRecord::warning(regarding.clone(), reason, message));
@@ -121,20 +129,23 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     if skipped > invalid {
         let message = format!(
             "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
-            observed.max_addresses
+            observed.max_addresses_per_subset
         );
         decision.writes.events.push(event("TooManyAddressesToMirror", message));
     }
     let mut counts = Counts { skipped, ..Counts::default() };
     let common = CommonFields::of(&observed.key, endpoints);
-    let (mut to_create, mut to_update, mut to_delete) = (Vec::new(), Vec::new(), Vec::new());
+    let mut to_create = Vec::new();
+    let mut to_update = Vec::new();
+    let mut to_delete = Vec::new();
     let mut unmatched: Vec<&EndpointSlice> = observed.slices.iter().map(|slice| &**slice).collect();
     for group in &groups {
         let existing = take_slices(&mut unmatched, group);
+        // A group gets at most one slice, but upstream's ideal number divides its endpoints by the maximum per subset.
         counts.service_counts += ServiceCounts {
             endpoints: group.endpoints.len(),
             slices: usize::from(!group.endpoints.is_empty()),
-            ideal: group.endpoints.len().div_ceil(observed.max_addresses.max(1)),
+            ideal: group.endpoints.len().div_ceil(observed.max_addresses_per_subset.max(1)),
         };
         if group.endpoints.is_empty() {
             counts.removed += existing.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
@@ -175,12 +186,15 @@ struct Grouping {
     skipped: usize,
 }
 
-/// Groups the addresses of all subsets. Mirrors at most `max_addresses` of each canonical subset, ready ones first.
-fn group_addresses(subsets: &[EndpointSubset], max_addresses: usize) -> Grouping {
-    let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
+/// Groups the addresses of all subsets. Mirrors at most `max_addresses_per_subset` of each canonical subset, ready ones
+/// first.
+fn group_addresses(subsets: &[EndpointSubset], max_addresses_per_subset: usize) -> Grouping {
+    let mut groups = Vec::<Group>::new();
+    let mut invalid = 0;
+    let mut skipped = 0;
     for subset in &canonical::repack_subsets(subsets) {
         let ports = ports(subset);
-        // The groups of both families are adjacent; this is the index of the first.
+        // The groups of both families are adjacent. This is the index of the first one.
         let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             let group = |family| Group { ports: ports.clone(), family, endpoints: Vec::new() };
             groups.extend(Family::BOTH.map(group));
@@ -190,17 +204,13 @@ fn group_addresses(subsets: &[EndpointSubset], max_addresses: usize) -> Grouping
         let unready = subset.not_ready_addresses.iter().map(|address| (address, false));
         let mut added = 0;
         for (address, ready) in ready.chain(unready) {
-            if added >= max_addresses {
+            if added >= max_addresses_per_subset {
                 break;
             }
             match address::parse(&address.ip) {
                 Some(ip) => {
-                    let family = Family::of(ip);
-                    groups[index + family as usize].endpoints.push(endpoint(
-                        address,
-                        &ip.to_string(),
-                        ready,
-                    ));
+                    let group = &mut groups[index + Family::of(ip) as usize];
+                    group.endpoints.push(endpoint(address, &ip.to_string(), ready));
                     added += 1;
                 }
                 None => invalid += 1,
@@ -211,6 +221,7 @@ fn group_addresses(subsets: &[EndpointSubset], max_addresses: usize) -> Grouping
     Grouping { groups, invalid, skipped }
 }
 
+/// Converts the ports of a subset to sorted ports of a slice.
 fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
     let slice_port = |port: &evenkeel_api::views::EndpointPort| SlicePort {
         name: port.name.clone(),
@@ -243,9 +254,9 @@ fn take_slices<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'
         order::sort_slice_ports(&mut ports);
         *slice.address_type == *group.family.name() && ports == group.ports
     };
-    let (taken, others) = slices.iter().partition(|slice| is_in_group(slice));
+    let (in_group, others) = slices.iter().partition(|slice| is_in_group(slice));
     *slices = others;
-    taken
+    in_group
 }
 
 /// Adds the differences between a slice and its desired endpoints to `counts`. Returns whether there are none.
@@ -286,7 +297,7 @@ impl<'a> CommonFields<'a> {
     /// Copies the labels and annotations of the Endpoints, except those that concern only the Endpoints. Upstream:
     /// `cloneAndRemoveKeys`.
     fn of(key: &'a Key, endpoints: &Endpoints) -> Self {
-        let managed = [(SERVICE_NAME_LABEL, &*key.name), (MANAGED_BY_LABEL, MANAGER)];
+        let managed = [(SERVICE_NAME_LABEL, &*key.name), (MANAGED_BY_LABEL, MANAGED_BY)];
         let labels = endpoints
             .meta
             .labels
@@ -319,6 +330,7 @@ impl<'a> CommonFields<'a> {
             && !meta.owners.iter().any(is_earlier_owner)
     }
 
+    /// Returns the content of the slice for a group.
     fn content<'b>(&'b self, group: &'b Group) -> Content<'b> {
         Content {
             address_type: group.family.name(),
@@ -328,6 +340,7 @@ impl<'a> CommonFields<'a> {
         }
     }
 
+    /// Returns the creation of the slice for a group.
     fn create(&self, group: &Group) -> Write {
         slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
     }

@@ -14,7 +14,7 @@ struct World {
     service: Option<Service>,
     slices: BTreeMap<String, EndpointSlice>,
     /// Maximum number of mirrored addresses of a subset.
-    max_addresses: usize,
+    max_addresses_per_subset: usize,
     /// Number of slices created so far.
     created: usize,
 }
@@ -47,7 +47,7 @@ impl World {
             endpoints,
             service: service(&json!({})),
             slices: BTreeMap::new(),
-            max_addresses: 1000,
+            max_addresses_per_subset: 1000,
             created: 0,
         }
     }
@@ -60,7 +60,7 @@ impl World {
             endpoints: self.endpoints.clone().map(Arc::new),
             service: self.service.clone().map(Arc::new),
             slices: self.slices.values().cloned().map(Arc::new).collect(),
-            max_addresses: self.max_addresses,
+            max_addresses_per_subset: self.max_addresses_per_subset,
         });
         let (mut counts, mut events) = ([0; 3], Vec::new());
         for action in decision.plan().actions {
@@ -186,7 +186,7 @@ fn too_many_and_invalid_addresses_are_reported() {
     let mut world = World::new(
         &json!([{"addresses": ips[..2], "notReadyAddresses": ips[2..], "ports": [{"port": 80}]}]),
     );
-    world.max_addresses = 3;
+    world.max_addresses_per_subset = 3;
     let (counts, events, metrics) = world.pass();
     assert_eq!(counts, [1, 0, 0]);
     assert_eq!(

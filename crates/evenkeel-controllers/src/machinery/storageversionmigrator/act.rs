@@ -68,8 +68,8 @@ impl Migrator {
         Ok(Outcome::Settled)
     }
 
-    /// Discovers the migration's resource; `None` if there is nothing to migrate. If the server still lacks the resource
-    /// after the grace period for new resources, records that the migration failed.
+    /// Discovers the migration's resource. `None` if there is nothing to migrate. If the server still lacks the
+    /// resource after the grace period for new resources, records that the migration failed.
     async fn discover_resource(
         &self,
         key: &Key,
@@ -89,6 +89,7 @@ impl Migrator {
         }
     }
 
+    /// Writes a change of the migration's status, if it changes anything.
     async fn update_status(
         &self,
         key: &Key,
@@ -99,7 +100,8 @@ impl Migrator {
         let Some(changed) = plan::with_change(migration, change, context.env.clock.now()) else {
             return Ok(());
         };
-        let (client, kind) = (&context.env.client, self.migrations.kind());
+        let client = &context.env.client;
+        let kind = self.migrations.kind();
         let body = wire::json(&changed);
         let updated = client.update::<Metadata>(kind, "", name(migration), "status", body).await?;
         context.wrote(key, kind, &updated.meta.resource_version);
@@ -137,7 +139,9 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
         "apiVersion": kind.api_version(), "kind": &*kind.kind,
         "metadata": {"resourceVersion": &*meta.resource_version},
     });
-    let (namespace, name, form) = (&*meta.namespace, &*meta.name, PatchForm::Merge);
+    let namespace = &*meta.namespace;
+    let name = &*meta.name;
+    let form = PatchForm::Merge;
     let body = body.to_string().into();
     match client.patch::<Metadata>(kind, namespace, name, "", form, body).await {
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
@@ -145,7 +149,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Whether a retry may succeed. The code is 0 without a response.
+/// Reports whether a retry may succeed. The code is 0 without a response.
 fn is_temporary(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

@@ -1,9 +1,9 @@
-//! Storage version migrator: rewrites objects in the current storage version, with one migration of a
-//! resource at a time.
+//! Storage version migrator: rewrites objects in the current storage version. At any time, at most one migration of a
+//! resource runs.
 //!
-//! As upstream, it has three parts. The first starts the oldest migration of a resource, and updates the
-//! status of its CustomResourceDefinition. The second records the resource version up to which objects are
-//! migrated. The third rewrites the objects. Upstream: `pkg/controller/storageversionmigrator` (KEP-4192).
+//! It has three parts, as in upstream. The first starts the oldest migration of a resource, and updates the status of
+//! its CustomResourceDefinition. The second records the resource version up to which objects are migrated. The third
+//! rewrites the objects. Upstream: `pkg/controller/storageversionmigrator` (KEP-4192).
 
 mod act;
 mod custom;
@@ -29,7 +29,7 @@ use steps::ResourceMigrations;
 /// A migration with all fields, because the controller updates the whole object.
 type Migration = Full<StorageVersionMigration>;
 
-/// Maximum number of concurrent migrations; no flag changes it.
+/// Maximum number of concurrent migrations. No flag changes it.
 const WORKERS: usize = 5;
 
 /// Descriptor of the storage version migrator.
@@ -48,7 +48,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-/// Name of the queue that the first two parts share, as upstream.
+/// Queue name in metrics of the first two parts. They have the same name in upstream.
 const HELPER_QUEUE: &str = "resource-version-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -56,7 +56,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let client = context.client(&DESCRIPTOR);
     let with_client =
         |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
-    // The keys of this part name no objects of a kind; see `Runner`.
+    // The keys of this part are resources, not objects (see `Runner`), so they have no kind.
     let no_kind = Kind::new("", "", "", "", false);
     let runner = Builder::of_keys(&context.env, "migration-runner-controller", no_kind).watches(
         &migrations,
@@ -71,10 +71,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let versions = Builder::new(&context.env, "resource-version-controller", &migrations);
     let versions = with_client(versions.queue(HELPER_QUEUE));
     context.run(versions.planned(Versions { migrations: migrations.clone() }));
-    let for_explain = migrations.clone();
+    let explained_migrations = migrations.clone();
     let migrating =
         context.builder(&DESCRIPTOR, &migrations).workers(WORKERS).explains(move |key, _| {
-            let migration = for_explain.get("", &key.name)?;
+            let migration = explained_migrations.get("", &key.name)?;
             Some((plan::describe(&migration), Vec::new()))
         });
     let migrator = Arc::new(Migrator { migrations });
@@ -85,7 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Planner that starts migrations. A key is a resource, with its group in place of the namespace.
+/// Planner that starts migrations. The name of a key is a resource, and the namespace is the group of the resource.
 struct Runner {
     migrations: Cache<Migration>,
 }

@@ -13,8 +13,11 @@ use k8s_openapi::{
 };
 use std::sync::Arc;
 
+/// Condition type: the migration is in progress.
 const RUNNING: &str = "Running";
+/// Condition type: all objects are migrated.
 const SUCCEEDED: &str = "Succeeded";
+/// Condition type: the migration ended with an error.
 const FAILED: &str = "Failed";
 
 /// Decision about the migrations of one resource.
@@ -40,44 +43,46 @@ pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     Schedule { ended, next }
 }
 
+/// Returns the conditions of a migration.
 fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
     let status = migration.status.as_ref();
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
+/// Reports whether the migration has this condition with the status `True`.
 fn is_true(migration: &Migration, type_: &str) -> bool {
     let is_it = |condition: &Condition| condition.type_ == type_ && condition.status == "True";
     conditions(migration).iter().any(is_it)
 }
 
-/// Whether the migration has the condition `Running`.
+/// Reports whether the migration has the condition `Running`.
 fn has_running_condition(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
-/// Whether the migration succeeded or failed.
+/// Reports whether the migration succeeded or failed.
 fn has_ended(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
 }
 
-/// Whether the migration succeeded.
+/// Reports whether the migration succeeded.
 pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
 
-/// Returns the resource version up to which objects are migrated; empty until it is recorded.
+/// Returns the resource version up to which objects are migrated. Empty until it is recorded.
 pub(super) fn version(migration: &Migration) -> &str {
     let status = migration.status.as_ref();
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
 }
 
-/// Whether the migration is less than one minute old, so that discovery may still lack its resource.
+/// Reports whether the migration is less than one minute old, so that discovery may still lack its resource.
 fn is_new(migration: &Migration, now: Timestamp) -> bool {
     let created = migration.meta().creation;
     created.is_some_and(|created| now.duration_since(created).as_secs() < 60)
 }
 
-/// Whether the migration has started and not ended.
+/// Reports whether the migration has started and not ended.
 pub(super) fn is_in_progress(migration: &Migration) -> bool {
     has_running_condition(migration) && !has_ended(migration)
 }
@@ -145,7 +150,7 @@ pub(super) enum StatusChange {
     VersionRecorded(String),
 }
 
-/// Returns the migration with the changed status; `None` if nothing changes.
+/// Returns the migration with the changed status, or `None` if nothing changes.
 pub(super) fn with_change(
     migration: &Migration,
     change: StatusChange,
@@ -172,7 +177,8 @@ pub(super) fn with_change(
             },
         )
     };
-    let (running, failed) = ("MigrationRunning", "StorageVersionMigrationFailed");
+    let running = "MigrationRunning";
+    let failed = "StorageVersionMigrationFailed";
     let is_changed = match change {
         StatusChange::Started => set(RUNNING, "True", running, running_message(None, ""), None),
         StatusChange::Interrupted { progress, error } => {
@@ -211,7 +217,7 @@ pub(super) fn with_change(
     is_changed.then_some(changed)
 }
 
-/// Sets a condition; its time changes only with its status. Returns whether anything changed.
+/// Sets a condition. Its time changes only with its status. Returns whether anything changed.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         None => {
@@ -229,7 +235,7 @@ fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     }
 }
 
-/// Returns the message of the condition `Running`; `error` is empty without an error.
+/// Returns the message of the condition `Running`. `error` is empty without an error.
 fn running_message(progress: Option<Progress>, error: &str) -> String {
     let mut message = "The migration is running".to_owned();
     match progress {

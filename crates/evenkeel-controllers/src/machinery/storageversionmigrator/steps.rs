@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Verbs that a resource must support.
 pub(super) const REQUIRED_VERBS: [&str; 3] = ["update", "patch", "list"];
-/// A name that no namespace can have. A list in this namespace is empty, and only returns the resource version. Upstream:
-/// `fakeSVMNamespaceName`.
+/// A name that no namespace can have. A list in this namespace is empty, and only returns the resource version.
+/// Upstream: `fakeSVMNamespaceName`.
 const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
 /// Maximum number of attempts to update a definition. Conflicts are retried.
 const MAX_UPDATE_ATTEMPTS: usize = 5;
@@ -89,7 +89,7 @@ pub(super) fn record_version(
     })
 }
 
-/// Returns the reason why the resource cannot be migrated; `None` if it can.
+/// Returns the reason why the resource cannot be migrated, or `None` if it can.
 pub(super) fn unsupported_message(resource: &Resource) -> Option<String> {
     if REQUIRED_VERBS.iter().all(|verb| resource.supports_verb(verb)) {
         return None;
@@ -101,7 +101,7 @@ pub(super) fn unsupported_message(resource: &Resource) -> Option<String> {
     ))
 }
 
-/// Discovers the migration's resource; `None` if there is nothing to migrate. If the server still lacks the resource
+/// Discovers the migration's resource. `None` if there is nothing to migrate. If the server still lacks the resource
 /// after the grace period for new resources, records that the migration failed.
 fn discover_resource(
     migration: &Migration,
@@ -138,6 +138,7 @@ fn update_status(
     Ok(())
 }
 
+/// Returns the update of a migration's status.
 fn status_update(migration: &Migration, changed: &StorageVersionMigration) -> Update {
     let update = Update::status(wire::target(migration), wire::json(changed));
     Update { on_error: OnError::Abort, ..update }
@@ -171,8 +172,10 @@ fn update_definition_status(
     Err(Plan::failure(last_conflict))
 }
 
+/// Returns the kind of CustomResourceDefinitions.
 fn definition_kind() -> Kind {
-    let (kind, plural) = ("CustomResourceDefinition", "customresourcedefinitions");
+    let kind = "CustomResourceDefinition";
+    let plural = "customresourcedefinitions";
     Kind::new("apiextensions.k8s.io", "v1", kind, plural, false)
 }
 

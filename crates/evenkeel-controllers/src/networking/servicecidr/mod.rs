@@ -30,7 +30,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-/// Number of workers; no flag changes it.
+/// Number of workers. No flag changes it.
 const WORKERS: usize = 5;
 /// Maximum number of retries of a failing ServiceCIDR until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
@@ -39,13 +39,15 @@ const IP_ADDRESS: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipad
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(IP_ADDRESS));
-    let (other_cidrs, address_cidrs) = (cidrs.clone(), cidrs.clone());
+    let cidrs = caches.of::<ServiceCidr>();
+    let addresses = caches.metadata(IP_ADDRESS);
+    let other_cidrs = cidrs.clone();
+    let address_cidrs = cidrs.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
-            // A new ServiceCIDR may contain the addresses that block a terminating one.
+            // A new ServiceCIDR may contain the addresses that prevent the deletion of a terminating ServiceCIDR.
             if let CacheEvent::Added { initial: false, .. } = event {
                 for other in other_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
@@ -60,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             {
                 return;
             }
-            // Only a terminating ServiceCIDR depends on its addresses.
+            // The allocated addresses only matter to a terminating ServiceCIDR.
             let Some(ip) = plan::allocated_ip(event.object()) else { return };
             for cidr in address_cidrs.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
@@ -72,6 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of ServiceCIDRs.
 struct ServiceCidrs {
     cidrs: Cache<ServiceCidr>,
     addresses: Cache<Metadata>,

@@ -41,18 +41,19 @@ pub(super) fn allocated_ip(address: &Metadata) -> Option<IpAddr> {
     }
 }
 
-/// Whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast address.
+/// Reports whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast
+/// address.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     let is_excluded = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
     ranges(cidr).any(|range| range.contains(ip) && !is_excluded(&range))
 }
 
-/// Whether two ServiceCIDRs overlap.
+/// Reports whether two ServiceCIDRs overlap.
 pub(super) fn overlap(a: &ServiceCidr, b: &ServiceCidr) -> bool {
     ranges(a).any(|range| ranges(b).any(|other| range.overlaps(&other)))
 }
 
-/// Whether other ServiceCIDRs contain every CIDR of this one.
+/// Reports whether other ServiceCIDRs contain every CIDR of this one.
 pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
     let other_ranges = || others.iter().flat_map(|other| ranges(other));
     ranges(cidr).all(|range| other_ranges().any(|other| other.covers(&range)))
@@ -92,11 +93,13 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
+/// Returns the patch that adds the controller's finalizer.
 fn add_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"finalizers": [FINALIZER]}});
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
 }
 
+/// Returns the patch that removes the controller's finalizer.
 fn remove_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
@@ -109,15 +112,17 @@ struct Ready {
     message: &'static str,
 }
 
+/// Condition of a ServiceCIDR that allocators may use.
 const READY: Ready =
     Ready { status: "True", reason: "", message: "Kubernetes Service CIDR is ready" };
+/// Condition of a terminating ServiceCIDR.
 const TERMINATING: Ready = Ready {
     status: "False",
     reason: "Terminating",
     message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 };
 
-/// Returns the patch that sets the condition `Ready`; `None` if it has these fields already.
+/// Returns the patch that sets the condition `Ready`, or `None` if it has these fields already.
 fn ready_patch(cidr: &ServiceCidr, ready: &Ready, now: Timestamp) -> Option<Patch> {
     let is_equal = |present: &MetaCondition| {
         &*present.type_ == "Ready"

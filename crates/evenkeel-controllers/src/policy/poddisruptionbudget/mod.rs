@@ -33,10 +33,10 @@ use std::sync::{Arc, OnceLock};
 /// Source of the controller's events.
 const EVENT_SOURCE: &str = "controllermanager";
 
-/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`, default 1.
+/// Number of budgets that are reconciled concurrently. Flag `--concurrent-disruption-syncs`. Default: 1.
 pub type Options = Workers<1>;
 
-/// Flag with the number of workers.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
 /// The disruption controller.
@@ -50,10 +50,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
+    let budgets = context.env.caches.of();
+    let pods = context.env.caches.of::<Pod>();
     let owners = OwnerCaches::new(&context.env.caches);
     let pod_controller = pod_controller(context, &pods, &budgets);
-    let (pod_budgets, pods_queue) = (budgets.clone(), pod_controller.queue());
+    let pod_budgets = budgets.clone();
+    let pods_queue = pod_controller.queue();
     let builder = context
         .builder(&DESCRIPTOR, &budgets)
         .event_source(EVENT_SOURCE)
@@ -72,8 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Builds the controller of pods, which resets stale conditions, and records an event if several budgets select a
-/// pod.
+/// Builds the controller of pods. It resets stale conditions, and records an event if several budgets select a pod.
 fn pod_controller(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -94,8 +95,8 @@ fn pod_controller(
     .planned(Pods { pods: pods.clone(), budgets: budgets.clone() })
 }
 
-/// Enqueues the budgets that select the pod, before and after an update that affects counts. Upstream: `addPod`,
-/// `updatePod`, `deletePod`.
+/// Enqueues the budgets that select the pod. After an update that affects their counts, also enqueues the budgets that
+/// selected the old pod. Upstream: `addPod`, `updatePod`, `deletePod`.
 fn on_pod(
     budgets: &Cache<PodDisruptionBudget>,
     pods_queue: &Queue<Key>,
@@ -165,7 +166,7 @@ impl Planner for Budgets {
     type Observed = BudgetPods;
     type Memory = ();
 
-    /// Returns a budget and its pods. A null selector matches no pod; an empty one (`{}`) matches all pods of the
+    /// Returns a budget and its pods. A null selector matches no pod. An empty selector (`{}`) matches all pods of the
     /// namespace.
     fn observe(&self, key: &Key, (): &()) -> Option<BudgetPods> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
@@ -196,8 +197,8 @@ impl Planner for Budgets {
     }
 }
 
-/// Pass handler that adds budgets to the recheck queue after an update of their status. Upstream:
-/// `enqueuePdbForRecheck`, `recheckQueue`.
+/// Adds budgets to the recheck queue after an update of their status, so that they are reconciled again when a
+/// disrupted pod's timeout ends. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
 ///
 /// The queue is separate, because a backoff in the main queue would replace the delay of the recheck.
 #[derive(Clone, Default)]
@@ -209,6 +210,7 @@ struct Recheck {
 impl Recheck {
     /// Builds the controller that moves budgets from the recheck queue to the main queue when their delay has passed.
     fn build_controller(&self, context: &ControllerContext, main_queue: Queue<Key>) -> Controller {
+        // The keys of this queue are budgets, but its controller reads no objects.
         let no_objects = Kind::new("", "", "", "", true);
         let controller = Builder::of_keys(&context.env, "disruption-recheck", no_objects)
             .queue("disruption_recheck")
@@ -229,6 +231,7 @@ impl PassHandler<Budgets> for Recheck {
                     queue.add_after(key, delay);
                 }
             }
+            // A conflict needs no warning, because the budget is reconciled again.
             Err(conflict) if conflict.code == 409 => {}
             Err(error) => {
                 tracing::warn!(%key, %error, "Failed to update the status of the PodDisruptionBudget");

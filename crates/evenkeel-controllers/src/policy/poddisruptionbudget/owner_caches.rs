@@ -28,7 +28,7 @@ impl OwnerCaches {
         }
     }
 
-    /// Returns the owners of the pods, each once. Pods without a controller have none.
+    /// Returns the distinct owners of the pods. Pods without a controller have no owner.
     pub(super) fn owners_of(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
         let mut owners: Vec<Owner> = Vec::new();
         for pod in pods {
@@ -46,8 +46,8 @@ impl OwnerCaches {
         owners
     }
 
-    /// Finds an owner in the caches. A Deployment takes the place of its ReplicaSet. Upstream: `getPodReplicaSet`,
-    /// `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    /// Finds an owner in the caches. For a ReplicaSet of a Deployment, returns the Deployment. Upstream:
+    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
     fn find(&self, namespace: &str, reference: &OwnerReference) -> Option<ControllerAndScale> {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {
@@ -76,6 +76,7 @@ impl OwnerCaches {
     }
 }
 
+/// Returns the uid and the desired replicas of a workload. Like in the API, the default of the replicas is 1.
 fn controller_and_scale(meta: &Meta, replicas: Option<i32>) -> ControllerAndScale {
     ControllerAndScale { uid: meta.uid.clone(), replicas: replicas.unwrap_or(1) }
 }

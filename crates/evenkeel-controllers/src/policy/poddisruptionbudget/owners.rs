@@ -72,7 +72,8 @@ fn read_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<ReadScale, Plan> {
             if resource.subresources.iter().any(|subresource| &**subresource == "scale") {
                 return Ok(Ok(None));
             }
-            let (plural, group) = (&resource.kind.plural, &resource.kind.group);
+            let plural = &resource.kind.plural;
+            let group = &resource.kind.group;
             let dot = if group.is_empty() { "" } else { "." };
             Err(format!("{plural}{dot}{group} does not implement the scale subresource"))
         }

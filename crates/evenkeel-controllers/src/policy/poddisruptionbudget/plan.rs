@@ -1,6 +1,6 @@
 //! Allowed disruptions of a budget, and its status. Upstream: `trySync`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected_pod_count` |
 //! | percentages of the owners' pods (`scale`); `status.expectedPods` | `needs_owners`, `owners::expected_pods` |
@@ -49,14 +49,14 @@ pub(super) struct Observed {
     pub(super) budget: Arc<PodDisruptionBudget>,
     /// The selected pods, by name.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Expected pods of the pods' owners; `None` if the budget needs no owners.
+    /// Expected pods of the pods' owners. `None` if the budget needs no owners.
     pub(super) expected_pods: Option<ExpectedPods>,
 }
 
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
+/// Reports whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
 pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
@@ -96,6 +96,7 @@ pub(super) fn expected_pod_count(observed: &Observed) -> Result<ExpectedPodCount
     }
 }
 
+/// Returns the sum of the replicas of all owners, or the error of the owner that could not be read.
 fn sum_of_owners(observed: &Observed) -> Result<i32, String> {
     match &observed.expected_pods {
         Some(Ok(expected_pods)) => {
@@ -113,10 +114,11 @@ struct Disrupted<'a> {
     awaited: Vec<EvictedPod<'a>>,
     /// Pods that were not deleted in time.
     given_up: Vec<&'a Pod>,
-    /// Time until the first deletion timeout; `None` if no deletion is awaited.
+    /// Time until the first deletion timeout. `None` if no deletion is awaited.
     recheck_after: Option<SignedDuration>,
 }
 
+/// A pod that the eviction API recorded in `status.disruptedPods`.
 #[derive(Debug)]
 struct EvictedPod<'a> {
     pod: &'a Pod,

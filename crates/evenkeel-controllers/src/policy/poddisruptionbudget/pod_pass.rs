@@ -39,7 +39,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let pod = &*observed.pod;
     let mut plan = Plan::nothing();
     if let [first, _, ..] = &*observed.budgets {
-        let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+        let namespace = &*pod.meta.namespace;
+        let name = &*pod.meta.name;
         let first = &*first.meta.name;
         let message = format!(
             "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."

@@ -10,9 +10,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Update};
 use serde::{Serialize, Serializer};
 
+/// Condition type: the budget allows disruptions.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Counts in the status of a budget.
+/// Counts in the status of a budget. Each has the name of its field in the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,
@@ -36,29 +37,31 @@ impl Counts {
     }
 }
 
-/// Returns the update of the status to these counts; `None` if it is unchanged.
+/// Returns the update of the status to these counts, or `None` if the status is unchanged.
 pub(super) fn update_counts(
     budget: &PodDisruptionBudget,
     counts: &Counts,
     now: Timestamp,
 ) -> Option<Action> {
     let generation = budget.meta.generation;
-    let (status, reason) = if counts.disruptions_allowed > 0 {
+    let (condition_status, reason) = if counts.disruptions_allowed > 0 {
         (TRUE, "SufficientPods")
     } else {
         (FALSE, "InsufficientPods")
     };
     let present = condition::find(&budget.status.conditions, DISRUPTION_ALLOWED);
-    let has_condition = present.is_some_and(|c| &*c.status == status && &*c.reason == reason);
+    let has_condition = present.is_some_and(|condition| {
+        &*condition.status == condition_status && &*condition.reason == reason
+    });
     let is_spec_observed = budget.status.observed_generation == generation;
     if has_condition && is_spec_observed && Counts::of(budget) == *counts {
         return None;
     }
-    let conditions = with_condition(budget, status, reason, "", generation, now);
+    let conditions = with_condition(budget, condition_status, reason, "", generation, now);
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// Returns the update to zero allowed disruptions after an error; `None` if it was written before. Upstream:
+/// Returns the update to zero allowed disruptions after an error, or `None` if the status already has it. Upstream:
 /// `failSafe`.
 pub(super) fn fail_safe(
     budget: &PodDisruptionBudget,
@@ -84,8 +87,8 @@ fn with_condition(
     now: Timestamp,
 ) -> Vec<MetaCondition> {
     let mut conditions = budget.status.conditions.to_vec();
-    let present = conditions.iter_mut().find(|c| &*c.type_ == DISRUPTION_ALLOWED);
-    let since = match &present {
+    let present = conditions.iter_mut().find(|condition| &*condition.type_ == DISRUPTION_ALLOWED);
+    let unchanged_since = match &present {
         Some(present) if &*present.status == status => present.last_transition_time,
         _ => None,
     };
@@ -93,7 +96,7 @@ fn with_condition(
         type_: DISRUPTION_ALLOWED.into(),
         status: status.into(),
         observed_generation: generation,
-        last_transition_time: Some(since.unwrap_or_else(|| wire::whole_second(now))),
+        last_transition_time: Some(unchanged_since.unwrap_or_else(|| wire::whole_second(now))),
         reason: reason.into(),
         message: message.into(),
     };
@@ -104,6 +107,7 @@ fn with_condition(
     conditions
 }
 
+/// Returns the update of the budget's whole status.
 fn update(
     budget: &PodDisruptionBudget,
     counts: &Counts,
@@ -123,6 +127,7 @@ fn update(
     Action::Update(Update::status(wire::target(budget), body))
 }
 
+/// Serialized form of a budget's status.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -136,6 +141,7 @@ struct Status<'a> {
     conditions: Vec<Condition<'a>>,
 }
 
+/// Serialized form of a condition.
 struct Condition<'a>(&'a MetaCondition);
 
 impl Serialize for Condition<'_> {
@@ -172,6 +178,7 @@ impl Serialize for Condition<'_> {
     }
 }
 
+/// Serializes times without fractions of a second, like upstream.
 fn serialize_times<S: Serializer>(
     times: &Map<Timestamp>,
     serializer: S,

@@ -1,4 +1,4 @@
-//! ClusterRole aggregation controller: fills aggregated ClusterRoles with the rules of selected ones. Upstream:
+//! ClusterRole aggregation controller: combines the rules of the selected ClusterRoles in aggregated ones. Upstream:
 //! `pkg/controller/clusterroleaggregation`.
 
 mod plan;
@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 };
 use plan::Observed;
 
-/// Number of workers; no flag changes it.
+/// Number of workers. No flag changes it.
 const WORKERS: usize = 5;
 
 /// The ClusterRole aggregation controller. Upstream: `newClusterRoleAggregrationControllerDescriptor`.
@@ -27,12 +27,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let roles = context.env.caches.of::<ClusterRole>();
+    // All aggregated roles have the same index key.
     let aggregated_roles = roles.index("aggregated", |role, key| {
         if role.aggregation_rule.is_some() {
             key("");
         }
     });
-    // Any aggregated role may select the changed role, by its old or its new labels.
+    // Any aggregated role may select the changed role by its old or new labels.
     let builder = context.builder_watching(&DESCRIPTOR, &roles, move |_, enqueue| {
         aggregated_roles.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
     });
@@ -40,6 +41,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of aggregated ClusterRoles.
 struct Aggregation {
     roles: Cache<ClusterRole>,
 }

@@ -95,6 +95,7 @@ fn apply_configuration(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
     })
 }
 
+/// Serialized form of a rule.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule<'a> {
@@ -152,7 +153,7 @@ mod tests {
         Observed { role, roles }
     }
 
-    /// Returns the verbs that the role should have; `None` if it stays unchanged.
+    /// Returns the verbs that the role should have, or `None` if it stays unchanged.
     fn verbs(observed: &Observed) -> Option<Vec<String>> {
         let plan = plan(observed);
         let [Action::Patch(patch)] = &*plan.actions else {

@@ -33,11 +33,11 @@ type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
-/// Number of pods, and number of claims, that are processed concurrently; `--concurrent-resourceclaim-syncs`, default
-/// 50.
+/// Number of pods, and number of claims, that are reconciled concurrently. Flag `--concurrent-resourceclaim-syncs`.
+/// Default: 50.
 pub type Options = Workers<50>;
 
-/// Flag with the number of workers.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
 /// The ResourceClaim controller. Upstream: `newResourceClaimControllerDescriptor`.
@@ -57,7 +57,8 @@ const CLAIM_QUEUE: &str = "resourceclaim-controller-claims";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (pods, claims) = (caches.of::<Pod>(), caches.of::<Claim>());
+    let pods = caches.of::<Pod>();
+    let claims = caches.of::<Claim>();
     let templates = caches.of::<Template>();
     let pods_by_claim = pods.index("claims", |pod, key| {
         for claim in &pod.spec.resource_claims {
@@ -93,7 +94,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller of pods' claims. Its keys are pods, which events of their claims and templates also enqueue.
+/// Starts the controller of pods' claims. Its keys are pods. Events of a pod's claims and templates also enqueue the
+/// pod.
 fn start_pod_controller(
     context: &ControllerContext,
     planner: PodClaims,
@@ -122,7 +124,8 @@ fn start_pod_controller(
     context.run(builder.planned_with(planner, metrics));
 }
 
-/// Starts the controller of reservations. Its keys are claims, which events of finished and deleted pods also enqueue.
+/// Starts the controller of reservations. Its keys are claims. Events of finished and deleted pods also enqueue their
+/// claims.
 fn start_claim_controller(context: &ControllerContext, planner: Claims) {
     let deleted_pods = planner.deleted_pods.clone();
     let builder = context
@@ -152,7 +155,7 @@ struct PodClaims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
     templates: Cache<Template>,
-    /// Claims by the uid of the owning pod. Upstream: `claimPodOwnerIndex`.
+    /// Claims by the uid of their owning pod. Upstream: `claimPodOwnerIndex`.
     claims_by_owner: Index<Claim>,
     gates: plan::FeatureGates,
 }
@@ -206,14 +209,16 @@ impl PassHandler<PodClaims> for Metrics {
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
+    /// Deleted pods, whose reservations can be released at once.
     deleted_pods: DeletedPods,
 }
 
-/// The last deleted pods. Clones share one cache.
+/// Uids of recently deleted pods. Clones share one cache.
 #[derive(Clone, Default)]
 struct DeletedPods(Arc<Mutex<DeletedUidCache>>);
 
 impl DeletedPods {
+    /// Locks the cache. A panic under the lock does not invalidate it.
     fn lock(&self) -> MutexGuard<'_, DeletedUidCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,8 +236,8 @@ impl Planner for Claims {
             let is_deleted = self.deleted_pods.lock().has(&consumer.uid);
             decisions.push(release::decide_consumer(consumer, is_deleted, pod.as_deref()));
         }
-        let owner = plan::owning_pod(&claim);
-        let owner = owner.and_then(|owner| self.pods.get(&key.namespace, &owner.name));
+        let owner = plan::owning_pod(&claim)
+            .and_then(|reference| self.pods.get(&key.namespace, &reference.name));
         Some(release::Observed { claim, decisions, owner })
     }
 
@@ -255,7 +260,7 @@ impl Planner for Claims {
     }
 }
 
-/// Enqueues the pods that use the object, a claim or a template. The index has pods by the name of the object.
+/// Enqueues the pods that use a claim or a template. `index` maps the object's [`index_key`] to these pods.
 fn enqueue_users<V: evenkeel_api::View>(
     event: &CacheEvent<V>,
     index: &Index<Pod>,
@@ -266,6 +271,7 @@ fn enqueue_users<V: evenkeel_api::View>(
     pods.iter().filter(|pod| !pod.meta.deleting()).for_each(|pod| enqueue.add(Key::of(&pod.meta)));
 }
 
+/// Returns the key of a claim or template in the indexes of pods.
 fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

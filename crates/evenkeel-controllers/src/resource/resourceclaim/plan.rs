@@ -50,7 +50,7 @@ pub(super) fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Claim
     }
 }
 
-/// Whether the claim is created from a template.
+/// Reports whether the claim is created from a template.
 pub(super) fn is_from_template(claim: &PodResourceClaim) -> bool {
     claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
 }
@@ -67,7 +67,7 @@ pub(super) fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
     from_spec.chain(extended).filter(|name| !name.is_empty())
 }
 
-/// Whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
+/// Reports whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
 pub(super) fn is_done(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
 }
@@ -79,12 +79,12 @@ pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller && is_pod(owner))
 }
 
-/// Whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
+/// Reports whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
 pub(super) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().controlled_by(&pod.meta.uid)
 }
 
-/// Whether the claim was created for the entry of this name, according to the claim's annotation.
+/// Reports whether the claim was created for the entry of this name, according to the claim's annotation.
 pub(super) fn is_for_entry(claim: &Claim, entry_name: &str) -> bool {
     claim.meta().annotations.get(POD_CLAIM) == Some(entry_name)
 }
@@ -122,6 +122,7 @@ pub(super) fn check_features(
     Ok(())
 }
 
+/// Reports whether a request lists subrequests (`firstAvailable`).
 fn has_prioritized_list(spec: Option<&ResourceClaimSpec>) -> bool {
     let has_subrequests = |request: &DeviceRequest| {
         request.first_available.as_ref().is_some_and(|subrequests| !subrequests.is_empty())
@@ -129,13 +130,14 @@ fn has_prioritized_list(spec: Option<&ResourceClaimSpec>) -> bool {
     requests(spec).iter().any(has_subrequests)
 }
 
-/// Whether the spec requests admin access. Prioritized subrequests cannot request it.
+/// Reports whether the spec requests admin access. Prioritized subrequests cannot request it.
 pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
     requests(spec).iter().any(|request| {
         request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
     })
 }
 
+/// Returns the device requests of a claim.
 fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     let devices = spec.and_then(|spec| spec.devices.as_ref());
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
@@ -183,8 +185,8 @@ fn generate_name(pod_name: &str, entry_name: &str) -> String {
     format!("{}-{}", truncate(pod_name), truncate(entry_name))
 }
 
-/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by `claims`: names of claims by the names
-/// of their entries.
+/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by `claims`: names of claims by the
+/// names of their entries.
 pub(super) fn claim_statuses(pod: &Pod, claims: &BTreeMap<String, String>) -> Value {
     let mut claim_by_entry: BTreeMap<&str, &str> = pod
         .status
@@ -204,7 +206,7 @@ pub(super) fn claim_statuses(pod: &Pod, claims: &BTreeMap<String, String>) -> Va
     })
 }
 
-/// Whether the claim is allocated and not reserved for the pod.
+/// Reports whether the claim is allocated and not reserved for the pod.
 pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
     let Some(status) = &claim.status else { return false };
     let reserved = status.reserved_for.as_deref().unwrap_or_default();

@@ -57,16 +57,18 @@ pub(super) struct NamedObjects {
 }
 
 impl Observed {
+    /// Returns the pod's claims, each with the objects that it names.
     fn claims(&self) -> impl Iterator<Item = (&PodResourceClaim, &NamedObjects)> {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
+    /// Reports whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Whether to read a claim live: the claim is from a template and the status names it, but the cache lacks it.
+    /// Reports whether to read a claim live: the claim is from a template and the status names it, but the cache lacks
+    /// it.
     fn needs_live_read(&self, claim: &PodResourceClaim, named: &NamedObjects) -> bool {
         plan::is_from_template(claim)
             && named.claim.is_none()
@@ -123,7 +125,7 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     if replay.writes.next().is_some() {
         return None;
     }
-    // Created claims are not reserved now, but in a later pass that observes them.
+    // Created claims are not reserved now, but in a later reconciliation that observes them.
     Some(if unrecorded.is_empty() {
         reserve(observed)
     } else {
@@ -156,7 +158,7 @@ impl<'a> Replay<'a> {
         if observed.needs_live_read(claim, named) { self.reads.next() } else { None }
     }
 
-    /// Returns the plan that ends a pass with this error; `None` if it was already carried out.
+    /// Returns the plan that ends a reconciliation with this error, or `None` if it was already carried out.
     fn fail(
         &mut self,
         observed: &Observed,
@@ -210,7 +212,7 @@ fn look_up_claim(
     Ok(ClaimLookup::Missing(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
-/// Whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
+/// Reports whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
 fn exists(
     pod: &Pod,
     claim: &PodResourceClaim,
@@ -258,7 +260,8 @@ fn update_status(observed: &Observed, claims: &BTreeMap<String, String>) -> Plan
 
 /// Reserves allocated claims for a scheduled pod. Upstream: `syncPod`.
 fn reserve(observed: &Observed) -> Plan {
-    let (mut plan, pod) = (Plan::nothing(), &*observed.pod);
+    let mut plan = Plan::nothing();
+    let pod = &*observed.pod;
     if pod.spec.node_name.is_empty() {
         // The scheduler reserves the claims with its decision.
         return plan;
@@ -267,7 +270,8 @@ fn reserve(observed: &Observed) -> Plan {
         let ClaimName::Is(name) = plan::claim_name(pod, claim) else { continue };
         let Some(cached) = &named.claim else { break };
         if plan::is_from_template(claim) && !plan::is_for_pod(cached, pod) {
-            let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
+            let namespace = &pod.meta.namespace;
+            let pod = &pod.meta.name;
             plan.error = Some(PlanError::new(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
             )));
@@ -288,7 +292,7 @@ pub(super) struct Creation {
     pub(super) succeeded: bool,
 }
 
-/// Returns the requests of a pass to create claims.
+/// Returns the requests of a reconciliation to create claims.
 pub(super) fn creations(observed: &Observed, outcomes: &Outcomes) -> Vec<Creation> {
     if !observed.needs_claims() {
         return Vec::new();

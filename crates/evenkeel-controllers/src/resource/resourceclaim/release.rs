@@ -61,7 +61,8 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
         Ok(remaining) => remaining,
         Err(error) => return Some(Plan::failure(error.message)),
     };
-    let (release, mut writes) = (Release::new(claim, &remaining), writes.iter());
+    let release = Release::new(claim, &remaining);
+    let mut writes = writes.iter();
     let mut latest = None;
     if let Some(mut changed) = release.with_new_status {
         let Some(outcome) = writes.next() else {
@@ -94,7 +95,8 @@ fn remaining_consumers(
     observed: &Observed,
     live_reads: &[Outcome],
 ) -> Result<Vec<ResourceClaimConsumerReference>, Failure> {
-    let (mut remaining, mut live_reads) = (Vec::new(), live_reads.iter());
+    let mut remaining = Vec::new();
+    let mut live_reads = live_reads.iter();
     for (consumer, decision) in consumers(&observed.claim).iter().zip(&observed.decisions) {
         let stays = match decision {
             ConsumerDecision::Keep => true,
@@ -156,7 +158,7 @@ pub(super) fn decide_consumer(
 /// Writes that release a claim, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Release {
-    /// The claim for the status update; `None` without an update.
+    /// The claim for the status update. `None` without an update.
     with_new_status: Option<ResourceClaim>,
     /// Whether the finalizer is removed after the status update.
     removes_finalizer: bool,
@@ -203,8 +205,8 @@ fn without_finalizer(mut claim: ResourceClaim) -> ResourceClaim {
     claim
 }
 
-/// Whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the cached
-/// pod with the owning pod's name. If there is none, the garbage collector deletes the claim.
+/// Reports whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the
+/// cached pod with the owning pod's name. If there is none, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(reference) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != reference.uid || plan::is_done(pod))

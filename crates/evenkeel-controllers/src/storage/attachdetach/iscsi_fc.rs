@@ -3,7 +3,9 @@
 
 use evenkeel_api::views::{FcVolumeSource, PersistentVolume, VolumeSource};
 
+/// Prefix of the unique names of iSCSI volumes.
 const ISCSI_PREFIX: &str = "kubernetes.io/iscsi/";
+/// Prefix of the unique names of Fibre Channel volumes.
 const FC_PREFIX: &str = "kubernetes.io/fc/";
 
 /// Reports whether a unique volume name belongs to the iSCSI or FC plugin.
@@ -11,7 +13,8 @@ pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
     name.starts_with(ISCSI_PREFIX) || name.starts_with(FC_PREFIX)
 }
 
-/// Returns the unique volume name of an iSCSI or FC volume; `None` for other volumes. Upstream: `GetUniqueVolumeName`.
+/// Returns the unique volume name of an iSCSI or FC volume, or `None` for other volumes. Upstream:
+/// `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     let of_iscsi =
@@ -19,7 +22,7 @@ pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     of_iscsi.or_else(|| fc_name(source.fc.as_deref()?))
 }
 
-/// Returns the unique volume name of an inline iSCSI or FC volume; `None` for other volumes. Upstream:
+/// Returns the unique volume name of an inline iSCSI or FC volume, or `None` for other volumes. Upstream:
 /// `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name_of_inline(source: &VolumeSource) -> Option<String> {
     let of_iscsi =
@@ -27,6 +30,7 @@ pub(super) fn unique_volume_name_of_inline(source: &VolumeSource) -> Option<Stri
     of_iscsi.or_else(|| fc_name(source.fc.as_deref()?))
 }
 
+/// Returns the unique name of an iSCSI volume.
 fn iscsi_name(portal: &str, iqn: &str, lun: i32) -> String {
     format!("{ISCSI_PREFIX}{portal}:{iqn}:{lun}")
 }

@@ -22,9 +22,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+/// Value of the label `operation_name` for an attach operation.
 const ATTACH: &str = "volume_attach";
+/// Value of the label `operation_name` for a detach operation.
 const DETACH: &str = "volume_detach";
+/// Value of the label `status` for an operation that succeeded.
 const SUCCESS: &str = "success";
+/// Value of the label `status` for an operation that failed.
 const FAIL_UNKNOWN: &str = "fail-unknown";
 
 /// Registers the counter of forced detaches by reason.
@@ -40,8 +44,8 @@ pub(super) fn register_forced_detaches(registry: &Registry) -> IntCounterVec {
 /// Durations and results of attach and detach operations of CSI drivers.
 pub(super) struct OperationMetrics {
     durations: HistogramVec,
-    /// Start times of operations in progress, by name of the attachment.
-    started: Mutex<HashMap<Text, Timestamp>>,
+    /// Start times of the operations in progress, by name of the VolumeAttachment.
+    start_times: Mutex<HashMap<Text, Timestamp>>,
 }
 
 impl OperationMetrics {
@@ -53,7 +57,7 @@ impl OperationMetrics {
             &DURATION_BUCKETS,
             &["volume_plugin", "operation_name", "status", "migrated"],
         );
-        Self { durations, started: Mutex::default() }
+        Self { durations, start_times: Mutex::default() }
     }
 
     /// Records the operations that a change of an attachment starts and ends. Ignores attachments that this
@@ -65,8 +69,8 @@ impl OperationMetrics {
         now: Timestamp,
     ) {
         let is_migrated = |attachment: &VolumeAttachment| {
-            let volume = attachment.spec.source.persistent_volume_name.as_deref();
-            let volume = volume.and_then(|volume| volumes.get("", volume));
+            let volume_name = attachment.spec.source.persistent_volume_name.as_deref();
+            let volume = volume_name.and_then(|name| volumes.get("", name));
             volume.is_some_and(|volume| volume.spec.source.csi.is_none())
         };
         let attachment = event.object();
@@ -74,18 +78,18 @@ impl OperationMetrics {
             return;
         }
         let change = operation_change(event);
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut start_times = self.start_times.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &attachment.meta.name;
         if let Some(EndedOperation { operation, status }) = change.ended {
-            let since = started.remove(name).unwrap_or(now);
+            let started_at = start_times.remove(name).unwrap_or(now);
             let plugin = format!("{CSI_PLUGIN}:{}", attachment.spec.attacher);
             let migrated = if is_migrated(attachment) { "true" } else { "false" };
             self.durations
                 .with_label_values(&[&*plugin, operation, status, migrated])
-                .observe(now.duration_since(since).as_secs_f64().max(0.0));
+                .observe(now.duration_since(started_at).as_secs_f64().max(0.0));
         }
         if change.starts_operation {
-            started.entry(name.clone()).or_insert(now);
+            start_times.entry(name.clone()).or_insert(now);
         }
     }
 }
@@ -105,25 +109,29 @@ struct OperationChange {
 }
 
 impl OperationChange {
+    /// An operation ends with this status.
     fn ends(operation: &'static str, status: &'static str) -> Self {
         let ended = Some(EndedOperation { operation, status });
         Self { ended, starts_operation: false }
     }
 
+    /// An operation starts, and none ends.
     fn starts() -> Self {
         Self { ended: None, starts_operation: true }
     }
 
-    /// A failed operation, which the driver retries.
+    /// An operation fails and starts again, because the driver retries it.
     fn fails(operation: &'static str) -> Self {
         Self { starts_operation: true, ..Self::ends(operation, FAIL_UNKNOWN) }
     }
 
+    /// No operation starts or ends.
     fn nothing() -> Self {
         Self { ended: None, starts_operation: false }
     }
 }
 
+/// Returns the operations that an event of an attachment starts and ends.
 fn operation_change(event: &CacheEvent<VolumeAttachment>) -> OperationChange {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
@@ -133,14 +141,15 @@ fn operation_change(event: &CacheEvent<VolumeAttachment>) -> OperationChange {
         CacheEvent::Deleted(_) => return OperationChange::ends(DETACH, SUCCESS),
         CacheEvent::Updated { old, new } => (old, new),
     };
-    let (before, after) = (&old.status, &new.status);
+    let before = &old.status;
+    let after = &new.status;
     let is_new_detach_error =
         after.detach_error.is_some() && before.detach_error != after.detach_error;
     let is_new_attach_error =
         after.attach_error.is_some() && before.attach_error != after.attach_error;
     match (old.meta.deleting(), new.meta.deleting()) {
         (true, _) if is_new_detach_error => OperationChange::fails(DETACH),
-        // The detach operation starts; an attach operation that is not complete has failed.
+        // The detach operation starts. If the volume is not attached yet, the attach operation has failed.
         (false, true) if before.attached => OperationChange::starts(),
         (false, true) => OperationChange::fails(ATTACH),
         (false, false) if after.attached && !before.attached => {
@@ -151,6 +160,7 @@ fn operation_change(event: &CacheEvent<VolumeAttachment>) -> OperationChange {
     }
 }
 
+/// Prefix of the plugin names of CSI drivers.
 const CSI_PLUGIN: &str = "kubernetes.io/csi";
 
 /// Returns the name of the plugin with which a unique volume name begins.
@@ -181,7 +191,7 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     iscsi_fc::unique_volume_name_of_inline(source).as_deref().map(plugin_of_name)
 }
 
-/// Registers gauges of volumes in the actual and the desired state of world.
+/// Registers the gauges of volumes in the actual and the desired state of world.
 pub(super) fn register_volume_counts(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
     if let Err(error) = registry.register(Box::new(VolumeCounts::new(state_of_world))) {
         tracing::debug!(%error, "attached volumes are counted already");
@@ -193,7 +203,7 @@ struct VolumeCounts {
     state_of_world: Weak<StateOfWorld>,
     total: IntGaugeVec,
     in_use: IntGaugeVec,
-    /// Lock held while a scrape fills the gauges.
+    /// Lock held while a scrape fills the gauges, so that concurrent scrapes do not mix their values.
     fill_lock: Mutex<()>,
 }
 
@@ -218,25 +228,26 @@ impl VolumeCounts {
         }
     }
 
+    /// Adds the volumes of both states of world to the gauges.
     fn fill(&self, state_of_world: &StateOfWorld) {
-        let desired = "desired_state_of_world";
-        let actual = "actual_state_of_world";
+        let desired_state = "desired_state_of_world";
+        let actual_state = "actual_state_of_world";
         let add = |plugin: &str, state| self.total.with_label_values(&[plugin, state]).inc();
         for node in state_of_world.nodes.list() {
             if plan::is_managed(&node) {
                 for volume in state_of_world.desired_volumes(&node.meta.name) {
-                    add(&plugin_of_name(&volume.name), desired);
+                    add(&plugin_of_name(&volume.name), desired_state);
                 }
             }
             let reported_attached = node.status.volumes_attached.iter().map(|volume| &*volume.name);
             for name in reported_attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)) {
-                add(&plugin_of_name(name), actual);
+                add(&plugin_of_name(name), actual_state);
             }
         }
         for attachment in state_of_world.attachments.list() {
             if attachment.status.attached && attachment.spec.source.persistent_volume_name.is_some()
             {
-                add(&format!("{CSI_PLUGIN}:{}", attachment.spec.attacher), actual);
+                add(&format!("{CSI_PLUGIN}:{}", attachment.spec.attacher), actual_state);
             }
         }
         for pod in state_of_world.pods.list() {
@@ -246,8 +257,8 @@ impl VolumeCounts {
             }
             let claimed = claims::of_pod(&pod)
                 .filter_map(|used| plugin_of_volume(&*state_of_world.bound_volume(&pod, &used)?));
-            let inline = pod.spec.volumes.iter();
-            let inline = inline.filter_map(|volume| plugin_of_inline(&volume.source));
+            let volumes = pod.spec.volumes.iter();
+            let inline = volumes.filter_map(|volume| plugin_of_inline(&volume.source));
             for plugin in claimed.chain(inline) {
                 self.in_use.with_label_values(&[node, &*plugin]).inc();
             }

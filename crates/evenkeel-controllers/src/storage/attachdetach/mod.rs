@@ -1,8 +1,9 @@
 //! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused volumes. Upstream:
 //! `pkg/controller/volume/attachdetach`.
 //!
-//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated
-//! to CSI. The actual state of network devices (iSCSI, Fibre Channel) is the node's `status.volumesAttached`.
+//! The VolumeAttachments are the actual state of world. The external attachers of CSI drivers attach and detach their
+//! volumes, including those of in-tree plugins that migrated to CSI. The actual state of network devices (iSCSI, Fibre
+//! Channel) is the node's `status.volumesAttached`.
 
 mod iscsi_fc;
 mod metrics;
@@ -68,9 +69,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&claim.spec.volume_name);
         }
     });
-    // Indexes for the handlers of attachments and of volumes.
-    let attachment_indexes = (claims_by_volume.clone(), pods_by_claim.clone());
-    let volume_indexes = (claims_by_volume, pods_by_claim.clone());
+    let users = VolumeUsers { claims_by_volume, pods_by_claim: pods_by_claim.clone() };
+    let users_of_attached = users.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
@@ -101,8 +101,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                let (claims_by_volume, pods_by_claim) = &attachment_indexes;
-                for key in nodes_of_users(volume, claims_by_volume, pods_by_claim) {
+                for key in users_of_attached.nodes(volume) {
                     enqueue.add(key);
                 }
             }
@@ -122,21 +121,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             for attachment in attachments_by_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // The cache may show the volume's side of a binding later than the claim's side.
+            // The volume cache may show a binding later than the claim cache, whose event enqueued the nodes too early.
             let may_be_newly_bound = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
                 CacheEvent::Deleted(_) => false,
             };
             if may_be_newly_bound {
-                let (claims_by_volume, pods_by_claim) = &volume_indexes;
-                for key in nodes_of_users(&volume.meta.name, claims_by_volume, pods_by_claim) {
+                for key in users.nodes(&volume.meta.name) {
                     enqueue.add(key);
                 }
             }
         })
         .reads(&state_of_world.drivers);
-    // There is only one worker. With two, concurrent passes of two nodes would not see each other's reservations.
+    // There is only one worker, because two concurrent reconciliations would not see each other's reservations.
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
@@ -151,30 +149,39 @@ fn may_attach(pod: &Pod) -> bool {
             .any(|volume| iscsi_fc::unique_volume_name_of_inline(&volume.source).is_some())
 }
 
-/// Returns the nodes of pods that use a volume.
-fn nodes_of_users(
-    volume: &str,
-    claims_by_volume: &Index<PersistentVolumeClaim>,
-    pods_by_claim: &Index<Pod>,
-) -> Vec<Key> {
-    let claims = claims_by_volume.get(volume).into_iter();
-    let pods = claims
-        .flat_map(|claim| pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name)));
-    pods.filter(|pod| !pod.spec.node_name.is_empty())
-        .map(|pod| Key::new("", &pod.spec.node_name))
-        .collect()
+/// Indexes that find the pods that use a volume.
+#[derive(Clone)]
+struct VolumeUsers {
+    claims_by_volume: Index<PersistentVolumeClaim>,
+    pods_by_claim: Index<Pod>,
 }
 
-/// State of all nodes besides the caches, which event handlers and passes share.
+impl VolumeUsers {
+    /// Returns the nodes of the pods that use a volume.
+    fn nodes(&self, volume: &str) -> Vec<Key> {
+        let pods_of_claim = |claim: Arc<PersistentVolumeClaim>| {
+            self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
+        };
+        let claims = self.claims_by_volume.get(volume).into_iter();
+        claims
+            .flat_map(pods_of_claim)
+            .filter(|pod| !pod.spec.node_name.is_empty())
+            .map(|pod| Key::new("", &pod.spec.node_name))
+            .collect()
+    }
+}
+
+/// State of all nodes that the caches do not hold. Event handlers and reconciliations share it.
 #[derive(Default)]
 struct NodeStates {
     /// Last observed version of each node, including deleted nodes that still have attachments.
     last_nodes: Mutex<HashMap<Text, Arc<Node>>>,
+    /// Volumes that reconciliations attach, before the caches show the VolumeAttachments.
     reserved: Mutex<ReservedVolumes>,
 }
 
 impl NodeStates {
-    /// Records the current version of a node, for the time after its deletion.
+    /// Records the current version of a node. It is still needed after the node is deleted.
     fn on_node_event(&self, node: &Arc<Node>) {
         self.last_nodes().insert(node.meta.name.clone(), Arc::clone(node));
     }
@@ -200,18 +207,20 @@ impl NodeStates {
         reserved.record(observed, memory, now);
     }
 
+    /// Locks the last versions of all nodes.
     fn last_nodes(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
         self.last_nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Planner of the volumes to attach to each node and to detach from it.
 struct Attachments {
     state_of_world: Arc<StateOfWorld>,
     node_states: Arc<NodeStates>,
     options: Options,
 }
 
-/// Pass handler that records reservations before the actions of a plan run, and counts forced detaches.
+/// Records the reservations of each plan before its actions run, and counts forced detaches.
 struct ReservationHandler {
     node_states: Arc<NodeStates>,
     forced_detaches: IntCounterVec,
@@ -242,8 +251,8 @@ impl Planner for Attachments {
             .get(&key.name)
             .into_iter()
             .filter_map(|attachment| {
-                let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
-                let volume = self.state_of_world.volumes.get("", volume);
+                let volume_name = attachment.spec.source.persistent_volume_name.as_deref()?;
+                let volume = self.state_of_world.volumes.get("", volume_name);
                 Some(AttachedVolume {
                     name: volume.as_deref().and_then(attach::attached_name).map(Text::from),
                     attachment,
@@ -259,7 +268,8 @@ impl Planner for Attachments {
             return None;
         }
         let last_node = if node.is_none() { self.node_states.last_node(&key.name) } else { None };
-        let (name, memory) = (Arc::clone(&key.name), memory.clone());
+        let name = Arc::clone(&key.name);
+        let memory = memory.clone();
         let reserved = self.node_states.reserved();
         Some(Observed { name, node, last_node, desired, actual, memory, reserved })
     }
@@ -276,7 +286,7 @@ impl Planner for Attachments {
         _: &Outcomes,
         _: Timestamp,
     ) -> Option<Memory> {
-        memory.for_next_pass()
+        memory.for_next_reconciliation()
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

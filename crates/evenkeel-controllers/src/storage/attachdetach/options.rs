@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of the attach-detach controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Period after which nodes with volumes are reconciled again; `None` disables it. Flags
+    /// Period after which nodes with volumes are reconciled again. `None` disables it. Flags
     /// `--attach-detach-reconcile-sync-period` and `--disable-attach-detach-reconcile-sync`. Default: 60 s.
     pub sync_period: Option<Duration>,
     /// Whether volumes of a node that is not ready are force-detached after a timeout. Flag

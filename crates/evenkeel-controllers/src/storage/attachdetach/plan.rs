@@ -1,7 +1,7 @@
 //! Attaches and detaches volumes of a node by comparing the desired with the actual state of world. Upstream:
 //! `reconciler.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | VolumeAttachments are created | `create_attachments`, `new_attachment` |
 //! | iSCSI and Fibre Channel | `network_devices_to_report` |
@@ -38,17 +38,17 @@ use std::{
 const MANAGED_ANNOTATION: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
-/// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
+/// Time after which the controller records an event if a CSI driver has not attached a volume. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation. By its end, the caches show the attachment.
+/// Lifetime of a reservation. It suffices for the caches to show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay until a volume that is attached to or reserved for another node is checked again.
+/// Delay until the controller checks again a volume that is attached to or reserved for another node.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
 pub(super) struct Observed {
     pub(super) name: Arc<str>,
-    /// The node; `None` if it was deleted.
+    /// The node. `None` if it was deleted.
     pub(super) node: Option<Arc<Node>>,
     /// Last observed version of a deleted node, if known.
     pub(super) last_node: Option<Arc<Node>>,
@@ -67,12 +67,12 @@ pub(super) struct DesiredVolume {
     pub(super) name: Text,
     /// Name of the PersistentVolume or of the pod's inline volume, for messages.
     pub(super) volume_name: Text,
-    /// The PersistentVolume; `None` for an inline volume.
+    /// The PersistentVolume. `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Other nodes that the volume is attached to.
+    /// Other nodes to which the volume is attached.
     pub(super) other_nodes: Vec<Text>,
-    /// Pods on other nodes that use the volume; empty unless it is attached to another node.
+    /// Pods on other nodes that use the volume. Empty unless it is attached to another node.
     pub(super) pods_elsewhere: Vec<Arc<Pod>>,
 }
 
@@ -86,30 +86,32 @@ impl DesiredVolume {
 
 /// A VolumeAttachment in the actual state of world.
 pub(super) struct AttachedVolume {
-    /// Unique volume name; `None` if the PersistentVolume was deleted.
+    /// Unique volume name. `None` if the PersistentVolume was deleted.
     pub(super) name: Option<Text>,
     pub(super) attachment: Arc<VolumeAttachment>,
 }
 
-/// State of a node that is kept between passes.
+/// State of a node that is kept between reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments and network devices to detach, each with the time of the first attempt.
+    /// Attachments and network devices that wait for a forced detach, each with the time of the first attempt to
+    /// detach.
     pub(super) detaching: BTreeMap<Text, Timestamp>,
-    /// Attachments that drivers have not completed, each with the time of its request or of the last event about it.
+    /// Attachments that drivers have not completed, each with the time of its request or of the last event about a
+    /// timeout.
     pub(super) requested: BTreeMap<Text, Timestamp>,
     /// Volumes for which the event about multi-attach was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
-    /// Exclusive volumes that this pass reserves for the node.
+    /// Exclusive volumes that this reconciliation reserves for the node.
     pub(super) reserved: Vec<Text>,
-    /// Reasons of the forced detaches of this pass, one for each volume.
+    /// Reasons of the forced detaches of this reconciliation, one for each volume.
     pub(super) forced_detaches: Vec<&'static str>,
 }
 
 impl Memory {
-    /// Returns the memory without `reserved` and `forced_detaches`, which concern only this pass. `None` if both are
-    /// empty.
-    pub(super) fn for_next_pass(&self) -> Option<Self> {
+    /// Returns the memory without `reserved` and `forced_detaches`, which concern only this reconciliation. `None` if
+    /// both are empty.
+    pub(super) fn for_next_reconciliation(&self) -> Option<Self> {
         let is_changed = !self.reserved.is_empty() || !self.forced_detaches.is_empty();
         is_changed.then(|| Self {
             reserved: Vec::new(),
@@ -123,10 +125,11 @@ impl Memory {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReservedVolumes(HashMap<Text, Reservation>);
 
+/// Node for which a volume is reserved, because a reconciliation decided to attach it there.
 #[derive(Debug, Clone)]
 struct Reservation {
     node: Arc<str>,
-    since: Timestamp,
+    reserved_at: Timestamp,
 }
 
 impl ReservedVolumes {
@@ -137,7 +140,7 @@ impl ReservedVolumes {
             reservation.is_valid(now) && (reservation.node != observed.name || needs(name))
         });
         for name in &memory.reserved {
-            let reservation = Reservation { node: observed.name.clone(), since: now };
+            let reservation = Reservation { node: observed.name.clone(), reserved_at: now };
             self.0.insert(name.clone(), reservation);
         }
     }
@@ -151,8 +154,9 @@ impl ReservedVolumes {
 }
 
 impl Reservation {
+    /// Reports whether the reservation is not too old.
     fn is_valid(&self, now: Timestamp) -> bool {
-        Duration::try_from(now.duration_since(self.since))
+        Duration::try_from(now.duration_since(self.reserved_at))
             .is_ok_and(|age| age < RESERVATION_LIFETIME)
     }
 }
@@ -179,10 +183,12 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
         && is_out_of_service(old) == is_out_of_service(new)
 }
 
+/// Reports whether the node has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE_TAINT)
 }
 
+/// Reports whether the node's condition `Ready` is `True`.
 fn is_ready(node: &Node) -> bool {
     let mut conditions = node.status.conditions.iter();
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
@@ -228,7 +234,8 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Reports whether this controller created the attachment, according to its name. Other attachments are left alone.
+/// Reports whether this controller created the attachment, according to its name. The controller does not delete other
+/// attachments.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
@@ -240,7 +247,7 @@ fn is_own(attached_volume: &AttachedVolume) -> bool {
     })
 }
 
-/// Returns the attachments to delete, because no pod uses their volumes. Upstream: `reconcile`, its detach part.
+/// Returns the attachments to delete, because no pod uses their volumes. Upstream: the first part of `reconcile`.
 fn attachments_to_delete<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -263,8 +270,8 @@ fn attachments_to_delete<'a>(
     to_delete
 }
 
-/// Returns the network devices to report as attached: those that pods use and no other node has, and those that the
-/// node may still have mounted.
+/// Returns the network devices to report as attached. These are the devices that pods use and that are not attached to
+/// another node, and the devices that the node may still have mounted.
 fn network_devices_to_report<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -301,13 +308,14 @@ fn network_devices_to_report<'a>(
 /// Decision about an unused volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detach {
+    /// Detach the volume.
     Now,
-    /// The node may have the volume mounted.
+    /// Keep the volume attached, because the node may have it mounted.
     Later,
 }
 
-/// Decides about an unused volume. Records a forced detach, or the time since when the volume waits for one. `id` names
-/// the attachment or the network device. Upstream: `reconcile`.
+/// Decides about an unused volume. Records a forced detach, or the time since which the volume waits for it. `id` is
+/// the name of the attachment or of the network device. Upstream: `reconcile`.
 fn decide_detach(
     observed: &Observed,
     id: &Text,
@@ -340,7 +348,7 @@ fn decide_detach(
     Detach::Later
 }
 
-/// Reports whether the node may have the volume mounted. For a deleted node, its last known status decides.
+/// Reports whether the node may have the volume mounted. For a deleted node, uses its last known status.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last_node.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
@@ -370,12 +378,13 @@ fn update_node_status(
         node.status.volumes_attached.iter().map(|volume| &*volume.name).collect();
     let mut to_report: Vec<&str> =
         reported.iter().copied().filter(|name| attached.contains(name)).collect();
-    let new: Vec<&str> = attached.into_iter().filter(|name| !reported.contains(name)).collect();
+    let newly_attached: Vec<&str> =
+        attached.into_iter().filter(|name| !reported.contains(name)).collect();
     let has_removed = to_report.len() < reported.len();
-    if new.is_empty() && !has_removed {
+    if newly_attached.is_empty() && !has_removed {
         return;
     }
-    to_report.extend(&new);
+    to_report.extend(&newly_attached);
     let list: Vec<Value> =
         to_report.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
@@ -389,7 +398,8 @@ fn update_node_status(
         on_error: OnError::SkipRest,
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
-    for desired in observed.desired.iter().filter(|desired| new.contains(&&*desired.name)) {
+    let is_newly_attached = |desired: &&DesiredVolume| newly_attached.contains(&&*desired.name);
+    for desired in observed.desired.iter().filter(is_newly_attached) {
         let volume = &desired.volume_name;
         let message = format!("AttachVolume.Attach succeeded for volume \"{volume}\" ");
         for pod in &desired.pods {
@@ -416,7 +426,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             }
             None if is_multi_attach(desired) => {
                 report_multi_attach(observed, desired, decision);
-                // No event enqueues this node when the other node no longer reports the device.
+                // When the other node no longer reports the device, no event enqueues this node.
                 if is_network_device {
                     decision.plan.requeue_after(RETRY_INTERVAL);
                 }
@@ -462,7 +472,7 @@ fn report_attach_failure(
     }
 }
 
-/// Records events about a volume that is attached to another node, unless the last pass did. Upstream:
+/// Records events about a volume that is attached to another node, unless the last reconciliation did. Upstream:
 /// `reportMultiAttachError`.
 fn report_multi_attach(observed: &Observed, desired: &DesiredVolume, decision: &mut Decision) {
     if !observed.memory.reported_multi_attach.contains(&desired.name) {
@@ -507,7 +517,8 @@ fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
 /// Returns the message for a pod about a volume that is attached to another node. It names only pods of the pod's own
 /// namespace. Upstream: `reportMultiAttachError`.
 fn multi_attach_message(desired: &DesiredVolume, pod: &Pod) -> String {
-    let (volume, users) = (&desired.volume_name, &desired.pods_elsewhere);
+    let volume = &desired.volume_name;
+    let users = &desired.pods_elsewhere;
     let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> =
         users.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();
@@ -524,7 +535,7 @@ fn multi_attach_message(desired: &DesiredVolume, pod: &Pod) -> String {
     format!("Waiting for detach for volume \"{volume}\" {why}")
 }
 
-/// Returns the creation of a VolumeAttachment; `None` if no CSI driver attaches the volume.
+/// Returns the creation of a VolumeAttachment, or `None` if no CSI driver attaches the volume.
 fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
     let (driver, handle) = csi_translation::driver_and_handle(volume)?;
     let body = json!({

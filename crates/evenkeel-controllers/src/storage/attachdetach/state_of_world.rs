@@ -1,4 +1,4 @@
-//! State of world: caches and indexes of volumes, of the pods that use them, and of attachments.
+//! State of world: caches and indexes of volumes, of the pods that use them, and of VolumeAttachments.
 
 use super::{
     iscsi_fc,
@@ -27,14 +27,26 @@ pub(super) struct StateOfWorld {
     pub(super) attachments_by_volume: Index<VolumeAttachment>,
     /// Nodes by the network devices in their `status.volumesAttached`.
     nodes_by_network_device: Index<Node>,
+    /// Pods by the node on which they run.
     pods_by_node: Index<Pod>,
     /// Pods by the claims that they use.
     pub(super) pods_by_claim: Index<Pod>,
 }
 
+/// An attachable volume that a pod uses.
+struct UsedVolume {
+    /// Unique name of the volume, as in the status of nodes.
+    name: Text,
+    /// Name of the PersistentVolume, or of the inline volume in the pod.
+    volume_name: Text,
+    /// The PersistentVolume. `None` for an inline volume.
+    volume: Option<Arc<PersistentVolume>>,
+}
+
 impl StateOfWorld {
     pub(super) fn new(caches: &Caches) -> Self {
-        let (nodes, pods) = (caches.of::<Node>(), caches.of::<Pod>());
+        let nodes = caches.of::<Node>();
+        let pods = caches.of::<Pod>();
         let attachments = caches.of::<VolumeAttachment>();
         Self {
             claims: caches.of(),
@@ -71,18 +83,23 @@ impl StateOfWorld {
                 let volume = self.attachable_volume(&pod, &used)?;
                 let name = attach::attached_name(&volume)
                     .or_else(|| iscsi_fc::unique_volume_name(&volume))?;
-                Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
+                Some(UsedVolume {
+                    name: name.into(),
+                    volume_name: volume.meta.name.clone(),
+                    volume: Some(volume),
+                })
             });
             let inline = pod.spec.volumes.iter().filter_map(|volume| {
                 let name = iscsi_fc::unique_volume_name_of_inline(&volume.source)?;
-                Some((Text::from(name), volume.name.clone(), None))
+                let volume_name = volume.name.clone();
+                Some(UsedVolume { name: name.into(), volume_name, volume: None })
             });
-            for (name, volume_name, volume) in claimed.chain(inline) {
-                match desired.iter_mut().find(|known| known.name == name) {
+            for used in claimed.chain(inline) {
+                match desired.iter_mut().find(|entry| entry.name == used.name) {
                     // The pod uses the volume twice.
-                    Some(known) if known.pods.iter().any(|other| Arc::ptr_eq(other, &pod)) => {}
-                    Some(known) => known.pods.push(Arc::clone(&pod)),
-                    None => desired.push(self.desired_volume(name, volume_name, volume, &pod)),
+                    Some(entry) if entry.pods.iter().any(|other| Arc::ptr_eq(other, &pod)) => {}
+                    Some(entry) => entry.pods.push(Arc::clone(&pod)),
+                    None => desired.push(self.desired_volume(used, &pod)),
                 }
             }
         }
@@ -94,19 +111,11 @@ impl StateOfWorld {
     }
 
     /// Returns the entry of a volume that the pod uses, with the other nodes to which the volume is attached.
-    fn desired_volume(
-        &self,
-        name: Text,
-        volume_name: Text,
-        volume: Option<Arc<PersistentVolume>>,
-        pod: &Arc<Pod>,
-    ) -> DesiredVolume {
+    fn desired_volume(&self, used: UsedVolume, pod: &Arc<Pod>) -> DesiredVolume {
+        let UsedVolume { name, volume_name, volume } = used;
         let mut other_nodes: Vec<Text> = if iscsi_fc::is_iscsi_or_fc(&name) {
-            self.nodes_by_network_device
-                .get(&name)
-                .iter()
-                .map(|node| node.meta.name.clone())
-                .collect()
+            let nodes = self.nodes_by_network_device.get(&name);
+            nodes.iter().map(|node| node.meta.name.clone()).collect()
         } else {
             let attachments = self.attachments_by_volume.get(&volume_name);
             attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()

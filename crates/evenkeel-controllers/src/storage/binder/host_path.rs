@@ -1,5 +1,5 @@
-//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters. The controller itself provisions and deletes
-//! only such volumes. The wiring creates and removes the folders.
+//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters. Other volumes are provisioned and deleted by
+//! external controllers. The plans contain local actions, by which the runtime creates and removes the folders.
 //!
 //! Upstream: `pkg/volume/hostpath`, which is meant for tests only.
 
@@ -22,17 +22,17 @@ use evenkeel_runtime::plan::{
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
-/// Local work that creates a folder and its parents.
+/// Name of the local action that creates a folder and its parents.
 pub(super) const MAKE_FOLDER: &str = "make the folder";
-/// Local work that removes a folder and its contents, if it exists.
+/// Name of the local action that removes a folder and its contents, if the folder exists.
 pub(super) const REMOVE_FOLDER: &str = "remove the folder";
 
-/// Returns the action that works on a folder. The next step handles its failure.
+/// Returns the local action for a folder. The step after it handles its failure.
 fn folder_action(work: &'static str, path: &str) -> Local {
     Local { work, subject: path.to_owned(), on_error: OnError::Ignore }
 }
 
-/// Creates a folder for the claim, then its volume. Upstream: `provisionClaimOperation`.
+/// Creates a folder for the claim, then the volume. Upstream: `provisionClaimOperation`.
 pub(super) fn provision(
     observed: &Observed,
     options: &Options,
@@ -74,7 +74,7 @@ pub(super) fn provision(
     Ok(Plan { requeue: Some(options.sync_period), ..Plan::nothing() })
 }
 
-/// Returns the action that creates the volume. The next step handles its failure.
+/// Returns the action that creates the volume. The step after it handles its failure.
 fn create_action(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
     let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
@@ -86,6 +86,7 @@ fn create_action(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     }
 }
 
+/// Returns the volume to create. It is already reserved for the claim.
 fn volume_json(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) -> Value {
     let modes: Vec<&str> = match &*claim.spec.access_modes {
         [] => vec!["ReadWriteOnce"],

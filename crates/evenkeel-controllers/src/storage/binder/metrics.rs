@@ -19,24 +19,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+/// Labels of the metrics of volume operations.
 const OPERATION_LABELS: &[&str] = &["plugin_name", "operation_name"];
 
-/// Handles of the metrics; clones refer to the same metrics.
+/// Handles of the metrics. Clones refer to the same metrics.
 #[derive(Clone)]
 pub(super) struct Metrics {
     default_class_updates: IntCounter,
     default_class_errors: IntCounter,
     durations: HistogramVec,
+    /// The same counter under both names that upstream uses.
     errors: [IntCounterVec; 2],
     /// Claims that are being provisioned, with their provisioner and start time.
     provisioning: Arc<Mutex<ClaimsInProvisioning>>,
 }
 
+/// Claims that are being provisioned.
 type ClaimsInProvisioning = HashMap<Key, Provisioning>;
 
+/// Provisioning of a volume in progress.
 struct Provisioning {
     provisioner: Text,
-    started: Timestamp,
+    started_at: Timestamp,
 }
 
 impl Metrics {
@@ -77,21 +81,22 @@ impl Metrics {
         }
     }
 
+    /// Locks the claims that are being provisioned.
     fn provisioning(&self) -> MutexGuard<'_, ClaimsInProvisioning> {
         self.provisioning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the start of provisioning, unless it is recorded already.
+    /// Records the start of a claim's provisioning, unless it is already recorded.
     pub(super) fn provisioning_started(&self, claim: &Meta, provisioner: &str, now: Timestamp) {
-        let provisioning = || Provisioning { provisioner: provisioner.into(), started: now };
+        let provisioning = || Provisioning { provisioner: provisioner.into(), started_at: now };
         self.provisioning().entry(Key::of(claim)).or_insert_with(provisioning);
     }
 
     /// Records the duration of a claim's provisioning, if its start was recorded.
     pub(super) fn provisioning_ended(&self, claim: &Meta, now: Timestamp) {
         let ended = self.provisioning().remove(&Key::of(claim));
-        if let Some(Provisioning { provisioner, started }) = ended {
-            let seconds = now.duration_since(started).as_secs_f64();
+        if let Some(Provisioning { provisioner, started_at }) = ended {
+            let seconds = now.duration_since(started_at).as_secs_f64();
             self.durations.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
         }
     }
@@ -118,7 +123,7 @@ impl Metrics {
     }
 }
 
-/// Collector of the gauges of claims and volumes; each scrape computes them.
+/// Collector of the gauges of claims and volumes. Each scrape computes them from the caches.
 struct VolumeCounts {
     binder: Weak<Binder>,
     volumes: IntGaugeVec,
@@ -126,7 +131,7 @@ struct VolumeCounts {
     unbound_volumes: IntGaugeVec,
     bound_claims: IntGaugeVec,
     unbound_claims: IntGaugeVec,
-    /// Lock held while a scrape fills the gauges.
+    /// Lock held while a scrape fills the gauges, so that concurrent scrapes do not mix their values.
     fill_lock: Mutex<()>,
 }
 
@@ -168,6 +173,7 @@ impl VolumeCounts {
         }
     }
 
+    /// Returns all gauges of the collector.
     fn gauges(&self) -> [&IntGaugeVec; 5] {
         [
             &self.volumes,
@@ -178,6 +184,7 @@ impl VolumeCounts {
         ]
     }
 
+    /// Adds all cached volumes and claims to the gauges.
     fn fill(&self, binder: &Binder) {
         for volume in binder.volumes.list() {
             let mode = if &*volume.spec.volume_mode == "Block" { "Block" } else { "Filesystem" };

@@ -44,9 +44,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Creates or removes the folder of a hostPath volume.
+/// Creates or removes the folder of a hostPath volume, as a local action requests.
 fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
-    let (work, path) = (local.work, local.subject.clone());
+    let work = local.work;
+    let path = local.subject.clone();
     Box::pin(async move {
         let result = match work {
             host_path::MAKE_FOLDER => tokio::fs::create_dir_all(path).await,
@@ -59,11 +60,12 @@ fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     })
 }
 
+/// Turns the error that a folder does not exist into a success.
 fn ignore_not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Caches and indexes of both queues.
+/// Caches and indexes that the controllers of claims and of volumes share.
 struct Binder {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
@@ -86,9 +88,10 @@ struct Binder {
 impl Binder {
     fn new(context: &ControllerContext) -> Self {
         let caches = &context.env.caches;
-        let (claims, volumes) =
-            (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
-        let (classes, pods) = (caches.of::<StorageClass>(), caches.of::<Pod>());
+        let claims = caches.of::<PersistentVolumeClaim>();
+        let volumes = caches.of::<PersistentVolume>();
+        let classes = caches.of::<StorageClass>();
+        let pods = caches.of::<Pod>();
         Self {
             unclaimed_volumes: volumes.index("free", |volume, key| {
                 if volume.spec.claim_ref.is_none() {
@@ -120,9 +123,9 @@ impl Binder {
         }
     }
 
-    /// Returns the claims to enqueue for a volume event: the claims in its old and new `claimRef`, the claims that
-    /// name it, and the claims that it may be bound to. If a volume reappears without a `claimRef`, its lost claim still
-    /// names it.
+    /// Returns the claims to enqueue for a volume event: the claims in its old and new `claimRef`, the claims whose
+    /// `volumeName` is the volume, and the unbound claims that may be bound to it. If a volume reappears without a
+    /// `claimRef`, its lost claim still has its name.
     fn claims_to_enqueue(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -131,22 +134,22 @@ impl Binder {
             .filter_map(|volume| volume.spec.claim_ref.as_deref())
             .map(|claim| Key::new(&claim.namespace, &claim.name))
             .collect();
-        let naming = self.claims_by_volume.get(&volume.meta.name);
-        keys.extend(naming.iter().map(|claim| Key::of(&claim.meta)));
+        let claims_with_its_name = self.claims_by_volume.get(&volume.meta.name);
+        keys.extend(claims_with_its_name.iter().map(|claim| Key::of(&claim.meta)));
         let is_available = |volume: &PersistentVolume| {
             volume.spec.claim_ref.is_none() && &*volume.status.phase == "Available"
         };
         let became_available = is_available(volume) && !old.is_some_and(|old| is_available(old));
         let is_new = matches!(event, CacheEvent::Added { .. });
         if is_new || became_available {
-            let waiting = self.unbound_claims.get(storage::volume::class_of_volume(volume));
-            keys.extend(waiting.iter().map(|claim| Key::of(&claim.meta)));
+            let unbound = self.unbound_claims.get(storage::volume::class_of_volume(volume));
+            keys.extend(unbound.iter().map(|claim| Key::of(&claim.meta)));
         }
         keys.dedup();
         keys
     }
 
-    /// Returns the volumes to enqueue for a claim event: the volumes that the claim names or named, and the volumes
+    /// Returns the volumes to enqueue for a claim event: the volumes in its old and new `volumeName`, and the volumes
     /// whose `claimRef` is the claim. Upstream enqueues the latter only in its periodic `resync`.
     fn volumes_to_enqueue(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
@@ -161,17 +164,17 @@ impl Binder {
         let names = versions.map(|claim| &claim.spec.volume_name).filter(|name| !name.is_empty());
         let mut keys: Vec<Key> = names.map(|name| Key::new("", name)).collect();
         let claim_key = storage::claims::key(&claim.meta.namespace, &claim.meta.name);
-        let referring = self.volumes_by_claim.get(&claim_key);
-        keys.extend(referring.iter().map(|volume| Key::of(&volume.meta)));
+        let volumes_with_claim_ref = self.volumes_by_claim.get(&claim_key);
+        keys.extend(volumes_with_claim_ref.iter().map(|volume| Key::of(&volume.meta)));
         keys
     }
 
     /// Returns the claims to enqueue for a class event: the claims of the class, and the claims that set no class.
     fn claims_to_enqueue_for_class(&self, class: &StorageClass) -> Vec<Key> {
         let of_class = self.unbound_claims.get(&class.meta.name);
-        // These claims have no class, or set the empty class.
+        // The index cannot distinguish claims that set no class from those that set the empty class.
         let of_no_class = self.unbound_claims.get("");
-        let unset = of_no_class.iter().filter(|claim| !storage::volume::names_class(claim));
-        of_class.iter().chain(unset).map(|claim| Key::of(&claim.meta)).collect()
+        let set_no_class = of_no_class.iter().filter(|claim| !storage::volume::names_class(claim));
+        of_class.iter().chain(set_no_class).map(|claim| Key::of(&claim.meta)).collect()
     }
 }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 /// Options of the persistent volume controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Interval after which waiting claims and volumes are reconciled again. Flag `--pvclaimbinder-sync-period`.
-    /// Default: 15 s. Upstream reconciles all claims and volumes in this interval.
+    /// Interval after which unbound claims, and volumes that are being reclaimed, are reconciled again. Flag
+    /// `--pvclaimbinder-sync-period`. Default: 15 s. Upstream reconciles all claims and volumes in this interval.
     pub sync_period: Duration,
     /// Whether the controller requests provisioning for claims without a volume. Flag `--enable-dynamic-provisioning`.
     /// Default: true.
@@ -15,7 +15,8 @@ pub struct Options {
     /// Whether the controller provisions hostPath volumes below `/tmp`, for single-node clusters. Flag
     /// `--enable-hostpath-provisioner`. Default: false.
     pub host_path_provisioning: bool,
-    /// Whether hostPath volumes are real folders on this machine; false for simulated nodes. No flag. Default: true.
+    /// Whether the hostPath provisioner and deleter create and remove the folders of volumes on this machine. Simulated
+    /// nodes have no folders, so simulations set it to false. No flag. Default: true.
     pub host_path_files: bool,
     /// Recycler settings of NFS volumes. Flags `--pv-recycler-…-nfs`.
     pub recycle_nfs: Recycling,
@@ -28,11 +29,12 @@ pub struct Options {
 pub struct Recycling {
     /// Minimum timeout of the recycler pod. Default: 300 s for NFS, 60 s for hostPath.
     pub minimum_timeout: Duration,
-    /// Timeout for each GiB of the volume. It applies if the product exceeds the minimum. Default: 30 s.
+    /// Timeout for each GiB of the volume. The recycler pod's timeout is the maximum of `minimum_timeout` and the
+    /// volume's size in GiB times this value. Default: 30 s.
     pub timeout_per_gib: Duration,
-    /// Path of the file with the pod template. Without it, upstream's template applies.
+    /// Path of the file with the recycler's pod template. `None` selects upstream's template.
     pub template_file: Option<Arc<str>>,
-    /// Content of the template file as JSON. The program reads the file.
+    /// Content of the template file as JSON. The controller manager reads the file after it parsed the flags.
     pub template: Option<Arc<str>>,
 }
 
@@ -78,6 +80,7 @@ impl Options {
             dynamic_provisioning: flags.bool("enable-dynamic-provisioning"),
             host_path_provisioning: flags.bool("enable-hostpath-provisioner"),
             host_path_files: true,
+            // The two flags differ in their order of words, as in upstream.
             recycle_nfs: recycling("nfs", "pv-recycler-increment-timeout-nfs"),
             recycle_host_path: recycling("hostpath", "pv-recycler-timeout-increment-hostpath"),
         }

@@ -22,10 +22,10 @@ use evenkeel_runtime::{
 use plan::{CreateCounts, Observed};
 use prometheus::IntCounter;
 
-/// Number of workers. Flag `--concurrent-ephemeralvolume-syncs`. Default: 5.
+/// Number of pods that are reconciled concurrently. Flag `--concurrent-ephemeralvolume-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
-/// Flag with the number of workers.
+/// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ephemeralvolume-syncs";
 
 /// Descriptor of the ephemeral volume controller.
@@ -43,7 +43,8 @@ const SOURCE: &str = "ephemeral_volume";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (pods, claims) = (caches.of::<Pod>(), caches.of::<PersistentVolumeClaim>());
+    let pods = caches.of::<Pod>();
+    let claims = caches.of::<PersistentVolumeClaim>();
     let pods_by_claim = pods.index("claim", claims::keys_of_pod);
     let counter = |name: &str, help: &str| {
         let counter = IntCounter::new(name, help).expect("the name is a valid literal");
@@ -84,6 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the claims of a pod's ephemeral volumes.
 struct Volumes {
     pods: Cache<Pod>,
     claims: Cache<PersistentVolumeClaim>,
@@ -107,7 +109,7 @@ impl Planner for Volumes {
     }
 }
 
-/// Pass handler that counts the creation requests for claims.
+/// Counts the creation requests for claims.
 struct Metrics {
     creates: IntCounter,
     failures: IntCounter,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A pod with the claims of its ephemeral volumes.
 pub(super) struct Observed {
     pod: Arc<Pod>,
-    /// The claim of each ephemeral volume, in the pod's order; `None` if it does not exist.
+    /// The claim of each ephemeral volume, in the pod's order. `None` if it does not exist.
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
 }
 
@@ -45,8 +45,8 @@ pub(super) fn needs_claims(pod: &Pod) -> bool {
     !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
 }
 
-/// Creates the missing claims one after the other. The pass ends at the first volume whose claim cannot be created or
-/// belongs to another owner. Upstream: `syncHandler`.
+/// Creates the missing claims one after the other. The reconciliation ends at the first volume whose claim cannot be
+/// created or belongs to another owner. Upstream: `syncHandler`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     for step in steps(observed) {
@@ -69,10 +69,11 @@ pub(super) struct CreateCounts {
     pub(super) failures: u64,
 }
 
-/// Counts the creation requests among the actions of a pass. The only other action is an event; its outcome has
-/// neither a name nor an error.
+/// Counts the creation requests among the actions of a reconciliation. The only other action is an event. Its outcome
+/// has neither a name nor an error.
 pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
-    let (mut requests, mut failures) = (0, 0);
+    let mut requests = 0;
+    let mut failures = 0;
     for outcome in &outcomes.0 {
         let is_request = outcome.created.is_some() || outcome.error.is_some();
         // As upstream, a refusal because the namespace terminates is no failure.
@@ -107,7 +108,7 @@ fn steps(observed: &Observed) -> Vec<Step> {
     steps.collect()
 }
 
-/// Returns the step for an ephemeral volume; `None` if the pod owns its claim.
+/// Returns the step for an ephemeral volume, or `None` if the pod owns its claim.
 fn volume_step(
     pod: &Pod,
     used: &claims::ClaimUse<'_>,
@@ -124,7 +125,8 @@ fn volume_step(
 /// Returns the creation of a claim from the volume's template.
 fn create_action(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     let template = &used.volume.source.ephemeral.as_deref()?.volume_claim_template;
-    let (name, namespace) = (used.claim_name(pod), &*pod.meta.namespace);
+    let name = used.claim_name(pod);
+    let namespace = &*pod.meta.namespace;
     let owner = wire::controller_reference(&wire::target(pod));
     let volume = &used.volume.name;
     Some(Create {

@@ -1,6 +1,7 @@
 //! Volume expander: records an event when an external controller must expand a volume.
 //!
-//! This controller does not expand volumes itself, because CSI drivers replaced all in-tree plugins that could.
+//! This controller does not expand volumes itself, because CSI drivers have replaced all in-tree plugins that supported
+//! expansion.
 //! Upstream: `pkg/controller/volume/expand`.
 
 mod plan;
@@ -18,7 +19,7 @@ use evenkeel_runtime::{
 };
 use plan::Observed;
 
-/// Number of workers. As upstream, no flag changes it.
+/// Number of workers. No flag changes it, as in upstream.
 const WORKERS: usize = 10;
 
 /// Descriptor of the volume expander.
@@ -33,7 +34,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (claims, volumes) = (caches.of::<PersistentVolumeClaim>(), caches.of::<PersistentVolume>());
+    let claims = caches.of::<PersistentVolumeClaim>();
+    let volumes = caches.of::<PersistentVolume>();
     let builder = context
         .builder_watching(&DESCRIPTOR, &claims, |event, enqueue| {
             let claim = event.object();
@@ -52,6 +54,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the events about claims that need an expansion.
 struct Expander {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,

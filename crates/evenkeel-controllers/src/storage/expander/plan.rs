@@ -10,7 +10,9 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
+/// Annotation that names the component that expands the claim's volume.
 const RESIZER_ANNOTATION: &str = "volume.kubernetes.io/storage-resizer";
+/// Reason of the event for a claim that an external controller must expand.
 const EVENT_REASON: &str = "ExternalExpanding";
 
 /// A claim and its volume.
@@ -36,7 +38,8 @@ pub(super) fn needs_expansion(observed: &Observed) -> bool {
 
 /// Returns the claim's volume if it is smaller than requested, or is being expanded.
 fn volume_to_expand(observed: &Observed) -> Option<&PersistentVolume> {
-    let (claim, volume) = (&*observed.claim, observed.volume.as_deref()?);
+    let claim = &*observed.claim;
+    let volume = observed.volume.as_deref()?;
     let reference = volume.spec.claim_ref.as_deref();
     let is_bound = reference.is_some_and(|reference| reference.uid == claim.meta.uid);
     let is_too_small = volume::requested(claim) > capacity(claim);
@@ -103,8 +106,8 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    /// Returns the claim of the uid `u` with these requested and actual sizes, and a volume that is bound to the claim of
-    /// the uid `claim_uid`.
+    /// Returns the claim of the uid `u` with these requested and actual sizes, and a volume that is bound to the claim
+    /// of the uid `claim_uid`.
     fn observed(requested: &str, actual: &str, source: &Value, claim_uid: &str) -> Observed {
         let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": claim_uid}});
         for (key, value) in source.as_object().into_iter().flatten() {

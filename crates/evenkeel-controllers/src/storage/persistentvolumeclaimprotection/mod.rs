@@ -1,7 +1,7 @@
-//! PVC protection controller: protects claims that pods use from being deleted, and records in a condition since when a
-//! claim has been unused (KEP-5541).
+//! PVC protection controller: protects claims that pods use from being deleted, and sets a condition with the time
+//! since which a claim has been unused (KEP-5541).
 //!
-//! The controller first checks the cache of pods. It regards a claim as unused only after a live list of pods, which
+//! The controller first checks the cache of pods. Before it treats a claim as unused, it lists the pods live. One list
 //! serves all queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection`.
 
 mod plan;
@@ -43,7 +43,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
-    let (claims, pods) = (caches.of::<PersistentVolumeClaim>(), caches.of::<Pod>());
+    let claims = caches.of::<PersistentVolumeClaim>();
+    let pods = caches.of::<Pod>();
     let sets_unused_condition = context.gates.enabled(UNUSED_SINCE_GATE);
     let queued = QueuedClaims::default();
     let protection = Protection {
@@ -52,7 +53,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         queued: queued.clone(),
         sets_unused_condition,
     };
-    let (queue_for_claims, queue_for_pods) = (queued.clone(), queued.clone());
+    let queue_for_claims = queued.clone();
+    let queue_for_pods = queued.clone();
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client(context.client(&DESCRIPTOR))
@@ -68,16 +70,17 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Queued claims by namespace. Clones refer to the same queue. A claim stays queued until a pass that began after the
-/// claim's last event has succeeded.
+/// Queued claims by namespace. Clones share one queue. A claim stays queued until a reconciliation that began after the
+/// claim's last event succeeds.
 #[derive(Clone, Default)]
 struct QueuedClaims(Arc<Mutex<EventNumbers>>);
 
-/// Sequence numbers of events.
+/// Sequence numbers of the events that queued claims.
 #[derive(Default)]
 struct EventNumbers {
+    /// Number of the last event.
     last: u64,
-    /// Last event of each queued claim, by namespace and name.
+    /// Number of the last event of each queued claim, by namespace and name.
     by_namespace: HashMap<Arc<str>, BTreeMap<Text, u64>>,
 }
 
@@ -96,12 +99,14 @@ impl QueuedClaims {
         enqueue.add(Key::new("", namespace));
     }
 
+    /// Returns the queued claims of a namespace.
     fn of_namespace(&self, namespace: &str) -> Vec<QueuedClaim> {
         let events = self.lock();
         let queued = events.by_namespace.get(namespace).into_iter().flatten();
         queued.map(|(name, event)| QueuedClaim { name: name.clone(), event: *event }).collect()
     }
 
+    /// Queues a claim after its event, if a reconciliation may change it.
     fn on_claim(
         &self,
         event: &CacheEvent<PersistentVolumeClaim>,
@@ -116,8 +121,10 @@ impl QueuedClaims {
         }
     }
 
+    /// Queues the claims of a pod after its event, if the event may make them unused.
     fn on_pod(&self, event: &CacheEvent<Pod>, sets_unused_condition: bool, enqueue: &Enqueue) {
-        let (pod, is_deleted) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
+        let pod = event.object();
+        let is_deleted = matches!(event, CacheEvent::Deleted(_));
         if let CacheEvent::Updated { old, new } = event {
             if old.meta.uid != new.meta.uid {
                 self.add_claims_of(old, enqueue);
@@ -125,13 +132,14 @@ impl QueuedClaims {
                 return;
             }
         }
-        // Any other pod blocks the deletion of its claims.
+        // A pod that runs on a node keeps its claims in use, so its event changes nothing.
         let is_scheduled = !pod.spec.node_name.is_empty();
         if sets_unused_condition || is_deleted || plan::is_terminated(pod) || !is_scheduled {
             self.add_claims_of(pod, enqueue);
         }
     }
 
+    /// Queues the claims of a pod.
     fn add_claims_of(&self, pod: &Pod, enqueue: &Enqueue) {
         for used in claims::of_pod(pod) {
             self.add(enqueue, &pod.meta.namespace, &used.claim_name(pod));
@@ -139,7 +147,7 @@ impl QueuedClaims {
     }
 }
 
-/// Removes the claims of a successful pass. The claims of a failed pass stay queued.
+/// Removes the claims after a successful reconciliation. After a failed one, they stay queued.
 impl PassHandler<Protection> for QueuedClaims {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if !pass.succeeded {
@@ -148,6 +156,7 @@ impl PassHandler<Protection> for QueuedClaims {
         let mut events = self.lock();
         let Some(queued) = events.by_namespace.get_mut(&observed.namespace) else { return };
         for QueuedClaim { name, event } in &observed.queued {
+            // A claim with a later event stays queued.
             if queued.get(name) == Some(event) {
                 queued.remove(name);
             }
@@ -167,6 +176,7 @@ struct Protection {
 }
 
 impl Protection {
+    /// Returns a claim with the pods that use it.
     fn with_users(&self, claim: Arc<PersistentVolumeClaim>) -> ClaimWithUsers {
         let users = self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
         ClaimWithUsers { claim, users }

@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! Before a claim that is unused according to the cache is changed, the first step lists the pods of the namespace live.
-//! The next step decides by that list.
+//! If a claim is unused according to the cache, the first step lists the pods of the namespace live. The next step
+//! decides by this list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -21,14 +21,16 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::sync::Arc;
 
+/// Finalizer that protects a claim. Upstream: `PVCProtectionFinalizer`.
 pub(super) const FINALIZER: &str = "kubernetes.io/pvc-protection";
+/// Condition type: no pod uses the claim.
 const UNUSED: &str = "Unused";
 
 /// Queued claims of a namespace.
 pub(super) struct Observed {
     pub(super) namespace: Arc<str>,
     pub(super) queued: Vec<QueuedClaim>,
-    /// Queued claims that the cache has.
+    /// Queued claims that exist in the cache.
     pub(super) claims: Vec<ClaimWithUsers>,
     /// Whether claims get the condition `Unused`.
     pub(super) sets_unused_condition: bool,
@@ -58,7 +60,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     protect_all(observed, None, now)
 }
 
-/// Decides by the live list of pods, if [`plan`] requested one. Upstream: `askAPIServer`.
+/// Decides by the live list of pods if [`plan`] requested it. Upstream: `askAPIServer`.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let [listed] = &done.0[..] else { return None };
     let pods = match (&listed.reply, &listed.error) {
@@ -75,6 +77,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     })
 }
 
+/// Reports whether the decision about a queued claim needs a live list of pods.
 fn needs_list(observed: &Observed) -> bool {
     let sets_unused_condition = observed.sets_unused_condition;
     observed
@@ -109,7 +112,8 @@ pub(super) fn describe(blocked: impl Iterator<Item = ClaimWithUsers>) -> Descrip
         let users = users.iter().filter(|pod| blocks_deletion(pod, &claim));
         let names: Vec<&str> = users.map(|pod| &*pod.meta.name).collect();
         if !names.is_empty() {
-            let (claim, users) = (&claim.meta.name, names.join(", "));
+            let claim = &claim.meta.name;
+            let users = names.join(", ");
             description.waits(format!("claim {claim} is being deleted and used by {users}"));
         }
     }
@@ -121,8 +125,8 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod
-/// that has shut down does not block its own ephemeral claim.
+/// Reports whether the pod blocks the deletion of the claim. A scheduled pod blocks it even after the pod has ended. A
+/// pod that has shut down does not block the deletion of its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_scheduled = !pod.spec.node_name.is_empty();
     is_scheduled && volumes_of(pod, claim).any(|used| !used.ephemeral || !has_shut_down(pod))
@@ -146,6 +150,7 @@ fn volumes_of<'a>(
     })
 }
 
+/// Reports whether the containers of a deleted pod have stopped. The kubelet then sets the grace period to zero.
 fn has_shut_down(pod: &Pod) -> bool {
     pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0)
 }
@@ -170,7 +175,8 @@ pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     state(old) == state(new)
 }
 
-/// Reports whether the claim is to be changed because it is unused. Such a change requires a live list of pods.
+/// Reports whether the claim would be changed because it is unused according to `users`. Such a change requires a live
+/// list of pods.
 fn needs_live_pods(
     claim: &PersistentVolumeClaim,
     users: &[Arc<Pod>],
@@ -185,6 +191,7 @@ fn needs_live_pods(
     would_lose_finalizer || would_become_unused
 }
 
+/// Reports whether the claim is in a state in which the controller sets the condition.
 fn may_have_unused_condition(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
@@ -209,14 +216,14 @@ fn protect(
     if !plan.actions.is_empty()
         && let Some(Action::Rewrite(finalizer_change)) = protection.actions.first_mut()
     {
-        // The condition's write comes first and changes the resource version, so this write requires none.
+        // The write of the condition comes first and changes the resource version. Therefore, this write requires none.
         finalizer_change.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);
     plan
 }
 
-/// Returns the update of the claim's condition `Unused`; `None` if its status is correct.
+/// Returns the update of the claim's condition `Unused`, or `None` if its status is correct.
 fn unused_condition_update(
     claim: &PersistentVolumeClaim,
     is_used: bool,

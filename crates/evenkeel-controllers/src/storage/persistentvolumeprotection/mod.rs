@@ -1,4 +1,4 @@
-//! PV protection controller: keeps volumes that are bound to a claim from being deleted.
+//! PV protection controller: protects volumes from being deleted while they are bound to a claim.
 //!
 //! Upstream: `pkg/controller/volume/pvprotection`.
 
@@ -36,6 +36,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Planner of the finalizers of PersistentVolumes.
 struct Volumes(Cache<PersistentVolume>);
 
 impl Planner for Volumes {

@@ -4,6 +4,7 @@ use crate::storage::finalizers;
 use evenkeel_api::views::PersistentVolume;
 use evenkeel_runtime::plan::Plan;
 
+/// Finalizer that protects a volume. Upstream: `PVProtectionFinalizer`.
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-protection";
 
 /// Keeps the finalizer while the volume is bound.

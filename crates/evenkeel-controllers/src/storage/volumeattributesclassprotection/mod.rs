@@ -1,4 +1,4 @@
-//! VAC protection controller: keeps VolumeAttributesClasses that a volume or a claim names from being deleted.
+//! VAC protection controller: protects VolumeAttributesClasses from being deleted while a volume or a claim names them.
 //!
 //! Upstream: `pkg/controller/volume/vacprotection` (KEP-3751).
 
@@ -39,7 +39,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let classes = caches.of::<VolumeAttributesClass>();
-    let (volumes, claims) = (caches.of::<PersistentVolume>(), caches.of::<PersistentVolumeClaim>());
+    let volumes = caches.of::<PersistentVolume>();
+    let claims = caches.of::<PersistentVolumeClaim>();
     let planner = Classes {
         classes: classes.clone(),
         volumes_by_class: volumes.index("attributes-class", |volume, key| {
@@ -71,7 +72,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues the classes that the object named before the event, and names no longer.
+/// Enqueues the classes that the object named before the event and no longer names.
 fn enqueue_released_classes<V: View>(
     event: &CacheEvent<V>,
     enqueue: &Enqueue,
@@ -87,6 +88,7 @@ fn enqueue_released_classes<V: View>(
     }
 }
 
+/// Planner of the finalizers of VolumeAttributesClasses.
 struct Classes {
     classes: Cache<VolumeAttributesClass>,
     volumes_by_class: Index<PersistentVolume>,

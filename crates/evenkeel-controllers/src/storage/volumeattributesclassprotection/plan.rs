@@ -5,6 +5,7 @@ use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, VolumeAttribu
 use evenkeel_runtime::plan::Plan;
 use std::sync::Arc;
 
+/// Finalizer that protects a class. Upstream: `VACProtectionFinalizer`.
 pub(super) const FINALIZER: &str = "kubernetes.io/vac-protection";
 
 /// A class, and whether a volume or a claim names it.

@@ -145,8 +145,8 @@ async fn each_kind_of_failed_call_has_its_own_error() {
     );
 }
 
-/// Like in Go's `json.Decoder`, keys match in any case, an absent or null field keeps its zero value, and bytes after the
-/// first value are ignored.
+/// Like in Go's `json.Decoder`, keys match in any case, an absent or null field keeps its zero value, and bytes after
+/// the first value are ignored.
 #[tokio::test]
 async fn responses_are_decoded_as_upstream_decodes_them() {
     let replies = [

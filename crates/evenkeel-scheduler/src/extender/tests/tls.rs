@@ -93,7 +93,8 @@ fn base64(pem: &str) -> String {
     BASE64_STANDARD.encode(pem)
 }
 
-/// Calls an extender whose configuration `configure` sets. Returns whether the scheduler sent a client certificate, or the error.
+/// Calls an extender whose configuration `configure` sets. Returns whether the scheduler sent a client certificate, or
+/// the error.
 async fn call(
     server: ServerConfig,
     configure: impl FnOnce(&mut ExtenderConfig),

@@ -1,9 +1,9 @@
 //! Pod index: number of pods on each node, by equivalence class.
 //!
-//! Pods with equal namespace, labels, inter-pod affinity terms and deletion state form an *equivalence class*: no
-//! selector distinguishes them. There are about as many classes as workloads. A *scope* is the set of pods that a
-//! selector matches in certain namespaces. The index matches each class once against each scope. The number of matching
-//! pods on a node is then the sum over the classes in the scope.
+//! Pods with equal namespace, labels, inter-pod affinity terms and deletion state form an *equivalence class*, because
+//! no selector distinguishes them. There are about as many classes as workloads. A *scope* is the set of pods that a
+//! selector matches in certain namespaces. The index matches each class once against each scope. The number of a
+//! scope's pods on a node is then the sum of the numbers of its classes.
 
 mod per_node;
 mod scope;
@@ -28,15 +28,18 @@ pub(crate) type EquivalenceClassId = u32;
 /// Id of a scope. It is valid until the next [`PodIndex::sweep`].
 pub(crate) type ScopeId = u32;
 
-/// Maximum number of unused classes, and of unused scopes, that are kept for later pods.
+/// Constant part of the limits of [`PodIndex::sweep`]. The other part is twice the number of used classes, or for
+/// scopes, twice the number of classes. Only above its limit, the sweep removes unused entries.
 const MAX_IDLE: usize = 512;
 
 /// Equivalence classes and scopes, with the scopes of each class and the classes of each scope.
 #[derive(Debug, Default)]
 pub(crate) struct PodIndex {
     classes: Slab<EquivalenceClass>,
+    /// Ids of the classes by the hash of their pods ([`hash_of`]).
     class_ids: HashTable<EquivalenceClassId>,
     scopes: Slab<ScopeEntry>,
+    /// Ids of the scopes by the hash of their [`Scope`].
     scope_ids: HashTable<ScopeId>,
     /// Labels of namespaces, by name.
     namespaces: HashMap<Text, StrMap>,
@@ -48,15 +51,17 @@ pub(crate) struct PodIndex {
 /// A set of pods that no selector can distinguish.
 #[derive(Debug)]
 pub(crate) struct EquivalenceClass {
-    /// A current or former pod of the class, which stands for all of them.
+    /// A current or former pod of the class. All pods of the class have its labels and affinity terms.
     sample: Arc<Pod>,
+    /// Number of the class's pods on each node.
     nodes: PerNode,
     /// Scopes that contain the class.
     scopes: Vec<ScopeId>,
+    /// Affinity terms of the class's pods.
     rules: Box<[AffinityRule]>,
 }
 
-/// An affinity term of a class's pods. It refers to the pods of a scope.
+/// An affinity term of a class's pods. It selects the pods of a scope.
 #[derive(Debug)]
 pub(crate) struct AffinityRule {
     pub(crate) kind: RuleKind,
@@ -70,7 +75,7 @@ struct ScopeEntry {
     scope: Scope,
     /// Classes in the scope.
     members: Vec<EquivalenceClassId>,
-    /// Classes whose pods have a term that refers to the scope.
+    /// Classes whose pods have a term that selects the scope.
     holders: Vec<EquivalenceClassId>,
 }
 
@@ -85,6 +90,7 @@ impl EquivalenceClass {
         self.sample.meta.deleting()
     }
 
+    /// Returns the affinity terms of the class's pods.
     pub(crate) fn rules(&self) -> &[AffinityRule] {
         &self.rules
     }
@@ -115,7 +121,7 @@ impl PodIndex {
         self.classes.get(class).is_some_and(|class| are_equivalent(&class.sample, pod))
     }
 
-    /// Returns the class of a pod. Adds it if there is none.
+    /// Returns the id of a pod's class. Adds the class if it does not exist.
     pub(crate) fn find_or_add_class(&mut self, pod: &Arc<Pod>) -> EquivalenceClassId {
         let hash = hash_of(&self.hasher, pod);
         if let Some(id) = self.class_ids.find(hash, |id| self.is_in_class(*id, pod)) {
@@ -158,6 +164,7 @@ impl PodIndex {
         }
         for rule in &class.rules {
             if let Some(entry) = scopes.get_mut(rule.scope)
+                // Several terms of the class may select the same scope.
                 && entry.holders.last() != Some(&id)
             {
                 entry.holders.push(id);
@@ -170,7 +177,7 @@ impl PodIndex {
         self.classes.get(id)
     }
 
-    /// Returns the id of a scope. Adds it if there is none.
+    /// Returns the id of a scope. Adds the scope if it does not exist.
     pub(crate) fn find_or_add_scope(&mut self, scope: Scope) -> ScopeId {
         let hash = self.hasher.hash_one(&scope);
         let Self { classes, scopes, scope_ids, namespaces, hasher, .. } = self;
@@ -213,15 +220,15 @@ impl PodIndex {
         members.filter(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Reports whether a class is in all of these scopes. Returns `false` if there are none.
+    /// Reports whether a class is in all of these scopes. Returns `false` if there are no scopes.
     pub(crate) fn is_member_of_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
         let class = self.classes.get(class);
         !scopes.is_empty()
             && class.is_some_and(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Returns the affinity terms of existing pods that select the pods of this class, with the nodes of those existing
-    /// pods.
+    /// Returns the affinity terms of existing pods that select the pods of this class. Each term comes with the number
+    /// of those existing pods on each node.
     pub(crate) fn rules_that_select(
         &self,
         class: EquivalenceClassId,
@@ -246,6 +253,7 @@ impl PodIndex {
         )
     }
 
+    /// Returns the labels of a namespace.
     fn labels_of(&self, namespace: &str) -> &StrMap {
         self.namespaces.get(namespace).unwrap_or(&NO_LABELS)
     }
@@ -276,7 +284,8 @@ impl PodIndex {
                 };
                 let matches =
                     entry.scope.matches_pod(name, namespace_labels, &class.sample.meta.labels);
-                match (class.scopes.iter().position(|id| *id == scope_id), matches) {
+                let position_if_member = class.scopes.iter().position(|id| *id == scope_id);
+                match (position_if_member, matches) {
                     (None, true) => {
                         class.scopes.push(scope_id);
                         entry.members.push(id);
@@ -291,7 +300,7 @@ impl PodIndex {
         }
     }
 
-    /// Removes unused classes and scopes if there are many. Ids that callers hold may become invalid.
+    /// Removes unused classes and scopes if there are many. This may invalidate the ids that callers hold.
     pub(super) fn sweep(&mut self) {
         if self.classes.len() > 2 * self.n_occupied + MAX_IDLE {
             let empty = self.classes.iter().filter(|(_, class)| class.nodes.is_empty());
@@ -299,12 +308,13 @@ impl PodIndex {
             empty.into_iter().for_each(|id| self.forget_class(id));
         }
         if self.scope_ids.len() > 2 * self.classes.len() + MAX_IDLE {
-            let idle = self.scopes.iter().filter(|(_, entry)| entry.holders.is_empty());
-            let idle: Vec<ScopeId> = idle.map(|(id, _)| id).collect();
-            idle.into_iter().for_each(|id| self.forget_scope(id));
+            let unused = self.scopes.iter().filter(|(_, entry)| entry.holders.is_empty());
+            let unused: Vec<ScopeId> = unused.map(|(id, _)| id).collect();
+            unused.into_iter().for_each(|id| self.forget_scope(id));
         }
     }
 
+    /// Removes a class from the index and from its scopes.
     fn forget_class(&mut self, id: EquivalenceClassId) {
         let Some(class) = self.classes.remove(id) else { return };
         let hash = hash_of(&self.hasher, &class.sample);
@@ -323,6 +333,7 @@ impl PodIndex {
         }
     }
 
+    /// Removes a scope from the index and from its classes.
     fn forget_scope(&mut self, id: ScopeId) {
         let Some(entry) = self.scopes.remove(id) else { return };
         let hash = self.hasher.hash_one(&entry.scope);
@@ -337,8 +348,11 @@ impl PodIndex {
     }
 }
 
+/// Labels of a namespace without labels.
 static NO_LABELS: std::sync::LazyLock<StrMap> = std::sync::LazyLock::new(StrMap::default);
 
+/// Returns a hash that is equal for pods of the same class. It omits the affinity terms, which [`are_equivalent`]
+/// compares.
 fn hash_of(hasher: &DefaultHashBuilder, pod: &Pod) -> u64 {
     hasher.hash_one((&pod.meta.namespace, &pod.meta.labels, pod.meta.deleting()))
 }

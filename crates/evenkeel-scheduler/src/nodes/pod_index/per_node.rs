@@ -7,6 +7,7 @@ use crate::nodes::Slot;
 pub(crate) struct PerNode(Vec<(Slot, u32)>);
 
 impl PerNode {
+    /// Counts a pod on the node in this slot.
     pub(super) fn add(&mut self, slot: Slot) {
         match self.0.binary_search_by_key(&slot, |(counted, _)| *counted) {
             Ok(index) => self.0[index].1 += 1,
@@ -14,6 +15,7 @@ impl PerNode {
         }
     }
 
+    /// Removes a pod from the count of the node in this slot.
     pub(super) fn subtract(&mut self, slot: Slot) {
         let Ok(index) = self.0.binary_search_by_key(&slot, |(counted, _)| *counted) else { return };
         self.0[index].1 -= 1;
@@ -22,10 +24,12 @@ impl PerNode {
         }
     }
 
+    /// Returns the slots with their numbers of pods, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, u32)> {
         self.0.iter().copied()
     }
 
+    /// Reports whether no node has a pod.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -84,14 +84,14 @@ pub(crate) fn terms(pod: &Pod) -> impl Iterator<Item = (RuleKind, &PodAffinityTe
     let affinity = pod.spec.affinity.as_deref();
     let pod_affinity = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());
     let pod_anti_affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_deref());
-    let required_affinity =
-        pod_affinity.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
+    let required_affinity = pod_affinity
+        .map_or(&[][..], |affinity| &affinity.required_during_scheduling_ignored_during_execution);
     let required_anti_affinity = pod_anti_affinity
-        .map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
-    let preferred_affinity =
-        pod_affinity.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+        .map_or(&[][..], |affinity| &affinity.required_during_scheduling_ignored_during_execution);
+    let preferred_affinity = pod_affinity
+        .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
     let preferred_anti_affinity = pod_anti_affinity
-        .map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+        .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
     let affinity = required_affinity.iter().map(|term| (RuleKind::Affinity, term));
     let anti_affinity = required_anti_affinity.iter().map(|term| (RuleKind::AntiAffinity, term));
     let preferred = preferred_affinity.iter().map(|term| (term.weight, &term.pod_affinity_term));

@@ -36,10 +36,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Returns the value with this index.
     pub(super) fn get(&self, index: u32) -> Option<&T> {
         self.values.get(index as usize)?.as_ref()
     }
 
+    /// Returns the value with this index, to change it.
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.values.get_mut(index as usize)?.as_mut()
     }

@@ -1,10 +1,10 @@
 //! DefaultBinder: binds a pod with a POST to its `binding` subresource.
 //!
-//! If the response is lost or is a server error, the pod may be bound. The plugin then repeats the POST, which binds at
-//! most once, and finally reads the pod. Without this, the scheduler could give the resources of a running pod to other
-//! pods.
+//! After a lost response or a server error, the pod may be bound. The plugin then repeats the POST, because the API
+//! server binds a pod at most once, and finally reads the pod. Otherwise, the scheduler could assign the resources of a
+//! running pod to other pods.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `POST` of a Binding to `pods/NAME/binding` | `bind` |
 //! | the Binding's `metadata.uid` as a precondition | `bind` |
@@ -49,7 +49,9 @@ impl Bind for DefaultBinder {
         let meta = &pod.pod.meta;
         let body = binding(meta, node);
         Box::pin(async move {
-            let (kind, namespace, name) = (Pod::kind(), &meta.namespace, &meta.name);
+            let kind = Pod::kind();
+            let namespace = &meta.namespace;
+            let name = &meta.name;
             let post = async || {
                 let body = body.clone().into();
                 client.create_subresource::<Metadata>(&kind, namespace, name, "binding", body).await

@@ -56,14 +56,17 @@ impl Executor {
         }
     }
 
+    /// Returns all PodDisruptionBudgets.
     pub(super) fn budgets(&self) -> Vec<Arc<PodDisruptionBudget>> {
         self.budgets.list()
     }
 
+    /// Counts a preemption attempt.
     pub(super) fn record_attempt(&self) {
         self.handle.metrics.count_preemption_attempt();
     }
 
+    /// Locks the preemptions in progress.
     fn preempting(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
         self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,10 +102,14 @@ impl Executor {
         let Candidate { node, mut pods, .. } = candidate;
         pods.retain(|victim| !victim.meta.deleting());
         let Some(last_victim) = pods.pop() else { return };
-        let (executor, preemptor, other_victims) = (Arc::clone(self), pod.clone(), pods);
+        let executor = Arc::clone(self);
+        let preemptor = pod.clone();
+        let other_victims = pods;
         let preemption = Preemption { executor, preemptor, node, other_victims, last_victim };
         self.preempting().insert(pod.uid().into(), None);
-        let (this, uid, stop) = (Arc::clone(self), pod.uid().to_owned(), self.handle.tasks.token());
+        let this = Arc::clone(self);
+        let uid = pod.uid().to_owned();
+        let stop = self.handle.tasks.token();
         self.handle.tasks.spawn_finite("preemption", async move {
             let run = stop.run_until_cancelled(preemption.run(lower_priority_pods));
             if let Err(panic) = catch_panic(run).await {
@@ -125,11 +132,11 @@ struct Preemption {
 }
 
 impl Preemption {
-    /// Clears the nominations of `lower_priority_pods`, evicts the victims, and activates the preemptor if no event will
-    /// requeue it.
+    /// Clears the nominations of `lower_priority_pods`, evicts the victims, and activates the preemptor if no event
+    /// will requeue it.
     async fn run(self, lower_priority_pods: Vec<Arc<Pod>>) {
         let Self { executor, preemptor, .. } = &self;
-        let began = executor.handle.clock.instant();
+        let began_at = executor.handle.clock.instant();
         let mut succeeded = true;
         for other in &lower_priority_pods {
             // This pod may no longer fit on the node. Without a nomination it finds another node sooner.
@@ -159,7 +166,7 @@ impl Preemption {
             // No event will follow that requeues the preemptor.
             executor.handle.activate(preemptor.uid());
         }
-        executor.handle.metrics.observe_preemption_task(succeeded, began.elapsed());
+        executor.handle.metrics.observe_preemption_task(succeeded, began_at.elapsed());
     }
 
     /// Preempts all victims and returns the outcome of the last one.
@@ -210,10 +217,12 @@ impl Preemption {
         }
         let options =
             DeleteOptions { uid: victim.meta.uid.to_string(), ..DeleteOptions::default() };
-        let (kind, meta) = (Pod::kind(), &victim.meta);
+        let kind = Pod::kind();
+        let meta = &victim.meta;
         handle.client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop)
     }
 
+    /// Removes the nominated node from the pod's status.
     async fn clear_nomination(&self, pod: &Pod) -> Result<(), ApiError> {
         if pod.status.nominated_node_name.is_empty() {
             return Ok(());
@@ -225,10 +234,14 @@ impl Preemption {
         }
     }
 
+    /// Patches the status of the pod, provided that it still has the same uid.
     async fn patch_status(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
-        let (kind, meta) = (Pod::kind(), &pod.meta);
+        let kind = Pod::kind();
+        let meta = &pod.meta;
+        // The server rejects a patch whose uid differs from the object's.
         let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
-        let (client, form) = (&self.executor.handle.client, PatchForm::Strategic);
+        let client = &self.executor.handle.client;
+        let form = PatchForm::Strategic;
         let patched = client
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body.into())
             .await;

@@ -1,11 +1,12 @@
 //! DefaultPreemption: makes a pod schedulable by evicting pods of lower priority.
 //!
-//! `plan` selects node and victims without side effects. `act` evicts the victims concurrently with later scheduling
-//! attempts, and gates the preemptor until they are evicted. `victim` builds the requests about a victim.
+//! `plan` selects the node and the victims without side effects. `act` evicts the victims concurrently with later
+//! scheduling attempts. Until they are evicted, the plugin's PreEnqueue rejects the preemptor. `victim` builds the
+//! requests that evict a victim.
 //!
 //! Upstream: `plugins/defaultpreemption`, `framework/preemption`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `preemptionPolicy: Never`; no preemption while victims of the pod's earlier preemption terminate | `plan::ineligible_to_preempt_others` |
 //! | candidate nodes: those where removing pods may help | `plan`, `plan::nodes_where_preemption_might_help` |
@@ -38,6 +39,7 @@ use crate::{
 use act::Executor;
 pub(crate) use plan::equally_good_candidates;
 
+/// Name of the plugin.
 const NAME: &str = "DefaultPreemption";
 
 /// Arguments of [`DefaultPreemption`].
@@ -61,6 +63,7 @@ impl Default for Args {
 #[derive(Default)]
 pub struct DefaultPreemption {
     args: Args,
+    /// Set by [`Plugin::connect`].
     executor: OnceLock<Arc<Executor>>,
 }
 
@@ -85,6 +88,7 @@ impl DefaultPreemption {
             Ok(candidates) => candidates,
             Err(error) => {
                 let result = post_filter_result(NominatingInfo::Keep, &error);
+                // An error of an extender ends the PostFilter phase.
                 return PostFilterResult { done: true, ..result };
             }
         };
@@ -122,7 +126,7 @@ fn result_of_candidate(Candidate { node, pods, .. }: &Candidate) -> PostFilterRe
     post_filter_result(NominatingInfo::Node(Arc::clone(node)), &message)
 }
 
-/// Lets the extenders filter the candidates.
+/// Lets the extenders that support preemption filter the candidates, one after another.
 ///
 /// Upstream: `callExtenders`.
 async fn call_extenders(
@@ -137,12 +141,12 @@ async fn call_extenders(
             continue;
         }
         let response = extender.process_preemption(cycle.pod(), &candidates).await;
-        let accepted = response.map_err(|error| error.to_string()).and_then(|accepted| {
-            accepted
-                .iter()
-                .map(|meta_victims| convert_to_victims(cycle, extender.name(), meta_victims))
-                .collect()
-        });
+        let convert =
+            |meta_victims: &MetaVictims| convert_to_victims(cycle, extender.name(), meta_victims);
+        let accepted: Result<Vec<Candidate>, String> = match response {
+            Ok(accepted) => accepted.iter().map(convert).collect(),
+            Err(error) => Err(error.to_string()),
+        };
         candidates = match accepted {
             Ok(accepted) => accepted,
             Err(error) if extender.is_ignorable() => {
@@ -151,6 +155,7 @@ async fn call_extenders(
             }
             Err(error) => return Err(error),
         };
+        // A candidate without victims is an error of the extender.
         if extender.is_ignorable() {
             candidates.retain(|candidate| !candidate.pods.is_empty());
         } else if let Some(empty) = candidates.iter().find(|candidate| candidate.pods.is_empty()) {
@@ -161,7 +166,7 @@ async fn call_extenders(
     Ok(candidates)
 }
 
-/// Looks up the victims on a node that an extender names.
+/// Looks up the node and the victims that an extender names.
 ///
 /// Upstream: `convertToVictims`.
 ///
@@ -173,16 +178,15 @@ fn convert_to_victims(
     meta_victims: &MetaVictims,
 ) -> Result<Candidate, String> {
     let name = &meta_victims.node;
-    let node = cycle.nodes().get(name);
-    let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
-    let find_victim = |uid: &str| {
-        let found = NodeRef::pods(node).iter().find(|pod| pod.uid() == uid);
-        found.map(|pod| Arc::clone(&pod.pod)).ok_or_else(|| {
-            // Upstream prints a pointer to a struct, as `&{UID}`.
-            format!(
-                "extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod is not found on that node"
-            )
-        })
+    let Some(node) = cycle.nodes().get(name) else {
+        return Err(format!("nodeinfo not found for node name \"{name}\""));
+    };
+    let find_victim = |uid: &str| match NodeRef::pods(node).iter().find(|pod| pod.uid() == uid) {
+        Some(pod) => Ok(Arc::clone(&pod.pod)),
+        // Upstream prints a pointer to a struct, as `&{UID}`.
+        None => Err(format!(
+            "extender: {extender} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod is not found on that node"
+        )),
     };
     let pods = meta_victims.pods.iter().map(|uid| find_victim(uid)).collect::<Result<_, _>>()?;
     Ok(Candidate {
@@ -205,7 +209,7 @@ impl Plugin for DefaultPreemption {
         vec![ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete])]
     }
 
-    /// Leaves the decision to the other plugins that rejected the pod.
+    /// Returns `Skip`, so that the other plugins that rejected the pod decide.
     fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
         QueueingHint::Skip
     }

@@ -17,7 +17,9 @@ use crate::{
     schedule::{Cycle, FitError, NodeStatus, mix},
 };
 
+/// Status of a node without pods of lower priority.
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+/// Status of a node where removing pods cannot help.
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// Returns the reason why the pod must not preempt others, or `None` if it may.
@@ -75,11 +77,14 @@ pub(super) fn find_candidates(
 ) -> Result<Vec<Candidate>, Box<FitError>> {
     let potential_nodes = nodes_where_preemption_might_help(cycle, fit_error);
     let num_candidates = num_candidates(potential_nodes.len(), args);
+    // The nodes are tried in turn from a pseudo-random one.
     let offset = match potential_nodes.len() {
         0 => 0,
         len => (mix(cycle.seed()) % len as u64) as usize,
     };
-    let (mut non_violating, mut violating, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+    let mut non_violating = Vec::new();
+    let mut violating = Vec::new();
+    let mut rejected = Vec::new();
     for index in 0..potential_nodes.len() {
         let slot = potential_nodes[(offset + index) % potential_nodes.len()];
         match select_victims_on_node(cycle, state, slot, budgets) {
@@ -115,14 +120,15 @@ fn num_candidates(n_nodes: usize, args: &Args) -> usize {
 fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
     let might_help = |status: &Status| status.code == Code::Unschedulable;
     match &fit_error.overall {
+        // One status rejected all nodes.
         Some(overall) if might_help(&overall.status) => {
             cycle.nodes().iter().map(NodeRef::slot).collect()
         }
         Some(_) => Vec::new(),
         None => {
-            let rejected =
-                fit_error.rejected.iter().filter(|rejected| might_help(&rejected.status));
-            rejected.map(|rejected| rejected.slot).collect()
+            let rejected = fit_error.rejected.iter();
+            let candidates = rejected.filter(|rejected| might_help(&rejected.status));
+            candidates.map(|candidate| candidate.slot).collect()
         }
     }
 }
@@ -169,8 +175,10 @@ fn select_victims_on_node(
     let PodsByPdbViolation { violating, non_violating } =
         filter_pods_with_pdb_violation(potential_victims, budgets);
     let violating_count = violating.len();
-    let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
+    let mut victims = Vec::new();
+    let mut num_pdb_violations = 0;
     for (index, other) in violating.into_iter().chain(non_violating).enumerate() {
+        // Reprieve the pod. If the preemptor then no longer fits, the pod is a victim after all.
         cycle.add_pod(&mut state, &other, slot);
         if cycle.check_fit(&state, slot).is_err() {
             cycle.remove_pod(&mut state, &other, slot);
@@ -181,6 +189,7 @@ fn select_victims_on_node(
     victims.iter().for_each(|other| cycle.restore_pod(other, slot));
     if victims.is_empty() {
         let name = cycle.nodes().at(slot).name();
+        // All pods were reprieved: the preemptor fits without an eviction.
         let reason = format!("expected at least one victim pod on node \"{name}\"");
         return Err(Status::unresolvable(reason));
     }
@@ -230,6 +239,7 @@ fn filter_pods_with_pdb_violation(
         budgets.iter().map(|budget| budget.status.disruptions_allowed).collect();
     let mut violates = |pod: &PodInfo| {
         let meta = &pod.pod.meta;
+        // As upstream, no budget covers a pod without labels.
         if meta.labels.is_empty() {
             return false;
         }
@@ -268,7 +278,7 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
     candidates
 }
 
-/// Returns the key that orders candidates; the lowest is the best. Each criterion decides only between candidates that
+/// Returns the key that orders candidates. The lowest is the best. Each criterion decides only between candidates that
 /// are equal in all criteria before it:
 ///
 /// 1. fewer victims whose eviction violates a PodDisruptionBudget;

@@ -4,7 +4,9 @@ use evenkeel_api::{View as _, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
+/// Condition of a pod that is about to be deleted by a disruption.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Reason of the condition for victims of a preemption.
 const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
 /// Outcome of the preemption of one victim.

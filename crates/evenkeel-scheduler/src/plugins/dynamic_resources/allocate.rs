@@ -1,6 +1,6 @@
 //! Allocates devices for claims on one node. The backtracking search is pure and returns the first solution.
 //!
-//! For each request of each claim it selects devices. It tries combinations of devices, not permutations.
+//! The search selects devices for each request of each claim. It tries combinations of devices, not permutations.
 //!
 //! Upstream: `structured/internal/incubating`, `Allocator.Allocate`.
 
@@ -24,7 +24,7 @@ use super::{
     selectors::EvaluationError,
 };
 
-/// Number of steps between checks of the timeout.
+/// Number of search steps between checks of the timeout.
 const STEPS_PER_TIMEOUT_CHECK: u32 = 64;
 
 /// Failure of an allocation.
@@ -49,7 +49,7 @@ pub(super) struct SelectedDevice<'a> {
     pub(super) choice_index: usize,
     pub(super) offer: &'a Offer,
     pub(super) device: &'a Device,
-    /// Capacity that the request consumes of a shared device; `None` if the device is not shared.
+    /// Capacity of a shared device that the request consumes. `None` if the device is not shared.
     pub(super) consumed: Option<Amounts>,
 }
 
@@ -139,6 +139,7 @@ struct Undo<'a> {
     device: &'a Device,
 }
 
+/// State of the search: its input, and the devices selected so far with their effects.
 struct Search<'a> {
     inventory: &'a Inventory,
     in_use: &'a InUse,
@@ -170,6 +171,7 @@ struct Search<'a> {
 type Counters<'a> = BTreeMap<(&'a str, &'a str), Quantity>;
 
 impl<'a> Search<'a> {
+    /// Prepares a search. Fails if a claim is invalid or requests too many devices.
     fn new(
         inventory: &'a Inventory,
         in_use: &'a InUse,
@@ -254,7 +256,7 @@ impl<'a> Search<'a> {
         Ok(positions)
     }
 
-    /// Fails if the claim's requests up to this one request more than [`MAX_DEVICES`] devices.
+    /// Fails if the claim's requests up to the one with index `request` need more than [`MAX_DEVICES`] devices.
     fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
         let min_count = |request: usize| {
             let choices = 0..self.claims[claim].requests[request].len();
@@ -273,6 +275,7 @@ impl<'a> Search<'a> {
         )))
     }
 
+    /// Returns the choice at `cursor`.
     fn choice(&self, cursor: Cursor) -> &'a Choice {
         &self.claims[cursor.claim].requests[cursor.request][cursor.choice]
     }
@@ -315,19 +318,19 @@ impl<'a> Search<'a> {
 
     /// Selects the first choice with which the rest of the search succeeds.
     fn choose(&mut self, cursor: Cursor, n_choices: usize) -> Result<Step, Failure> {
-        let mut always_too_many = true;
+        let mut all_exceed_limit = true;
         for choice in 0..n_choices {
             let start = DevicePosition::default();
             match self.select_for_choice(Cursor { choice, ..cursor }, start)? {
                 Step::TooMany => {}
-                Step::None => always_too_many = false,
+                Step::None => all_exceed_limit = false,
                 Step::Done => {
                     self.choices[cursor.claim][cursor.request] = choice;
                     return Ok(Step::Done);
                 }
             }
         }
-        Ok(if always_too_many { Step::TooMany } else { Step::None })
+        Ok(if all_exceed_limit { Step::TooMany } else { Step::None })
     }
 
     /// Selects the remaining devices of the choice at `cursor` among the devices from `start` on, and devices for all
@@ -344,7 +347,8 @@ impl<'a> Search<'a> {
             return Ok(Step::None);
         }
         if cursor.device >= requested {
-            let (claim, request) = (cursor.claim, cursor.request + 1);
+            let claim = cursor.claim;
+            let request = cursor.request + 1;
             return self.select_for_request(Cursor { claim, request, ..Cursor::default() });
         }
         let n_selected = self.selected[cursor.claim].len();
@@ -370,7 +374,7 @@ impl<'a> Search<'a> {
         step
     }
 
-    /// Tries the devices from `start` on: selects one, then continues the search.
+    /// Selects the first device from `start` on with which the rest of the search succeeds.
     fn select_one(&mut self, cursor: Cursor, start: DevicePosition) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
@@ -406,17 +410,20 @@ impl<'a> Search<'a> {
 
     /// Reports whether the device is free, matches the choice, and has enough capacity.
     fn may_select(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
-        let (choice, claim) = (self.choice(cursor), &self.claims[cursor.claim].claim);
+        let choice = self.choice(cursor);
+        let claim = &self.claims[cursor.claim].claim;
         let id = &*offer.ids[device];
-        if self.is_taken(choice, id, cursor.claim) || !self.selects(claim, choice, offer, device)? {
+        if self.is_unavailable(choice, id, cursor.claim)
+            || !self.selects(claim, choice, offer, device)?
+        {
             return Ok(false);
         }
         let consumed = [self.in_use.consumed_capacity(id), self.consumed_capacity.get(id)];
         self.suffices(claim, choice, offer, device, consumed)
     }
 
-    /// Reports whether the device is not free for the choice of the claim with this index.
-    fn is_taken(&self, choice: &Choice, id: &str, claim: usize) -> bool {
+    /// Reports whether the device is in use, so that the claim with this index cannot get it for the choice.
+    fn is_unavailable(&self, choice: &Choice, id: &str, claim: usize) -> bool {
         let claims = self.claims_of_device.get(id);
         if choice.admin_access {
             // Admin access shares devices with other claims, but a claim gets each device only once.
@@ -456,11 +463,12 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let per_device = offer.slice.spec.per_device_node_selection;
-        Ok(!per_device || pools::is_device_accessible(&offer.devices()[device], self.node))
+        let selects_per_device = offer.slice.spec.per_device_node_selection;
+        Ok(!selects_per_device || pools::is_device_accessible(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has enough capacity beside `consumed`, the capacity that others consume.
+    /// Reports whether the device has enough capacity for the choice. Other allocations and the selected requests
+    /// already consume the amounts in `consumed`.
     fn suffices(
         &self,
         claim: &ResourceClaim,
@@ -480,7 +488,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Selects the device if it is available. Returns `None`, and changes nothing, if it is not.
+    /// Selects the device, and returns how to undo the selection. If the device is not available, changes nothing and
+    /// returns `None`.
     fn select(
         &mut self,
         cursor: Cursor,
@@ -493,7 +502,7 @@ impl<'a> Search<'a> {
         let id: &'a str = &offer.ids[position.device];
         let is_shared = device.allow_multiple_allocations;
         // A claim may get several shares of a shared device by admin access.
-        if !(choice.admin_access && is_shared) && self.is_taken(choice, id, cursor.claim) {
+        if !(choice.admin_access && is_shared) && self.is_unavailable(choice, id, cursor.claim) {
             return Ok(None);
         }
         let was_shared = self.consumed_capacity.contains_key(id);
@@ -592,6 +601,7 @@ impl<'a> Search<'a> {
         self.undo_counters(undo);
     }
 
+    /// Reverts the consumption of counters by a selected device.
     fn undo_counters(&mut self, undo: &Undo<'a>) {
         if undo.consumed_counters {
             let consumed = self.consumed_counters.entry(undo.position.pool).or_default();
@@ -601,7 +611,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the device to all of the claim's constraints. If it violates one, adds it to none and returns false.
+    /// Adds the device to all of the claim's constraints. If it violates a constraint, adds it to none and returns
+    /// `false`.
     fn add_to_constraints(
         &mut self,
         cursor: Cursor,
@@ -628,7 +639,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Consumes the device's counters. Returns false, and consumes none, if the pool does not have enough left.
+    /// Consumes the device's counters. If the pool does not have enough left, consumes none and returns `false`.
     fn consume_counters(&mut self, pool: usize, device: &'a Device) -> bool {
         if !self.available_counters.contains_key(&pool) {
             let available = self.available_counters_of(pool);
@@ -649,7 +660,7 @@ impl<'a> Search<'a> {
         are_sufficient
     }
 
-    /// Returns the counters of a pool less those of devices in use.
+    /// Returns the counters of a pool minus those that devices in use consume.
     fn available_counters_of(&self, pool: usize) -> Counters<'a> {
         let pool = &self.pools[pool];
         let mut available = Counters::new();
@@ -673,17 +684,19 @@ impl<'a> Search<'a> {
         available
     }
 
+    /// Returns the selected devices of each claim.
     fn results(self) -> Vec<AllocatedDevices<'a>> {
         let claims = self.selected.into_iter().zip(self.choices);
         claims.map(|(devices, choices)| AllocatedDevices { devices, choices }).collect()
     }
 }
 
+/// Returns the constraints of a claim. Fails if one has an unknown type.
 fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
-    let build = |(n, constraint)| {
+    let build = |(index, constraint)| {
         Constraint::new(constraint).ok_or_else(|| {
             Failure::Fatal(format!(
-                "claim {}, constraint #{n}: empty constraint (unsupported constraint type?)",
+                "claim {}, constraint #{index}: empty constraint (unsupported constraint type?)",
                 claim_name(claim)
             ))
         })
@@ -691,7 +704,7 @@ fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
     claim.spec.devices.constraints.iter().enumerate().map(build).collect()
 }
 
-/// Calls `f` with counter set, name and value of each counter that the device consumes.
+/// Calls `f` with the counter set and name, and with the value, of each counter that the device consumes.
 fn for_each_counter<'a>(device: &'a Device, mut f: impl FnMut((&'a str, &'a str), Quantity)) {
     for consumed in &device.consumes_counters {
         for (name, counter) in consumed.counters.iter() {
@@ -700,7 +713,7 @@ fn for_each_counter<'a>(device: &'a Device, mut f: impl FnMut((&'a str, &'a str)
     }
 }
 
-/// Reports whether the taint keeps the device from requests with these tolerations.
+/// Reports whether the taint prevents that a request with these tolerations gets the device.
 fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
     let tolerates = |toleration: &DeviceToleration| {
         (toleration.effect.is_empty() || toleration.effect == taint.effect)
@@ -724,7 +737,8 @@ pub(super) fn names(
     for (allocated, claim_requests) in allocated.iter().zip(claims) {
         for selected in &allocated.devices {
             let choice = &claim_requests.requests[selected.request_index][selected.choice_index];
-            let (pool, device) = (selected.offer.pool(), &selected.device.name);
+            let pool = selected.offer.pool();
+            let device = &selected.device.name;
             names.push(format!("{}={pool}/{device}", choice.full_name()));
         }
     }

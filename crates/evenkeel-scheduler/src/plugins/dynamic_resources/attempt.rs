@@ -1,5 +1,5 @@
-//! One attempt for a pod with claims: data about all nodes, and the allocation on each node. Its functions are pure:
-//! the caller passes the results by node as [`FilterResults`].
+//! One attempt for a pod with claims: its data about all nodes, and its allocation on each node. The functions have no
+//! side effects, because the caller passes the results by node as [`FilterResults`].
 //!
 //! Upstream: `stateData`.
 
@@ -31,7 +31,7 @@ use crate::framework::{Status, StatusResult};
 /// Data of the attempt about all nodes.
 pub(super) struct Attempt {
     claims: Vec<Arc<ResourceClaim>>,
-    /// Requests of the unallocated claims, or the reason why they can never be allocated.
+    /// Requests of the claims without an allocation, or the reason why they can never be allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
     extended_resources: Extended,
     inventory: Arc<Inventory>,
@@ -54,15 +54,15 @@ pub(super) enum Extended {
 #[derive(Default)]
 pub(super) struct FilterResults {
     by_node: HashMap<Box<str>, NodeAllocation>,
-    /// Indexes of claims whose existing allocation does not suit some node.
+    /// Indexes of claims whose existing allocation makes some node infeasible.
     unavailable: BTreeSet<usize>,
-    /// Claims for extended resources, by the resources that devices must provide.
+    /// Claims to create for extended resources, by the resources that devices must provide on a node.
     variants: HashMap<NeedsDevices, Arc<Variant>>,
 }
 
 /// Allocation on one node.
 struct NodeAllocation {
-    /// Allocations of the unallocated claims in order, then that of `extended_claim`.
+    /// Allocations of the claims without an allocation, in their order, then the allocation of `extended_claim`.
     allocations: Vec<Allocation>,
     /// The claim to create for extended resources.
     extended_claim: Option<Arc<ExtendedResourceClaim>>,
@@ -75,14 +75,17 @@ pub(super) struct FilterContext<'a> {
     pub(super) now: Timestamp,
     /// Reports whether the search has timed out.
     pub(super) is_timed_out: &'a dyn Fn() -> bool,
+    /// Compiles a CEL selector.
     pub(super) compile: &'a Compile<'a>,
+    /// Evaluates a selector for a device.
     pub(super) evaluate: &'a Evaluate<'a>,
 }
 
-/// A claim to create for extended resources.
+/// A claim to create for extended resources on some nodes. On other nodes, devices must provide other resources.
 struct Variant {
     extended_claim: Arc<ExtendedResourceClaim>,
-    /// Requests of the unallocated claims and of this one, or the reason why they can never be allocated.
+    /// Requests of the claims without an allocation and of `extended_claim`, or the reason why they can never be
+    /// allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
 }
 
@@ -105,7 +108,8 @@ pub(super) fn check_claims(
             match request.exactly.as_deref() {
                 Some(exactly) => check_class(&request.name, &exactly.device_class_name, class)?,
                 None if request.first_available.is_empty() => {
-                    let (claim, name) = (claim_name(claim), &request.name);
+                    let claim = claim_name(claim);
+                    let name = &request.name;
                     return Err(Status::unresolvable(format!(
                         "resource claim {claim}, request {name}: unknown request type"
                     )));
@@ -121,6 +125,7 @@ pub(super) fn check_claims(
     Ok(())
 }
 
+/// Rejects the pod if the class of a request does not exist.
 fn check_class(request: &str, name: &str, class: &Classes<'_>) -> StatusResult {
     if name.is_empty() {
         return Err(Status::error(format!("request {request}: unsupported request type")));
@@ -161,10 +166,8 @@ impl Attempt {
         if variant.is_none() && self.claims.is_empty() {
             return Ok(());
         }
-        let unavailable: Vec<usize> = self
-            .claims
-            .iter()
-            .enumerate()
+        let claims = self.claims.iter().enumerate();
+        let unavailable: Vec<usize> = claims
             .filter(|(_, claim)| !is_available(claim, node, binding_timeout, now))
             .map(|(index, _)| index)
             .collect();
@@ -218,7 +221,7 @@ impl Attempt {
         Ok(Some(variant))
     }
 
-    /// Allocates devices of the node for the claims.
+    /// Allocates devices of the node for the claims that have no allocation.
     fn allocate(
         &self,
         node: &Node,
@@ -232,7 +235,8 @@ impl Attempt {
         }
         let name = &node.meta.name;
         let FilterContext { evaluate, is_timed_out, .. } = *context;
-        let (inventory, in_use) = (&self.inventory, &self.in_use);
+        let inventory = &self.inventory;
+        let in_use = &self.in_use;
         let allocated =
             allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_timed_out)
                 .map_err(|failure| match failure {
@@ -255,8 +259,8 @@ impl Attempt {
 
     /// Scores the node by the rank of the subrequests that its allocations satisfy.
     pub(super) fn score(&self, node: &str, results: &FilterResults) -> i64 {
-        let Some(on_node) = results.by_node.get(node) else { return 0 };
-        let mut new_allocations = on_node.allocations.iter();
+        let Some(node_allocation) = results.by_node.get(node) else { return 0 };
+        let mut new_allocations = node_allocation.allocations.iter();
         let ranks = self.claims.iter().map(|claim| match claim.status.allocation.as_deref() {
             Some(allocation) => {
                 let is_selected = |name: &str| {
@@ -275,11 +279,11 @@ impl Attempt {
         node: &str,
         results: &FilterResults,
     ) -> Option<AssumedClaims> {
-        let Some(on_node) = results.by_node.get(node) else {
-            // The node provides all extended resources itself.
+        let Some(node_allocation) = results.by_node.get(node) else {
+            // Without claims, the node provides all extended resources itself.
             return self.claims.is_empty().then(AssumedClaims::default);
         };
-        let mut new_allocations = on_node.allocations.iter().cloned();
+        let mut new_allocations = node_allocation.allocations.iter().cloned();
         let claims = self.claims.iter().map(|claim| {
             let allocation = match claim.status.allocation {
                 Some(_) => None,
@@ -288,7 +292,7 @@ impl Attempt {
             Some((Arc::clone(claim), allocation))
         });
         let claims = claims.collect::<Option<_>>()?;
-        let extended_claim = match &on_node.extended_claim {
+        let extended_claim = match &node_allocation.extended_claim {
             Some(extended_claim) => {
                 let extended_claim = Arc::clone(extended_claim);
                 Some(ExtendedClaimInCreation {
@@ -328,7 +332,8 @@ impl Attempt {
     }
 }
 
-/// Reports whether the node can access the claim's devices, and whether they are ready or may still become ready.
+/// Reports whether the node can access the devices of the claim's allocation, and these are ready or may still become
+/// ready.
 fn is_available(claim: &ResourceClaim, node: &Node, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
     let is_accessible = allocation.node_selector.as_deref().is_none_or(|selector| {

@@ -58,8 +58,8 @@ fn reservation(
     };
     let is_protected = claim.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
     let finalizers = (allocation.is_some() && !is_protected).then(|| {
-        let finalizers: Vec<&str> =
-            claim.meta.finalizers.iter().map(|finalizer| &**finalizer).chain([FINALIZER]).collect();
+        let present = claim.meta.finalizers.iter().map(|finalizer| &**finalizer);
+        let finalizers: Vec<&str> = present.chain([FINALIZER]).collect();
         json!({ "metadata": { "finalizers": finalizers } })
     });
     status["reservedFor"] = reserved_for_with(claim, pod);

@@ -94,7 +94,8 @@ fn round_up_to_step(
     if requested > Quantity::from_units(i64::MAX) {
         return Err(format!("{NOT_REPRESENTABLE}: request {requested} exceeds MaxInt64"));
     }
-    let (requested, min) = (i128::from(requested.value()), i128::from(min.value()));
+    let requested = i128::from(requested.value());
+    let min = i128::from(min.value());
     let steps = (requested - min + i128::from(step) - 1).div_euclid(i128::from(step));
     let amount = min + steps * i128::from(step);
     i64::try_from(amount).map(Quantity::from_units).map_err(|_| {

@@ -23,7 +23,8 @@ pub(super) struct ClaimName<'a> {
 pub(super) fn names(pod: &Pod) -> Result<Vec<ClaimName<'_>>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec.resource_claims {
-        let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
+        let namespace = &pod.meta.namespace;
+        let name = &pod.meta.name;
         if !claim.resource_claim_name.is_empty() {
             names.push(ClaimName { name: &claim.resource_claim_name, is_generated: false });
         } else if claim.resource_claim_template_name.is_empty() {

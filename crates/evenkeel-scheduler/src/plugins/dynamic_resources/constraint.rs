@@ -19,8 +19,8 @@ pub(super) struct Constraint<'a> {
 impl<'a> Constraint<'a> {
     /// Converts a constraint of a claim. Returns `None` if it is of an unknown kind.
     pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
-        let (match_attribute, distinct_attribute) =
-            (constraint.match_attribute.as_deref(), constraint.distinct_attribute.as_deref());
+        let match_attribute = constraint.match_attribute.as_deref();
+        let distinct_attribute = constraint.distinct_attribute.as_deref();
         Some(Self {
             requests: &constraint.requests,
             attribute: match_attribute.or(distinct_attribute)?,
@@ -81,6 +81,7 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
 
 /// Reports whether both attributes have equal type and value.
 fn are_equal(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+    /// Reports whether both values exist and are equal.
     fn are_set_and_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b
     }

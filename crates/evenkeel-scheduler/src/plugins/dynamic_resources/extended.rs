@@ -1,7 +1,7 @@
-//! Extended resources backed by devices (KEP-5004): the claim that provides a pod's extended resources on a node. All
-//! functions are pure.
+//! Extended resources backed by devices (KEP-5004). This module builds the claim that provides a pod's extended
+//! resources on a node, without I/O.
 //!
-//! The pod's status maps containers' resources to requests of the claim ([`Mapping`]).
+//! The pod's status maps the resources of containers to requests of the claim ([`Mapping`]).
 
 use evenkeel_api::{
     Meta, OwnerReference, StrMap, Text,
@@ -25,7 +25,7 @@ pub(super) const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str =
 /// Extended resources that a pod requests and devices may provide.
 pub(super) struct ExtendedResourceRequest {
     pod: Arc<Pod>,
-    /// Names of the resources, each with its DeviceClass.
+    /// Names of the resources, each with the DeviceClass that provides it, if any.
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
@@ -70,19 +70,19 @@ impl ExtendedResourceRequest {
         any_class.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
 
-    /// Returns for each resource whether devices must provide it, because the node does not advertise it.
+    /// Reports for each resource whether devices must provide it, because the node does not advertise it.
     ///
     /// # Errors
     /// If neither the node nor devices can provide a resource.
     pub(super) fn needs_devices_on(&self, node: &Node) -> Result<NeedsDevices, Status> {
-        let each = self.resources.iter().map(|(name, class)| {
+        let needs_devices = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {
                 None | Some(0) if class.is_some() => Ok(true),
                 None => Err(Status::unresolvable("cannot fit resource")),
                 Some(_) => Ok(false),
             }
         });
-        each.collect()
+        needs_devices.collect()
     }
 
     /// Returns the class with this name, if the request refers to it.
@@ -94,7 +94,8 @@ impl ExtendedResourceRequest {
     /// Builds the claim for the resources that devices must provide.
     pub(super) fn build_claim(&self, needs_devices: &NeedsDevices) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
-        let (mut requests, mut mappings) = (Vec::new(), Vec::new());
+        let mut requests = Vec::new();
+        let mut mappings = Vec::new();
         for ((name, class), needs_devices) in self.resources.iter().zip(needs_devices) {
             let (Some(class), true) = (class, *needs_devices) else { continue };
             let mut builder = RequestBuilder { name, mappings: Vec::new() };
@@ -107,6 +108,7 @@ impl ExtendedResourceRequest {
         ExtendedResourceClaim { claim: Arc::new(claim), mappings }
     }
 
+    /// Returns the metadata of the claim to create. The pod owns the claim.
     fn meta(&self) -> Meta {
         let pod = &self.pod.meta;
         let owner = OwnerReference {
@@ -169,7 +171,7 @@ pub(super) fn create_body(claim: &ResourceClaim) -> Value {
 /// A container of a pod.
 struct PodContainer<'a> {
     container: &'a Container,
-    /// Whether the container ends before the next one starts, as init containers do, except sidecars.
+    /// Whether the container ends before the next one starts. True for init containers except sidecars.
     ends_early: bool,
 }
 
@@ -191,19 +193,20 @@ struct RequestBuilder<'a> {
 }
 
 impl RequestBuilder<'_> {
-    /// Builds the requests of all containers. Init containers reuse the devices of containers that start later. They
-    /// share their further devices among themselves.
+    /// Builds the requests of all containers. Containers that end early reuse the devices of containers that start
+    /// later, and share their remaining devices with each other.
     fn requests(&mut self, containers: &[PodContainer<'_>], class: &str) -> Vec<DeviceRequest> {
         // Requests of the containers that do not end early, by index.
         let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
         for (index, PodContainer { container, ends_early }) in containers.iter().enumerate() {
-            lasting.push(match ends_early {
-                true => None,
-                false => self.request(index, container, class, &[]),
-            });
+            let request =
+                if *ends_early { None } else { self.request(index, container, class, &[]) };
+            lasting.push(request);
         }
         let n_lasting_mappings = self.mappings.len();
-        let (mut largest, mut replaced_names) = (None::<DeviceRequest>, Vec::new());
+        // Of the containers that end early, only the largest request remains.
+        let mut largest = None::<DeviceRequest>;
+        let mut replaced_names = Vec::new();
         for (index, PodContainer { container, ends_early }) in containers.iter().enumerate() {
             if !ends_early {
                 continue;
@@ -216,7 +219,7 @@ impl RequestBuilder<'_> {
                 largest = Some(request);
             }
         }
-        // The largest request stands for all requests of containers that end early.
+        // The mappings of the other requests then refer to the largest request.
         if let Some(largest) = &largest {
             for mapping in &mut self.mappings[n_lasting_mappings..] {
                 if replaced_names.iter().any(|name| **name == *mapping.request) {
@@ -228,6 +231,7 @@ impl RequestBuilder<'_> {
     }
 
     /// Builds the request for the devices that the container with this index needs in addition to those of `others`.
+    /// Returns `None` if it needs none.
     fn request(
         &mut self,
         index: usize,
@@ -264,7 +268,8 @@ impl RequestBuilder<'_> {
 
     /// Adds the mapping of the container's resource to a request.
     fn add_mapping(&mut self, container: &Container, request: String) {
-        let (container, resource) = (container.name.clone(), Arc::clone(self.name));
+        let container = container.name.clone();
+        let resource = Arc::clone(self.name);
         self.mappings.push(Mapping { container, resource, request });
     }
 }

@@ -52,6 +52,7 @@ impl ExtendedResourceClaims {
         self.observe(claim);
     }
 
+    /// Removes a claim from the index of claims by pod.
     fn remove_from_index(&mut self, claim: &ResourceClaim) {
         let Some(owner) = claim.meta.controller() else { return };
         if self.by_pod.get(&owner.uid).is_some_and(|indexed| indexed.meta.uid == claim.meta.uid) {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `allocatedDevices` and `inFlightAllocations` in `dra_manager.go`.
 
-use evenkeel_api::views::{AllocationResult, ResourceClaim};
+use evenkeel_api::views::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -17,6 +17,13 @@ pub(super) struct InUse {
     exclusive: HashMap<Arc<str>, u32>,
     /// Shared devices, by id.
     shared: HashMap<Arc<str>, SharedUse>,
+}
+
+/// Returns the allocated devices that count as in use. Admin access leaves a device available to others.
+fn results_without_admin_access(
+    allocation: &AllocationResult,
+) -> impl Iterator<Item = &DeviceRequestAllocationResult> {
+    allocation.devices.results.iter().filter(|result| result.admin_access != Some(true))
 }
 
 /// Use of a shared device.
@@ -46,9 +53,7 @@ impl InUse {
 
     /// Adds the devices of an allocation, except those with admin access.
     pub(super) fn add(&mut self, allocation: &AllocationResult) {
-        for result in
-            allocation.devices.results.iter().filter(|device| device.admin_access != Some(true))
-        {
+        for result in results_without_admin_access(allocation) {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
                 *self.exclusive.entry(id).or_insert(0) += 1;
@@ -57,16 +62,15 @@ impl InUse {
             let SharedUse { shares, consumed } = self.shared.entry(id).or_default();
             *shares += 1;
             for (name, amount) in result.consumed_capacity.iter() {
-                *consumed.entry(name.into()).or_insert_with(|| amount.minus(*amount)) += *amount;
+                let zero = || amount.minus(*amount);
+                *consumed.entry(name.into()).or_insert_with(zero) += *amount;
             }
         }
     }
 
     /// Removes the devices of an allocation, except those with admin access.
     pub(super) fn remove(&mut self, allocation: &AllocationResult) {
-        for result in
-            allocation.devices.results.iter().filter(|device| device.admin_access != Some(true))
-        {
+        for result in results_without_admin_access(allocation) {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
                 if let Some(count) = self.exclusive.get_mut(&id) {
@@ -207,12 +211,14 @@ impl Tracker {
         }
     }
 
+    /// Releases the devices of a cached allocation.
     fn remove_cached(&mut self, uid: &str) {
         if let Some(allocation) = self.cached.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&allocation);
         }
     }
 
+    /// Releases the devices of an in-flight allocation.
     fn drop_pending(&mut self, uid: &str) {
         if let Some(allocation) = self.pending.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&allocation);

@@ -30,14 +30,17 @@ impl Offer {
         Self { index, ids: ids.collect(), slice }
     }
 
+    /// Returns the driver of the slice.
     pub(super) fn driver(&self) -> &str {
         &self.slice.spec.driver
     }
 
+    /// Returns the name of the slice's pool.
     pub(super) fn pool(&self) -> &str {
         &self.slice.spec.pool.name
     }
 
+    /// Returns the devices of the slice.
     pub(super) fn devices(&self) -> &[Device] {
         &self.slice.spec.devices
     }
@@ -60,6 +63,7 @@ pub(super) struct Inventory {
     without_node: Vec<usize>,
     /// Indexes of slices by driver and pool.
     by_pool: HashMap<(Text, Text), Vec<usize>>,
+    /// Rules that add taints to devices.
     rules: Vec<Arc<DeviceTaintRule>>,
 }
 
@@ -71,6 +75,7 @@ impl Inventory {
         old: Option<&Self>,
     ) -> Self {
         slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        // The cache keeps an unchanged slice in the same `Arc`, so the pointer identifies it.
         let old_offers: HashMap<*const ResourceSlice, &Offer> = old
             .iter()
             .flat_map(|old| &old.offers)
@@ -120,8 +125,9 @@ impl Inventory {
     ) -> impl Iterator<Item = &DeviceTaint> {
         let applies = move |rule: &&Arc<DeviceTaintRule>| {
             let Some(selector) = rule.spec.device_selector.as_deref() else { return false };
-            let matches = |selector: &Option<Text>, value: &str| {
-                selector.as_deref().is_none_or(|selector| selector == value)
+            // A field that is not set selects every device.
+            let matches = |required: &Option<Text>, value: &str| {
+                required.as_deref().is_none_or(|required| required == value)
             };
             matches(&selector.driver, offer.driver())
                 && matches(&selector.pool, offer.pool())

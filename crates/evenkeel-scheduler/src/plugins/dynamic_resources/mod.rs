@@ -3,7 +3,7 @@
 //!
 //! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | requests, `firstAvailable`, `allocationMode` | `requests::claim_requests`, `requests::Choice` |
 //! | CEL selectors of requests and classes | `selectors::Selector` |
@@ -77,7 +77,7 @@ use selectors::{Selector, SelectorCache};
 /// Upstream: `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args {
-    /// Timeout of the search on one node (`filterTimeout`); zero disables it. Default: 10 s.
+    /// Timeout of the search on one node (`filterTimeout`). Zero disables it. Default: 10 s.
     pub filter_timeout: Duration,
     /// Timeout for device binding conditions (`bindingTimeout`). Default: 600 s.
     pub binding_timeout: Duration,
@@ -99,8 +99,11 @@ impl Default for Args {
 #[derive(Default)]
 pub struct DynamicResources {
     args: Args,
+    /// Set by [`Plugin::connect`].
     cluster: OnceLock<ClusterState>,
+    /// Compiled CEL selectors, by expression.
     selectors: Mutex<SelectorCache>,
+    /// Devices that the last attempt used.
     devices: Mutex<Option<Devices>>,
     /// Extended resources that DeviceClasses provide.
     resource_classes: Arc<ResourceClasses>,
@@ -108,7 +111,7 @@ pub struct DynamicResources {
     assumed: Mutex<HashMap<Box<str>, AssumedClaims>>,
 }
 
-/// Devices of all slices, with the results of selectors for them.
+/// Devices of all ResourceSlices, with the results of the selectors that were evaluated for them.
 #[derive(Clone)]
 struct Devices {
     inventory: Arc<Inventory>,
@@ -116,7 +119,7 @@ struct Devices {
 }
 
 impl Devices {
-    /// Returns the devices of a new inventory. It keeps the selectors' results for slices that did not change.
+    /// Returns the devices of a new inventory, with the selector results of `old` for slices that did not change.
     fn new(inventory: Inventory, old: Option<&Self>) -> Self {
         let evaluations = old.map(|old| lock(&old.evaluations).move_to(&old.inventory, &inventory));
         let evaluations = Arc::new(Mutex::new(evaluations.unwrap_or_default()));
@@ -124,7 +127,7 @@ impl Devices {
     }
 }
 
-/// State of one attempt. Clones of the [`CycleState`] share it.
+/// State of one attempt in the [`CycleState`]. Clones of the cycle state share it.
 struct AttemptState {
     attempt: Attempt,
     devices: Devices,
@@ -149,26 +152,28 @@ struct ClusterState {
 
 impl ClusterState {
     fn new(handle: &Handle) -> Self {
-        let (claims, slices) = (handle.watch::<ResourceClaim>(), handle.watch::<ResourceSlice>());
+        let claims = handle.watch::<ResourceClaim>();
+        let slices = handle.watch::<ResourceSlice>();
         let rules = handle.watch::<DeviceTaintRule>();
         let inventory_is_stale = Arc::new(AtomicBool::new(true));
         let claim_changed = Arc::new(Notify::new());
-        let (tracker, extended_claims) =
-            (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<ExtendedResourceClaims>>());
-        let (tracker_to_update, claims_to_update, to_notify) =
-            (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&claim_changed));
+        let tracker = handle.shared::<Mutex<Tracker>>();
+        let extended_claims = handle.shared::<Mutex<ExtendedResourceClaims>>();
+        let tracker_to_update = Arc::clone(&tracker);
+        let claims_to_update = Arc::clone(&extended_claims);
+        let to_notify = Arc::clone(&claim_changed);
         claims.subscribe(move |event| {
             let (deleted, current) = match event {
                 CacheEvent::Deleted(claim) => (Some(claim), None),
-                // With another uid, the watch missed that the claim was deleted and created again.
+                // A different uid means that the watch missed the deletion of the old claim.
                 CacheEvent::Updated { old, new } if old.meta.uid != new.meta.uid => {
                     (Some(old), Some(new))
                 }
                 CacheEvent::Updated { new, .. } => (None, Some(new)),
                 CacheEvent::Added { object, .. } => (None, Some(object)),
             };
-            let (mut tracker, mut extended_claims) =
-                (lock(&tracker_to_update), lock(&claims_to_update));
+            let mut tracker = lock(&tracker_to_update);
+            let mut extended_claims = lock(&claims_to_update);
             if let Some(claim) = deleted {
                 tracker.remove(claim);
                 extended_claims.remove(claim);
@@ -180,8 +185,8 @@ impl ClusterState {
             drop((tracker, extended_claims));
             to_notify.notify_waiters();
         });
-        let (stale_by_slices, stale_by_rules) =
-            (Arc::clone(&inventory_is_stale), Arc::clone(&inventory_is_stale));
+        let stale_by_slices = Arc::clone(&inventory_is_stale);
+        let stale_by_rules = Arc::clone(&inventory_is_stale);
         slices.subscribe(move |_| stale_by_slices.store(true, Ordering::Release));
         rules.subscribe(move |_| stale_by_rules.store(true, Ordering::Release));
         let classes = handle.watch();
@@ -229,7 +234,7 @@ impl DynamicResources {
         Some(tracker.latest(cached))
     }
 
-    /// Returns the pod's claims.
+    /// Returns the latest known version of each of the pod's claims.
     fn claims(&self, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, String> {
         if pod.spec.resource_claims.is_empty() {
             return Ok(Vec::new());
@@ -250,14 +255,15 @@ impl DynamicResources {
         }
     }
 
-    /// Returns the devices of all slices. It rebuilds the inventory if slices or rules have changed.
+    /// Returns the devices of all slices. Rebuilds the inventory if slices or taint rules have changed.
     fn devices(&self, cluster: &ClusterState) -> Devices {
         let mut devices = lock(&self.devices);
         let is_stale = cluster.inventory_is_stale.swap(false, Ordering::AcqRel);
         match &*devices {
             Some(devices) if !is_stale => devices.clone(),
             old => {
-                let (slices, rules) = (cluster.slices.list(), cluster.rules.list());
+                let slices = cluster.slices.list();
+                let rules = cluster.rules.list();
                 let old_inventory = old.as_ref().map(|old| &*old.inventory);
                 let inventory = Inventory::new(slices, rules, old_inventory);
                 let new = Devices::new(inventory, old.as_ref());
@@ -378,8 +384,8 @@ impl PreFilter for DynamicResources {
             tracker.in_use()
         };
         let devices = self.devices(cluster);
-        let (compile, inventory) =
-            (|text: &str| self.compile(text), Arc::clone(&devices.inventory));
+        let compile = |expression: &str| self.compile(expression);
+        let inventory = Arc::clone(&devices.inventory);
         let attempt = Attempt::new(claims, &class, &compile, inventory, in_use, extended);
         state.put(AttemptState { attempt, devices, results: Mutex::default() });
         Ok(PreFilterResult::All)
@@ -391,14 +397,15 @@ impl Filter for DynamicResources {
         let (Some(state), Some(cluster)) = (state.get::<AttemptState>(), self.cluster.get()) else {
             return Ok(());
         };
-        let (clock, timeout) = (&cluster.handle.clock, self.args.filter_timeout);
+        let clock = &cluster.handle.clock;
+        let timeout = self.args.filter_timeout;
         let now = clock.now();
         let deadline = if timeout.is_zero() { None } else { now.saturating_add(timeout).ok() };
         let context = FilterContext {
             binding_timeout: self.args.binding_timeout,
             now,
             is_timed_out: &|| deadline.is_some_and(|deadline| clock.now() > deadline),
-            compile: &|text| self.compile(text),
+            compile: &|expression| self.compile(expression),
             evaluate: &|offer, selector, device| {
                 lock(&state.devices.evaluations).evaluate(offer, selector, device)
             },
@@ -407,15 +414,15 @@ impl Filter for DynamicResources {
     }
 }
 
-/// Action that may make devices available for a pod that fits on no node.
+/// PostFilter's action that may make devices available for a pod that fits on no node.
 enum Release<'a> {
     /// No action, because this plugin's PreFilter did not run.
     PreFilterSkipped,
     /// No action, because no claim can be released.
     Nothing,
-    /// Deallocate a claim, because its devices are not accessible from some nodes.
+    /// Deallocate the pod's claim, because its devices are not accessible from some nodes.
     Deallocate(Arc<ResourceClaim>),
-    /// Delete a claim for extended resources that an earlier attempt left.
+    /// Delete a claim for extended resources that an earlier attempt of the pod left behind.
     Delete(&'a ResourceClaim),
 }
 
@@ -433,6 +440,7 @@ fn decide_release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
     }
 }
 
+/// Returns the result that ends PostFilter with [`PRE_FILTER_SKIPPED`].
 fn pre_filter_skipped_result() -> PostFilterResult {
     PostFilterResult {
         message: PRE_FILTER_SKIPPED.into(),

@@ -24,6 +24,7 @@ pub(super) struct Pool<'a> {
 /// State of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolState {
+    /// All slices of the newest generation exist and are consistent.
     Usable,
     /// The API server does not have all slices of the newest generation yet.
     Incomplete,
@@ -52,6 +53,7 @@ pub(super) fn is_device_accessible(device: &Device, node: &Node) -> bool {
     selects_node(&device.node_name, device.all_nodes, device.node_selector.as_deref(), node)
 }
 
+/// Reports whether the node can access some device of the slice.
 fn is_offer_accessible(offer: &Offer, node: &Node) -> bool {
     let spec = &offer.slice.spec;
     let selector = spec.node_selector.as_deref();
@@ -64,6 +66,7 @@ fn is_offer_accessible(offer: &Offer, node: &Node) -> bool {
 
 /// Returns the pools of a node ordered by driver and name. Pools with devices that have binding conditions come last.
 pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
+    // Slices of the newest generation, by driver and pool name.
     let mut found: BTreeMap<(&str, &str), Vec<&Offer>> = BTreeMap::new();
     for offer in inventory.slices_for_node(&node.meta.name) {
         if offer.uses_unsupported_feature() || !is_offer_accessible(offer, node) {
@@ -100,7 +103,7 @@ fn build_pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Optio
     };
     let is_complete = |count: usize| i64::try_from(count) == Ok(newest.resource_slice_count);
     if !is_complete(offers.len()) {
-        // The missing slices need not apply to the node, but they must exist.
+        // The other slices need not be accessible from the node, but they must exist.
         let mut n_existing = 0;
         for other in inventory.slices_of_pool(pool.driver, pool.name) {
             let generation = other.slice.spec.pool.generation;
@@ -124,27 +127,30 @@ fn build_pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Optio
     offers.sort_by(|a, b| a.slice.meta.name.cmp(&b.slice.meta.name));
     let has_counters = |offer: &&Offer| !offer.slice.spec.shared_counters.is_empty();
     let (with_counters, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(has_counters);
-    let (others, inaccessible_offers): (Vec<_>, Vec<_>) =
+    let (inaccessible_with_counters, inaccessible_offers): (Vec<_>, Vec<_>) =
         pool.inaccessible_offers.into_iter().partition(has_counters);
-    (pool.offers, pool.inaccessible_offers) = (devices, inaccessible_offers);
+    pool.offers = devices;
+    pool.inaccessible_offers = inaccessible_offers;
     let mut is_valid = are_names_unique(&pool.offers);
-    for set in
-        with_counters.iter().chain(&others).flat_map(|offer| &*offer.slice.spec.shared_counters)
-    {
+    let counter_slices = with_counters.iter().chain(&inaccessible_with_counters);
+    for set in counter_slices.flat_map(|offer| &*offer.slice.spec.shared_counters) {
         is_valid &= pool.counters.insert(&set.name, set).is_none();
     }
     if !is_valid || !consumes_existing_counters(&pool) {
         pool.state = PoolState::Invalid;
-        (pool.offers, pool.inaccessible_offers) = (Vec::new(), Vec::new());
+        pool.offers.clear();
+        pool.inaccessible_offers.clear();
     }
     Some(pool)
 }
 
+/// Reports whether the devices of the slices have different names.
 fn are_names_unique(offers: &[&Offer]) -> bool {
     let mut names = BTreeSet::new();
     offers.iter().flat_map(|offer| offer.devices()).all(|device| names.insert(&*device.name))
 }
 
+/// Reports whether all counters that the pool's devices consume exist.
 fn consumes_existing_counters(pool: &Pool<'_>) -> bool {
     let devices =
         pool.offers.iter().chain(&pool.inaccessible_offers).flat_map(|offer| offer.devices());

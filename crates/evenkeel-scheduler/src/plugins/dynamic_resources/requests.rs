@@ -18,7 +18,7 @@ pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
 /// An exact request, or a subrequest in `firstAvailable`.
 pub(super) struct Choice {
     pub(super) request_name: Box<str>,
-    /// Name of the subrequest; `None` for an exact request.
+    /// Name of the subrequest. `None` for an exact request.
     pub(super) subrequest_name: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
     class_selectors: Vec<Arc<Selector>>,
@@ -57,7 +57,7 @@ impl Choice {
 
 /// A selector of a [`Choice`].
 pub(super) struct ChoiceSelector<'a> {
-    /// Name of the class that has the selector; `None` if the request has it.
+    /// Name of the class that has the selector. `None` if the request has it.
     pub(super) class: Option<&'a str>,
     /// Index among the selectors of the class or of the request.
     pub(super) index: usize,
@@ -108,9 +108,9 @@ pub(super) fn claim_requests(
     let mut n_devices_before = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
-        if let Some(exactly) =
-            request.exactly.as_deref().filter(|_| request.first_available.is_empty())
-        {
+        // A request has either `exactly` or `firstAvailable`. The latter takes precedence.
+        let exactly = request.exactly.as_deref().filter(|_| request.first_available.is_empty());
+        if let Some(exactly) = exactly {
             let fields = RequestFields {
                 class: &exactly.device_class_name,
                 selectors: &exactly.selectors,
@@ -136,6 +136,7 @@ pub(super) fn claim_requests(
             };
             choices.push(context.choice(&request.name, Some(&subrequest.name), &fields)?);
         }
+        // The request needs at least the devices of its smallest alternative. `All` counts as none.
         let n_devices = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
         if n_devices > MAX_DEVICES.saturating_sub(n_devices_before) {
             return Err(format!(
@@ -204,6 +205,7 @@ impl<'a> Context<'a, '_> {
         })
     }
 
+    /// Compiles the CEL selectors of a request or class.
     fn compile_all(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
         let expressions = selectors.iter().filter_map(|selector| selector.cel.as_deref());
         expressions.map(|cel| (self.compile)(&cel.expression)).collect()

@@ -1,4 +1,4 @@
-//! Allocation of a claim in the form of the claim's status.
+//! Builds the allocation that a claim's status contains.
 
 use evenkeel_api::{
     Text,
@@ -19,7 +19,7 @@ use super::{
     requests::{Choice, ClaimRequests},
 };
 
-/// An allocation, decoded and as JSON.
+/// An allocation, both decoded and as JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
     /// The decoded allocation, as the plugin reads it.
@@ -35,8 +35,8 @@ pub(super) struct Allocation {
 /// Upstream: `FirstAvailableDeviceRequestMaxSize`.
 const MAX_SUBREQUESTS: i64 = 8;
 
-/// Scores the selected subrequests of a claim. Subrequests that the claim lists first score higher. `is_selected` receives
-/// `request/subrequest`.
+/// Scores the selected subrequests of a claim. Subrequests that the claim lists earlier score higher. The argument of
+/// `is_selected` has the form `request/subrequest`.
 pub(super) fn rank(claim: &ResourceClaim, is_selected: impl Fn(&str) -> bool) -> i64 {
     let score_request = |request: &DeviceRequest| -> i64 {
         let full_name =
@@ -51,7 +51,7 @@ pub(super) fn rank(claim: &ResourceClaim, is_selected: impl Fn(&str) -> bool) ->
 /// Builds the allocation of a claim from the selected devices.
 ///
 /// # Errors
-/// If a node selector has several terms, which an allocation cannot combine.
+/// Fails if a node selector has several terms. An allocation cannot combine their alternatives.
 pub(super) fn allocation(
     node: &str,
     claim_requests: &ClaimRequests,
@@ -91,14 +91,15 @@ fn choice_of<'a>(claim_requests: &'a ClaimRequests, selected: &SelectedDevice<'_
     &claim_requests.requests[selected.request_index][selected.choice_index]
 }
 
-/// Returns the result for one device. `index` is its index among the claim's devices.
+/// Returns the result for one device. `index` is its position among the claim's selected devices.
 fn device_result(
     claim_requests: &ClaimRequests,
     selected: &SelectedDevice<'_>,
     index: usize,
 ) -> DeviceRequestAllocationResult {
     let choice = choice_of(claim_requests, selected);
-    let (claim_uid, device) = (&claim_requests.claim.meta.uid, selected.device);
+    let claim_uid = &claim_requests.claim.meta.uid;
+    let device = selected.device;
     let consumed = selected.consumed.as_ref();
     DeviceRequestAllocationResult {
         request: choice.full_name().into(),
@@ -150,12 +151,15 @@ fn device_result_json(result: &DeviceRequestAllocationResult, choice: &Choice) -
 
 /// Returns a share id in the form of a UUID. It is unique for the claim, the device and the index.
 fn share_id(claim: &str, device: &str, index: usize) -> String {
-    let half = |salt: u8| {
+    // Two hashes with different salts give the 128 bits of the UUID.
+    let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, claim, device, index).hash(&mut hasher);
         hasher.finish()
     };
-    let (high, low) = (half(0), half(1));
+    let high = hash(0);
+    let low = hash(1);
+    // The digit 4 is the UUID version, and the bits 0x8000 are the variant.
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         high >> 32,
@@ -166,6 +170,7 @@ fn share_id(claim: &str, device: &str, index: usize) -> String {
     )
 }
 
+/// Encodes a toleration without its empty fields.
 fn toleration_json(toleration: &DeviceToleration) -> Value {
     let DeviceToleration { key, operator, value, effect, toleration_seconds } = toleration;
     let mut json = Map::new();
@@ -181,8 +186,8 @@ fn toleration_json(toleration: &DeviceToleration) -> Value {
     Value::Object(json)
 }
 
-/// Returns the configuration for drivers: first that of each class with the requests for the class, then that of the
-/// claim. An empty list of requests means all requests.
+/// Returns the configuration for drivers. The entries of each selected class come first, with the requests for the
+/// class. The entries of the claim follow. An empty list of requests means all requests.
 fn config(claim_requests: &ClaimRequests, allocated: &AllocatedDevices<'_>) -> Vec<Value> {
     let selected_choices: Vec<&Choice> = allocated
         .choices
@@ -194,7 +199,7 @@ fn config(claim_requests: &ClaimRequests, allocated: &AllocatedDevices<'_>) -> V
     let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
     for choice in &selected_choices {
         let class = &*choice.class.meta.name;
-        match classes.iter_mut().find(|(known, _)| *known == class) {
+        match classes.iter_mut().find(|(name, _)| *name == class) {
             Some((_, requests)) => requests.push(choice.full_name()),
             None => classes.push((class, vec![choice.full_name()])),
         }
@@ -220,12 +225,12 @@ fn config(claim_requests: &ClaimRequests, allocated: &AllocatedDevices<'_>) -> V
     }
     for source in &claim_requests.claim.spec.devices.config {
         let requests: Vec<String> = source.requests.iter().map(ToString::to_string).collect();
-        let applies = requests.is_empty()
-            || selected_choices.iter().any(|choice| {
-                requests
-                    .iter()
-                    .any(|name| **name == *choice.request_name || *name == choice.full_name())
-            });
+        // A name selects a request with all of its subrequests, or a single subrequest.
+        let is_named = |choice: &&Choice| {
+            let mut names = requests.iter();
+            names.any(|name| **name == *choice.request_name || *name == choice.full_name())
+        };
+        let applies = requests.is_empty() || selected_choices.iter().any(is_named);
         if applies {
             config.push(entry("FromClaim", &requests, &source.configuration));
         }
@@ -239,18 +244,21 @@ fn node_selector(
     devices: &[SelectedDevice<'_>],
 ) -> Result<Option<NodeSelector>, String> {
     let mut term = NodeSelectorTerm::default();
-    let (mut fields, mut labels) = (Vec::new(), Vec::new());
+    // A node must meet the requirements of all devices.
+    let mut fields = Vec::new();
+    let mut labels = Vec::new();
     for selected in devices {
-        let (device, slice) = (selected.device, &selected.offer.slice.spec);
+        let device = selected.device;
+        let slice = &selected.offer.slice.spec;
         let per_device_selection = slice.per_device_node_selection;
         let name = if per_device_selection { &device.node_name } else { &slice.node_name };
         if !name.is_empty() || device.binds_to_node {
-            let only = NodeSelectorRequirement {
+            let is_node = NodeSelectorRequirement {
                 key: "metadata.name".into(),
                 operator: "In".into(),
                 values: [node.into()].into(),
             };
-            term.match_fields = [only].into();
+            term.match_fields = [is_node].into();
             return Ok(Some(NodeSelector { node_selector_terms: [term].into() }));
         }
         let selector =
@@ -270,7 +278,8 @@ fn node_selector(
     if fields.is_empty() && labels.is_empty() {
         return Ok(None);
     }
-    (term.match_fields, term.match_expressions) = (fields.into(), labels.into());
+    term.match_fields = fields.into();
+    term.match_expressions = labels.into();
     Ok(Some(NodeSelector { node_selector_terms: [term].into() }))
 }
 
@@ -290,6 +299,7 @@ fn add_missing(requirements: &mut Vec<NodeSelectorRequirement>, added: &[NodeSel
     }
 }
 
+/// Encodes a node selector without its empty lists.
 fn selector_json(selector: &NodeSelector) -> Value {
     let requirements_json = |requirements: &[NodeSelectorRequirement]| -> Vec<Value> {
         let requirement_json = |requirement: &NodeSelectorRequirement| {

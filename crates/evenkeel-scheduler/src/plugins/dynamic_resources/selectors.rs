@@ -47,6 +47,7 @@ impl SelectorCache {
         let extensions = Extensions { bindings: true, includes: true, ..Extensions::default() };
         let program = Program::parse_with(text, extensions);
         let selector = Arc::new(Selector { text: text.into(), program });
+        // A full cache starts anew, which is simpler than a record of the least recently used entries.
         if self.compiled.len() >= MAX_ENTRIES {
             self.compiled.clear();
         }
@@ -108,16 +109,19 @@ fn device_value<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, Stri
     ))
 }
 
+/// Returns a CEL string.
 fn text(text: &str) -> Val<'_> {
     Val::borrowed(text)
 }
 
+/// Returns the CEL map of values by domain. An unknown domain has an empty map.
 fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a> {
     let domains =
         domains.into_iter().map(|(domain, values)| (text(domain), Val::Map(values.into())));
     Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
 }
 
+/// Returns the CEL value of a device attribute.
 fn attribute_value(attribute: &DeviceAttribute) -> Result<Val<'_>, String> {
     let DeviceAttribute { int, bool, string, version } = attribute;
     match (int, bool, string, version) {

@@ -22,6 +22,7 @@ struct NotReady {
 }
 
 impl NotReady {
+    /// Returns the result of a wait that timed out.
     fn timed_out(message: &str) -> Self {
         Self {
             result: DeviceWaitResult::TimedOut,
@@ -30,8 +31,8 @@ impl NotReady {
     }
 }
 
-/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None` if
-/// all are ready, else the time of the next check. `deadline` ends the pod's wait.
+/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None`
+/// if all are ready, else the time of the next check. `deadline` ends the pod's wait.
 ///
 /// # Errors
 /// If a device failed, a claim does not exist, or a deadline has passed.

@@ -43,8 +43,10 @@ impl PreFilter for InterPodAffinity {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let counts = AffinityState::for_pod(pod, nodes);
-        let has_no_existing_anti_affinity =
-            || counts.existing_anti_affinity.iter().flat_map(PerDomain::values).all(|n| *n == 0);
+        let has_no_existing_anti_affinity = || {
+            let mut values = counts.existing_anti_affinity.iter().flat_map(PerDomain::values);
+            values.all(|count| *count == 0)
+        };
         if counts.affinity.is_empty()
             && counts.anti_affinity.is_empty()
             && has_no_existing_anti_affinity()
@@ -75,6 +77,7 @@ impl PreFilter for InterPodAffinity {
 }
 
 impl AffinityState {
+    /// Counts the existing pods that matter to the pod's required terms, and those whose anti-affinity selects the pod.
     fn for_pod(pod: &PodInfo, nodes: &NodeTable) -> Self {
         let mut pod_index = nodes.pod_index();
         let class = pod_index.find_or_add_class(&pod.pod);
@@ -111,7 +114,8 @@ impl AffinityState {
 
     /// Adds `delta` to the counts that `other` on this node contributes to.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
-        let (slot, nodes) = (node.slot(), node.table());
+        let slot = node.slot();
+        let nodes = node.table();
         let pod_index = nodes.pod_index();
         for (_, term) in terms(&other.pod).filter(|(kind, _)| *kind == RuleKind::AntiAffinity) {
             if pod_index.matches_pod(&Scope::of_term(term, &other.pod), &pod.pod) {
@@ -140,8 +144,8 @@ impl AffinityState {
         }
     }
 
-    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself, every
-    /// node with the topology keys does.
+    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself,
+    /// every node with the topology keys does.
     ///
     /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.
     fn satisfies_affinity(&self, slot: Slot) -> bool {

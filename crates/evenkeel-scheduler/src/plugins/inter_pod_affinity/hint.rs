@@ -17,14 +17,16 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
         }),
         Change::AssignedPod(edit) => {
             let pod_of = |info: Option<&'_ PodInfo>| info.map(|info| Arc::clone(&info.pod));
-            let (old, new) = (pod_of(edit.before()), pod_of(edit.after()));
+            let old = pod_of(edit.before());
+            let new = pod_of(edit.after());
             pod_changed(pod, old.as_deref(), new.as_deref())
         }
         _ => QueueingHint::Queue,
     }
 }
 
-/// Handles an added, updated or deleted pod on a node. Like upstream, it matches namespaces by name only.
+/// Returns the hint for a pod on a node that was added, updated or deleted. Like upstream, matches namespaces only by
+/// name.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let matches_affinity = |other: &Pod| {
         let mut affinity = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
@@ -46,7 +48,7 @@ fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint 
     })
 }
 
-/// Handles a node that was added or whose labels changed.
+/// Returns the hint for a node that was added or whose labels changed.
 fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
     let may_help = |kind: RuleKind, key: &str| {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);

@@ -1,10 +1,10 @@
 //! InterPodAffinity: schedules pods to the topology domains of other pods, or away from them.
 //!
-//! The plugin matches equivalence classes of pods (`nodes/pod_index`) instead of single pods against terms.
+//! The plugin matches the terms against equivalence classes of pods (`nodes/pod_index`), not against single pods.
 //!
 //! Upstream: `plugins/interpodaffinity`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `podAffinity`, `podAntiAffinity`: `requiredDuringSchedulingIgnoredDuringExecution` | `filter::AffinityState` |
 //! | the first pod of a group with affinity to itself | `filter::satisfies_affinity` |
@@ -91,7 +91,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Returns the counts for this topology key. The first call for a key adds them.
+/// Returns the counts for this topology key. Adds empty counts on the first call for a key.
 fn counts_of_key<'a>(
     counts: &'a mut Vec<PerDomain>,
     topology_key: &str,

@@ -1,4 +1,4 @@
-//! Score by preferred terms: those of the pod itself, and those of existing pods that match the pod.
+//! Scores nodes by the preferred terms of the pod itself, and by the terms of existing pods that match the pod.
 //!
 //! Upstream: `plugins/interpodaffinity/scoring.go`.
 
@@ -30,7 +30,8 @@ impl PreScore for InterPodAffinity {
         }
         let mut pod_index = nodes.pod_index();
         let class = pod_index.find_or_add_class(&pod.pod);
-        let (mut topology_scores, mut counted_pods) = (Vec::new(), 0);
+        let mut topology_scores = Vec::new();
+        let mut counted_pods = 0;
         for rule in pod_index.get(class).map_or(&[][..], |class| class.rules()) {
             let RuleKind::Preference(weight) = rule.kind else { continue };
             for class in pod_index.members(rule.scope).filter(|class| !class.nodes().is_empty()) {
@@ -39,7 +40,7 @@ impl PreScore for InterPodAffinity {
                 counted_pods += topology_scores.add(class.nodes(), weight.into());
             }
         }
-        for (rule, holders) in pod_index.rules_that_select(class) {
+        for (rule, pods_with_rule) in pod_index.rules_that_select(class) {
             let weight = match rule.kind {
                 RuleKind::AntiAffinity => continue,
                 RuleKind::Affinity => self.args.hard_pod_affinity_weight,
@@ -49,7 +50,7 @@ impl PreScore for InterPodAffinity {
                 continue;
             }
             counted_pods += counts_of_key(&mut topology_scores, &rule.topology_key, nodes)
-                .add(holders, weight.into());
+                .add(pods_with_rule, weight.into());
         }
         if counted_pods == 0 {
             return PreScoreResult::Skip;
@@ -88,7 +89,9 @@ impl Score for InterPodAffinity {
 }
 
 impl TopologyScores {
+    /// Returns the sum of the weights in the node's domains.
     fn sum(&self, node: NodeRef<'_>) -> i64 {
-        self.0.iter().filter_map(|topology_scores| topology_scores.at(node.slot())).sum()
+        let Self(by_key) = self;
+        by_key.iter().filter_map(|weights| weights.at(node.slot())).sum()
     }
 }

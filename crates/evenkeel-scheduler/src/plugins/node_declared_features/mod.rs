@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/nodedeclaredfeatures`, `component-helpers/nodedeclaredfeatures`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | features that a pod needs, inferred from its spec (KEP-5328) | `required_features` |
 //! | `restartPolicyRules` with the action `RestartAllContainers` | `may_restart_all_containers` |
@@ -23,6 +23,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Reason of a rejection.
 const UNMATCHED: &str = "node(s) didn't match Pod's required features";
 
 /// The NodeDeclaredFeatures plugin.
@@ -47,6 +48,7 @@ const FEATURES: [Feature; 3] = [
     }),
 ];
 
+/// Returns the pod's containers and init containers.
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.containers.iter().chain(&pod.spec.init_containers)
 }
@@ -77,8 +79,8 @@ impl Plugin for NodeDeclaredFeatures {
         ]
     }
 
-    /// Skips updates of the pending pod that do not change its required features: most are the scheduler's status
-    /// patches.
+    /// Returns `Skip` for updates of the pending pod that do not change its required features. Most of these are the
+    /// scheduler's own status patches.
     fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::TargetPodUpdate { old, new } => {

@@ -13,10 +13,11 @@ use crate::{
 /// Function that reports whether devices provide a resource on nodes that do not advertise it.
 type DevicesProvide<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod when empty; another
-/// pod requests less; a requested resource is mapped to a DeviceClass.
+/// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod if it were empty,
+/// another pod now requests less, or a DeviceClass now provides a requested resource.
 ///
-/// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`, `isSchedulableAfterDeviceClassEvent`.
+/// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`,
+/// `isSchedulableAfterDeviceClassEvent`.
 pub(super) fn hint(
     pod: &PodInfo,
     change: &Change,
@@ -24,16 +25,20 @@ pub(super) fn hint(
 ) -> QueueingHint {
     let requests = &pod.requirements.requests;
     match change {
-        Change::Node(edit) => QueueingHint::when(edit.after().is_some_and(|new| {
-            let allocatable = Allocatable::of(new);
-            let old_allocatable = edit.before().map(|old| Allocatable::of(old));
-            allocatable.fits(requests, devices_provide)
-                && old_allocatable
-                    .is_none_or(|old| allocatable.has_increased(&old, requests, devices_provide))
-        })),
-        Change::AssignedPod(Edit::Updated { old, new }) => QueueingHint::when(
-            exceeds_in_requested(&old.requirements.requests, &new.requirements.requests, requests),
-        ),
+        Change::Node(edit) => {
+            let Some(new) = edit.after() else { return QueueingHint::Skip };
+            let new = Allocatable::of(new);
+            let has_increased = || match edit.before() {
+                Some(old) => new.has_increased(&Allocatable::of(old), requests, devices_provide),
+                None => true,
+            };
+            QueueingHint::when(new.fits(requests, devices_provide) && has_increased())
+        }
+        Change::AssignedPod(Edit::Updated { old, new }) => {
+            let old_requests = &old.requirements.requests;
+            let new_requests = &new.requirements.requests;
+            QueueingHint::when(exceeds_in_requested(old_requests, new_requests, requests))
+        }
         Change::Object(ObjectChange::DeviceClass(edit)) => {
             QueueingHint::when(maps_requested_resource(edit, requests))
         }
@@ -41,7 +46,7 @@ pub(super) fn hint(
     }
 }
 
-/// Reports whether a requested resource was mapped to a DeviceClass.
+/// Reports whether the DeviceClass provides a requested resource that it did not provide before.
 fn maps_requested_resource(edit: &Edit<Arc<DeviceClass>>, requests: &Resources) -> bool {
     let Some(class) = edit.after() else { return false };
     let is_requested =
@@ -85,7 +90,7 @@ impl Allocatable {
             })
     }
 
-    /// Reports whether a resource that the pod requests increased, or devices may provide one.
+    /// Reports whether a resource that the pod requests has increased, or devices may provide one.
     fn has_increased(
         &self,
         old: &Self,

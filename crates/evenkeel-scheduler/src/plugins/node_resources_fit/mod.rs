@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/noderesources/fit.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check_resource`, `InsufficientResources` |
 //! | `ignoredResources`, `ignoredResourceGroups` | `ignores` |
@@ -37,8 +37,8 @@ pub struct NodeResourcesFit {
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
     scored_resources: ScoredResources,
-    /// DeviceClasses that provide extended resources through [`DynamicResources`](super::DynamicResources). `None` if the
-    /// feature gate `DRAExtendedResource` is off.
+    /// DeviceClasses that provide extended resources through [`DynamicResources`](super::DynamicResources). `None` if
+    /// the feature gate `DRAExtendedResource` is off.
     device_classes: Option<Arc<ResourceClasses>>,
 }
 
@@ -49,11 +49,11 @@ pub struct NodeResourcesFit {
 pub struct Args {
     /// Extended resources that the filter ignores.
     pub ignored_resources: Vec<Box<str>>,
-    /// Prefixes, up to the slash, of extended resources that the filter ignores.
+    /// Groups of extended resources that the filter ignores. A group is the part of the name before the slash.
     pub ignored_resource_groups: Vec<Box<str>>,
     /// Scoring strategy. Default: `LeastAllocated`.
     pub strategy: Strategy,
-    /// Resources that the score takes into account, with their weights. Default: CPU and memory, weight 1 each.
+    /// Resources that the score considers, with their weights. Default: CPU and memory, weight 1 each.
     pub resources: Vec<ResourceWeight>,
     /// Feature gate `DRAExtendedResource`. Default: true.
     pub extended_resources: bool,
@@ -100,7 +100,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Reports whether devices provide the resource on nodes that do not advertise it.
+    /// Reports whether a DeviceClass provides the extended resource, so that nodes need not advertise it.
     fn devices_provide(&self, name: &str) -> bool {
         self.device_classes.as_ref().is_some_and(|classes| classes.class_of(name).is_some())
     }
@@ -165,6 +165,7 @@ impl Filter for NodeResourcesFit {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let requests = &pod.requirements.requests;
         let mut insufficient = InsufficientResources::default();
+        // Removing pods can help, so this reason leaves `unresolvable` false.
         if node.pods().len() + 1 > node.pods_allowed() {
             insufficient.reasons.push(Reason::Borrowed("Too many pods"));
         }
@@ -187,10 +188,13 @@ impl Filter for NodeResourcesFit {
             node.allocatable_ephemeral_storage(),
         );
         for (name, amount) in &requests.scalars {
-            let (used, allocatable) = (node.requested_scalar(name), node.allocatable_scalar(name));
+            let used = node.requested_scalar(name);
+            let allocatable = node.allocatable_scalar(name);
             let is_insufficient =
                 *amount > 0 && *amount > allocatable - used && !self.ignores(name);
-            if is_insufficient && !(allocatable == 0 && self.devices_provide(name)) {
+            // DynamicResources checks a resource that the node does not advertise and devices provide.
+            let is_left_to_devices = || allocatable == 0 && self.devices_provide(name);
+            if is_insufficient && !is_left_to_devices() {
                 insufficient.unresolvable |= *amount > allocatable;
                 insufficient.reasons.push(Reason::Owned(format!("Insufficient {name}")));
             }
@@ -210,7 +214,8 @@ struct InsufficientResources {
 }
 
 impl InsufficientResources {
-    /// Adds the reason if the node, with `used` of its `allocatable` amount in use, cannot provide the requested amount.
+    /// Adds the reason if the node, with `used` of its `allocatable` amount in use, cannot provide the requested
+    /// amount.
     fn check_resource(
         &mut self,
         reason: &'static str,
@@ -224,6 +229,7 @@ impl InsufficientResources {
         }
     }
 
+    /// Returns the rejection of the node, or `Ok` if there is no reason.
     fn into_status(self) -> StatusResult {
         if self.reasons.is_empty() {
             return Ok(());

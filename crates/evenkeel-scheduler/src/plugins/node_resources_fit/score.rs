@@ -11,7 +11,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// The pod's request for each scored resource.
+/// The pod's request for each scored resource. PreScore stores it in the cycle state.
 struct PodRequests(Requests);
 
 impl PreScore for NodeResourcesFit {
@@ -42,6 +42,7 @@ impl Score for NodeResourcesFit {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
+        // This holds the requests if PreScore has not stored them.
         let computed;
         let requests = match state.get::<PodRequests>() {
             Some(PodRequests(requests)) => requests,
@@ -55,13 +56,15 @@ impl Score for NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
+    /// Scores a node by the strategy. `requests` are the pod's requests for the scored resources.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         match &self.strategy {
             Strategy::LeastAllocated => {
                 self.weighted_mean(node, requests, |requested, allocatable| {
-                    match requested > allocatable {
-                        true => 0,
-                        false => percentage(allocatable - requested, allocatable),
+                    if requested > allocatable {
+                        0
+                    } else {
+                        percentage(allocatable - requested, allocatable)
                     }
                 })
             }
@@ -76,7 +79,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Returns the amounts of the resource with this index, with default requests.
+    /// Returns the amounts of the scored resource with this index. Pods without a request count with a default request.
     #[inline]
     fn amount_on(&self, index: usize, node: NodeRef<'_>, requests: &[i64]) -> Option<Amount> {
         self.scored_resources.amount_on(index, node, requests, AbsentRequests::Default)
@@ -90,7 +93,8 @@ impl NodeResourcesFit {
         requests: &[i64],
         score: impl Fn(i64, i64) -> i64,
     ) -> i64 {
-        let (mut sum, mut weights) = (0, 0);
+        let mut sum = 0;
+        let mut weights = 0;
         for index in 0..self.scored_resources.len() {
             let Some(amount) = self.amount_on(index, node, requests) else { continue };
             sum += score(amount.requested_with_pod, amount.allocatable) * amount.weight;
@@ -99,9 +103,10 @@ impl NodeResourcesFit {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// Returns the weighted mean of the resources' scores by the shape, without resources that score 0.
+    /// Returns the weighted mean of the resources' scores by the shape. Like upstream, ignores resources that score 0.
     fn weighted_mean_by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
-        let (mut sum, mut weights) = (0, 0);
+        let mut sum = 0;
+        let mut weights = 0;
         for index in 0..self.scored_resources.len() {
             let Some(amount) = self.amount_on(index, node, requests) else { continue };
             let score = shape.score_for(amount.requested_with_pod, amount.allocatable);

@@ -59,7 +59,8 @@ pub(super) fn volumes_of_pod(
         let csi_volume = match claim_of(listers, pod, volume)? {
             ClaimLookup::Claim(claim) => volume_of_claim(listers, &claim),
             ClaimLookup::Missing(name) => {
-                let (namespace, reason) = (&pod.meta.namespace, not_found(CLAIM_RESOURCE, &name));
+                let namespace = &pod.meta.namespace;
+                let reason = not_found(CLAIM_RESOURCE, &name);
                 let reason = format!("looking up PVC {namespace}/{name}: {reason}");
                 return Err(Status::unresolvable(reason));
             }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/nodevolumelimits/csi.go`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.drivers[].allocatable.count` of the CSINode | `limit_of`, `filter` |
 //! | volumes count once for each driver and handle | `count::CsiVolume`, `count::volumes_on_node` |
@@ -31,10 +31,12 @@ use crate::{
 };
 use count::CsiVolume;
 
+/// Reason of a rejection. Upstream: `ErrReasonMaxVolumeCountExceeded`.
 const MAX_VOLUME_COUNT_EXCEEDED: &str = "node(s) exceed max volume count";
 
 /// The NodeVolumeLimits plugin.
 pub struct NodeVolumeLimits {
+    /// Set by [`Plugin::connect`].
     listers: OnceLock<Box<dyn VolumeListers>>,
     rejects_missing_drivers: bool,
 }
@@ -59,7 +61,7 @@ impl std::fmt::Debug for NodeVolumeLimits {
     }
 }
 
-/// Volumes of the pod, or the status that rejects every node.
+/// CSI volumes of the pod that PreFilter stores in the cycle state, or the status with which Filter rejects every node.
 struct VolumesToAttach(Result<Vec<CsiVolume>, Status>);
 
 impl Plugin for NodeVolumeLimits {
@@ -102,8 +104,10 @@ impl Plugin for NodeVolumeLimits {
                     let plugin = csi_translation::plugin_of_inline(&volume.source)?;
                     csi_translation::driver_of(plugin)
                 });
+                // The hint does not look up the driver of a claim, so any claim may belong to the attachment's driver.
+                let uses_claim = named_claims(pod).next().is_some();
                 QueueingHint::when(
-                    named_claims(pod).next().is_some()
+                    uses_claim
                         || drivers_of_inline_volumes
                             .any(|driver| *deleted.spec.attacher == *driver),
                 )
@@ -178,15 +182,15 @@ impl Filter for NodeVolumeLimits {
             reject_missing_driver(&**listers, &new_volumes, csi_node)?;
         }
         let drivers = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
-        let limit =
-            |driver: &str| drivers.iter().find(|known| *known.name == *driver).and_then(limit_of);
-        new_volumes.retain(|volume| limit(&volume.driver).is_some());
-        let Some(lowest_limit) =
-            new_volumes.iter().filter_map(|volume| limit(&volume.driver)).min()
-        else {
-            return Ok(());
+        let limit_on_node = |driver: &str| {
+            let driver = drivers.iter().find(|candidate| *candidate.name == *driver);
+            driver.and_then(limit_of)
         };
-        // Usually the limit suffices even if every volume and attachment counts, so their lookup is not needed.
+        new_volumes.retain(|volume| limit_on_node(&volume.driver).is_some());
+        let limits = new_volumes.iter().filter_map(|volume| limit_on_node(&volume.driver));
+        let Some(lowest_limit) = limits.min() else { return Ok(()) };
+        // Usually even all volumes and attachments of the node together stay below the lowest limit. Then the drivers
+        // of the volumes need not be looked up.
         let attachments = listers.attachments(node.name());
         let pods = node.pods();
         let max_used =
@@ -204,7 +208,7 @@ impl Filter for NodeVolumeLimits {
             let only_attached = attached.filter(|other| !existing.contains(*other));
             let n_used = existing.iter().filter(is_of_driver).count() + only_attached.count();
             let n_new = new_volumes.iter().filter(|other| is_of_driver(other)).count();
-            let limit = limit(&volume.driver)
+            let limit = limit_on_node(&volume.driver)
                 .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));
             if n_used + n_new > limit {
                 return Err(Status::unschedulable(MAX_VOLUME_COUNT_EXCEEDED));
@@ -214,7 +218,7 @@ impl Filter for NodeVolumeLimits {
     }
 }
 
-/// Rejects the node if it lacks a driver of the volumes that pods must not miss.
+/// Rejects the node if it lacks a driver of these volumes whose CSIDriver sets `preventPodSchedulingIfMissing`.
 fn reject_missing_driver(
     listers: &dyn VolumeListers,
     volumes: &[&CsiVolume],
@@ -238,6 +242,8 @@ fn requires_driver(listers: &dyn VolumeListers, driver: &str) -> bool {
         .is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))
 }
 
+/// Reports whether the CSINode lists the driver.
 fn has_driver(csi_node: Option<&CsiNode>, driver: &str) -> bool {
-    csi_node.is_some_and(|node| node.spec.drivers.iter().any(|known| *known.name == *driver))
+    csi_node
+        .is_some_and(|node| node.spec.drivers.iter().any(|installed| *installed.name == *driver))
 }

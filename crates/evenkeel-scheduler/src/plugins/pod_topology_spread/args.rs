@@ -43,7 +43,7 @@ pub enum DefaultingType {
 /// ReplicationController, ReplicaSet or StatefulSet. It does not apply to a pod without any of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultConstraint {
-    /// Maximum difference between the number of matching pods in a domain and the lowest number in any domain; at least
+    /// Maximum difference between the number of matching pods in a domain and the lowest number in any domain. At least
     /// 1.
     pub max_skew: i32,
     /// Key of a node label. Nodes with equal values of the label are one topology domain.

@@ -8,8 +8,9 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::cache::{Cache, Caches, Index};
 
-/// Caches of the objects that select or own pods.
+/// Caches of Services, which select pods, and of the workloads that own pods.
 pub(super) struct Owners {
+    /// Services by namespace.
     services: Index<Service>,
     replica_sets: Cache<ReplicaSet>,
     stateful_sets: Cache<StatefulSet>,

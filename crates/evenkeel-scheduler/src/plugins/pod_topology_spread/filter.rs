@@ -29,9 +29,9 @@ struct HardConstraint {
     eligible_nodes: Arc<EligibleNodes>,
     /// Number of matching pods in each domain, or [`NO_ELIGIBLE_NODE`].
     counts: PerDomain,
-    /// Minimum of the counts over all domains; 0 if there are fewer than `minDomains`.
+    /// Minimum of the counts over all domains, or 0 if there are fewer domains than `minDomains`.
     min_match: i64,
-    /// 1 if the pod matches its own selector, else 0.
+    /// 1 if the pod matches the constraint's selector itself, else 0.
     self_match: i64,
 }
 
@@ -78,7 +78,9 @@ impl PreFilter for PodTopologySpread {
 impl HardConstraints {
     /// Adds `delta` to the counts of the constraints that match `other` on this node.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, delta: i64) {
-        let (pod_meta, other_meta, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
+        let pod_meta = &pod.pod.meta;
+        let other_meta = &other.pod.meta;
+        let slot = node.slot();
         let Self(constraints) = self;
         // Like upstream, pods count only on nodes that have the topology keys of all constraints.
         let has_all_keys =
@@ -108,6 +110,7 @@ impl HardConstraint {
     ) -> Self {
         let eligible_nodes = EligibleNodes::find(&spec, &pod.pod, nodes, columns);
         let mut counts = PerDomain::new(Arc::clone(column), NO_ELIGIBLE_NODE);
+        // A domain with an eligible node counts from 0.
         if eligible_nodes.are_all() {
             // `counts` and `node_counts` both have one entry for each domain, in the same order.
             for (count, n_nodes) in counts.values_mut().iter_mut().zip(column.node_counts()) {
@@ -141,7 +144,8 @@ impl HardConstraint {
             }
         }
         let self_match = i64::from(spec.selector.matches(&pod.pod.meta.labels));
-        let (spec, eligible_nodes) = (Arc::new(spec), Arc::new(eligible_nodes));
+        let spec = Arc::new(spec);
+        let eligible_nodes = Arc::new(eligible_nodes);
         let mut constraint = Self { spec, eligible_nodes, counts, min_match: 0, self_match };
         constraint.update_min_match();
         constraint

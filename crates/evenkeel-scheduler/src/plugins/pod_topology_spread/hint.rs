@@ -14,12 +14,13 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
             edit.after().map(|new| &**new),
         ),
         Change::AssignedPod(edit) => {
-            let (old, new) =
-                (edit.before().map(|old| &*old.pod), edit.after().map(|new| &*new.pod));
+            let old = edit.before().map(|old| &*old.pod);
+            let new = edit.after().map(|new| &*new.pod);
             pod_changed(pod, constraints, old, new)
         }
         Change::TargetPodUpdate { old, new } => {
-            let (old, new) = (&old.pod, &new.pod);
+            let old = &old.pod;
+            let new = &new.pod;
             let tolerations_matter = old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honors_taints);
             if tolerations_matter {
@@ -32,7 +33,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
     }
 }
 
-/// Handles an added, updated or deleted pod on a node.
+/// Returns the hint for a pod on a node that was added, updated or deleted.
 fn pod_changed(
     pod: &Pod,
     constraints: &[SpreadConstraint],
@@ -50,7 +51,7 @@ fn pod_changed(
     )
 }
 
-/// Handles a node that was added, updated or deleted.
+/// Returns the hint for a node that was added, updated or deleted.
 fn node_changed(
     constraints: &[SpreadConstraint],
     old: Option<&Node>,
@@ -59,6 +60,7 @@ fn node_changed(
     let has_all_keys = |node: &Node| {
         constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
     };
+    // A node without all topology keys affects no constraint.
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all_keys(old) == has_all_keys(new) => {
             let changed_domain = |constraint: &SpreadConstraint| {

@@ -1,10 +1,11 @@
-//! PodTopologySpread: spreads pods over topology domains. Constraints are hard or soft.
+//! PodTopologySpread: spreads pods over topology domains. Hard constraints (`DoNotSchedule`) reject nodes. Soft
+//! constraints (`ScheduleAnyway`) affect only the scores.
 //!
-//! Pods are counted by equivalence class (`nodes/pod_index`).
+//! The plugin counts pods by equivalence class (`nodes/pod_index`).
 //!
 //! Upstream: `plugins/podtopologyspread`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `topologySpreadConstraints`: `topologyKey`, `labelSelector`, `maxSkew` | `constraint::SpreadConstraint` |
 //! | `whenUnsatisfiable: DoNotSchedule` | `filter::HardConstraints` |
@@ -42,6 +43,7 @@ use crate::{
 #[derive(Default)]
 pub struct PodTopologySpread {
     args: Args,
+    /// Owners of pods, from which the selectors of default constraints come. Set by [`Plugin::connect`].
     owners: OnceLock<Owners>,
 }
 

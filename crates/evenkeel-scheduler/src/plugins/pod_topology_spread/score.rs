@@ -27,7 +27,9 @@ struct SoftConstraints {
     require_all_topologies: bool,
 }
 
+/// A soft constraint with its counts.
 struct SoftConstraint {
+    /// Values of the topology key by node.
     column: Arc<LabelColumn>,
     counts: PodCounts,
     /// Factor of the number of pods. It grows with the number of domains.
@@ -97,6 +99,7 @@ impl SoftConstraint {
         Self {
             column: Arc::clone(key),
             counts,
+            // Upstream: `topologyNormalizingWeight`.
             weight: ((n_domains + 2) as f64).ln(),
             slack: f64::from(spec.max_skew - 1),
         }
@@ -131,6 +134,7 @@ fn for_each_node_with_matching_pods(
     }
 }
 
+/// Counts matching pods on each node.
 fn count_by_node(spec: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> PodCounts {
     let mut counts = vec![0; nodes.n_slots()];
     for_each_node_with_matching_pods(spec, pod, nodes, |slot, count| {
@@ -149,18 +153,18 @@ fn count_by_domain(
     required_keys: &[Arc<LabelColumn>],
 ) -> (PodCounts, usize) {
     // Like upstream, nodes without the key share a domain with nodes whose value is empty.
-    let unlabelled = key.value_id("").map_or(key.n_values(), |id| id as usize);
-    let domain = |slot| key.value_id_of(slot).map_or(unlabelled, |id| id as usize);
+    let unlabelled_domain = key.value_id("").map_or(key.n_values(), |id| id as usize);
+    let domain_of = |slot| key.value_id_of(slot).map_or(unlabelled_domain, |id| id as usize);
     let mut counts = vec![NO_FEASIBLE_NODE; key.n_values() + 1];
     let mut n_domains = 0;
     for slot in feasible_slots {
-        let count = &mut counts[domain(*slot)];
+        let count = &mut counts[domain_of(*slot)];
         n_domains += usize::from(*count == NO_FEASIBLE_NODE);
         *count = 0;
     }
     let eligible_nodes = EligibleNodes::find(spec, &pod.pod, nodes, required_keys);
     for_each_node_with_matching_pods(spec, pod, nodes, |slot, count| {
-        let sum = &mut counts[domain(slot)];
+        let sum = &mut counts[domain_of(slot)];
         if *sum != NO_FEASIBLE_NODE && eligible_nodes.contains(slot) && nodes.has_node(slot) {
             *sum += i64::from(count);
         }
@@ -178,12 +182,13 @@ impl SoftConstraints {
                 .any(|constraint| constraint.column.value_id_of(slot).is_none())
     }
 
+    /// Returns the sum of the constraints' scores of a node. A lower sum is better, until the scores are normalized.
     fn score(&self, slot: Slot) -> i64 {
         if self.ignores(slot) {
             return 0;
         }
-        self.constraints.iter().filter_map(|constraint| constraint.score(slot)).sum::<f64>().round()
-            as i64
+        let scores = self.constraints.iter().filter_map(|constraint| constraint.score(slot));
+        scores.sum::<f64>().round() as i64
     }
 }
 

@@ -1,6 +1,7 @@
 //! Index of DeviceClasses by extended resource (KEP-5004). It does no I/O.
 //!
-//! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
+//! A class may set `extendedResourceName`; every class also has the implicit name
+//! `deviceclass.resource.kubernetes.io/NAME`.
 //!
 //! Upstream: `extendedresourcecache`.
 
@@ -52,6 +53,7 @@ impl ClassIndex {
     }
 }
 
+/// Returns the class that provides each resource. Later classes have precedence.
 fn classes_by_resource(
     classes: &HashMap<Text, Arc<DeviceClass>>,
 ) -> HashMap<Box<str>, Arc<DeviceClass>> {

@@ -1,4 +1,4 @@
-//! DeviceClasses by extended resource (KEP-5004), shared by the plugins that read them.
+//! DeviceClasses by the extended resource that they provide (KEP-5004). Several plugins share them.
 //!
 //! Upstream: `extendedresourcecache`.
 
@@ -12,17 +12,17 @@ use crate::framework::Handle;
 use index::ClassIndex;
 pub(super) use index::{implicit_resource_name, may_be_provided_by_devices};
 
-/// DeviceClasses by extended resource, kept in sync with the cluster.
+/// DeviceClasses by the extended resource that they provide. Updated by the events of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ResourceClasses(Mutex<ClassIndex>);
 
 impl ResourceClasses {
     /// Subscribes to the cluster's DeviceClasses.
     pub(super) fn subscribe(self: &Arc<Self>, handle: &Handle) {
-        let this = Arc::clone(self);
+        let classes = Arc::clone(self);
         handle.watch::<DeviceClass>().subscribe(move |event| match event {
-            CacheEvent::Deleted(class) => this.index().remove(&class.meta.name),
-            event => this.set(Arc::clone(event.object())),
+            CacheEvent::Deleted(class) => classes.index().remove(&class.meta.name),
+            event => classes.set(Arc::clone(event.object())),
         });
     }
 
@@ -36,6 +36,7 @@ impl ResourceClasses {
         self.index().class_of(resource)
     }
 
+    /// Locks the index of classes.
     fn index(&self) -> MutexGuard<'_, ClassIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

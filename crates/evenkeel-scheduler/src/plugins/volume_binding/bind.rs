@@ -77,7 +77,8 @@ pub(super) fn check_bindings(
         };
         let volume = observed.listers.volume(&written_volume.name);
         let volume = volume.ok_or_else(|| not_found("persistentvolumes", &written_volume.name))?;
-        let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+        let namespace = &claim.meta.namespace;
+        let name = &claim.meta.name;
         let claim = observed.listers.claim(namespace, name);
         let claim = claim
             .ok_or_else(|| not_found("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
@@ -141,7 +142,8 @@ fn check_node_affinity(
     if find::is_reachable(&observed.listers, volume, node) {
         return Ok(());
     }
-    let (volume, node) = (&volume.meta.name, &node.meta.name);
+    let volume = &volume.meta.name;
+    let node = &node.meta.name;
     Err(format!(
         "pv \"{volume}\" node affinity doesn't match node \"{node}\": no matching NodeSelectorTerms"
     ))

@@ -10,13 +10,17 @@ use evenkeel_api::{
 use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
 use std::sync::Arc;
 
+/// Reason to reject a node where an unbound claim gets neither an existing nor a new volume.
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+/// Reason to reject a node from which a bound volume is not accessible.
 const NODE_AFFINITY_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
+/// Reason to reject a node where the driver has too little capacity for a new volume.
 const NO_SPACE: &str = "node(s) did not have enough free storage";
+/// Reason to reject a node for a claim whose bound volume does not exist.
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// Result for one node. The error is the reason to reject the node.
+/// Result for one node. The error is the reason to reject this node, while other nodes may still do.
 type OnNode<T> = Result<T, &'static str>;
 
 /// Claims that a pod uses.
@@ -24,7 +28,7 @@ type OnNode<T> = Result<T, &'static str>;
 /// Upstream: `PodVolumeClaims`.
 #[derive(Debug, Default)]
 pub(super) struct PodClaims {
-    /// Volumes of the bound claims; `None` for a volume that does not exist.
+    /// Volumes of the bound claims. `None` for a volume that does not exist.
     pub(super) bound: Vec<Option<Arc<PersistentVolume>>>,
     /// Unbound claims whose StorageClass delays the binding.
     pub(super) delayed: Vec<UnboundClaim>,
@@ -65,6 +69,7 @@ pub(super) struct Provision {
 }
 
 impl PodVolumes {
+    /// Reports whether there is nothing to bind and nothing to provision.
     pub(super) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }

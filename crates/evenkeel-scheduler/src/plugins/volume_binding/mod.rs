@@ -5,7 +5,7 @@
 //!
 //! Upstream: `plugins/volumebinding`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `volumeBindingMode: Immediate`: the claim must be bound before the pod | `find::usable_claim` |
 //! | node affinity of bound volumes | `find::check_bound_claims`, `find::is_reachable` |
@@ -63,7 +63,7 @@ use crate::{
 pub struct Args {
     /// Timeout for binding all claims of a pod. Default: 10 min.
     pub bind_timeout: Duration,
-    /// Score by storage utilization; `None` disables the score.
+    /// Score by storage utilization in percent. `None` disables the score.
     pub shape: Option<Shape>,
 }
 
@@ -80,12 +80,13 @@ impl Default for Args {
 #[derive(Default)]
 pub struct VolumeBinding {
     args: Args,
+    /// Set by [`Plugin::connect`].
     observed: OnceLock<Observed>,
     /// Volumes of assumed pods, by pod uid.
     assumed_volumes: Mutex<HashMap<Box<str>, AssumedPodVolumes>>,
 }
 
-/// Decision about the claims of an assumed pod.
+/// Volumes that the plugin selected for the claims of an assumed pod.
 #[derive(Debug, Clone)]
 struct AssumedPodVolumes {
     node: Arc<str>,
@@ -99,6 +100,7 @@ struct Observed {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
     listers: VolumeCaches,
+    /// PersistentVolumes by StorageClass name.
     by_class: Index<PersistentVolume>,
     /// Notifies waiters of every change of a claim or volume.
     changed: Arc<Notify>,
@@ -109,7 +111,8 @@ impl Observed {
         let Handle { caches, clock, metrics, .. } = handle;
         let listers = VolumeCaches::new(handle);
         let changed = Arc::new(Notify::new());
-        let (changed_claim, changed_volume) = (Arc::clone(&changed), Arc::clone(&changed));
+        let changed_claim = Arc::clone(&changed);
+        let changed_volume = Arc::clone(&changed);
         listers.claims.subscribe(move |_| changed_claim.notify_waiters());
         listers.volumes.subscribe(move |_| changed_volume.notify_waiters());
         let class = |volume: &PersistentVolume, key: &mut dyn FnMut(&str)| {
@@ -133,7 +136,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn connect(&self, handle: &Handle) {
-        // Another scheduler that shares this plugin also shares its caches.
+        // Only the first scheduler connects a plugin that several schedulers share. The others use its caches.
         self.observed.get_or_init(|| Observed::new(handle));
     }
 
@@ -214,10 +217,11 @@ fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
         ObjectChange::CsiStorageCapacity(edit) => match edit {
             Edit::Added(_) => QueueingHint::Queue,
             Edit::Updated { old, new } => {
-                let (old, new) = (volume_size_limit(old), volume_size_limit(new));
-                QueueingHint::when(
-                    new.is_some_and(|new| old.is_none_or(|old| new.value() > old.value())),
-                )
+                let old_limit = volume_size_limit(old);
+                let increases = volume_size_limit(new).is_some_and(|new_limit| {
+                    old_limit.is_none_or(|old_limit| new_limit.value() > old_limit.value())
+                });
+                QueueingHint::when(increases)
             }
             Edit::Deleted(_) => QueueingHint::Skip,
         },
@@ -236,6 +240,7 @@ impl VolumeBinding {
         Self { args, ..Self::default() }
     }
 
+    /// Locks the volumes of assumed pods.
     fn assumed_volumes(&self) -> MutexGuard<'_, HashMap<Box<str>, AssumedPodVolumes>> {
         self.assumed_volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,10 +254,12 @@ impl VolumeBinding {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
-            let claim = observed.listers.claim(&pod.meta.namespace, &name);
-            let claim = find::usable_claim(pod, &name, used.ephemeral, claim)?;
-            let class = volume::class_of_claim(&claim);
-            let class = if class.is_empty() { None } else { observed.listers.class(class) };
+            let cached_claim = observed.listers.claim(&pod.meta.namespace, &name);
+            let claim = find::usable_claim(pod, &name, used.ephemeral, cached_claim)?;
+            let class = match volume::class_of_claim(&claim) {
+                "" => None,
+                class_name => observed.listers.class(class_name),
+            };
             if find::is_bound(&claim) {
                 claims.bound.push(observed.listers.volume(&claim.spec.volume_name));
             } else if class.as_deref().is_some_and(volume::waits_for_consumer)
@@ -267,7 +274,8 @@ impl VolumeBinding {
         Ok(claims)
     }
 
-    /// Returns an unbound claim. Its node and candidates take the volumes of assumed pods into account.
+    /// Returns an unbound claim with its selected node and the volumes to which it may be bound. Both consider the
+    /// decisions for assumed pods.
     fn unbound_claim(
         &self,
         observed: &Observed,
@@ -278,16 +286,15 @@ impl VolumeBinding {
             claim.meta.annotations.get(volume::SELECTED_NODE).map(Arc::from);
         let mut candidates = observed.by_class.get(volume::class_of_claim(&claim));
         for assumed_volumes in self.assumed_volumes().values() {
-            if assumed_volumes
-                .pod_volumes
-                .provisions
-                .iter()
-                .any(|other| other.claim.meta.uid == claim.meta.uid)
-            {
+            let PodVolumes { bindings, provisions, .. } = &assumed_volumes.pod_volumes;
+            let provisions_claim =
+                provisions.iter().any(|provision| provision.claim.meta.uid == claim.meta.uid);
+            if provisions_claim {
                 node = Some(Arc::clone(&assumed_volumes.node));
             }
-            for (volume, other) in &assumed_volumes.pod_volumes.bindings {
-                if other.meta.uid == claim.meta.uid {
+            for (volume, bound_claim) in bindings {
+                if bound_claim.meta.uid == claim.meta.uid {
+                    // The decision for the assumed pod holds for all pods that share the claim.
                     candidates.retain(|candidate| candidate.meta.name == volume.meta.name);
                 } else {
                     candidates.retain(|candidate| candidate.meta.name != volume.meta.name);
@@ -339,7 +346,7 @@ impl PreScore for VolumeBinding {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        // Only unbound claims can make the scores of nodes differ.
+        // Only claims that are bound after scheduling can make the scores of nodes differ.
         let has_delayed_claims =
             state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
         if self.args.shape.is_some() && has_delayed_claims {

@@ -2,11 +2,11 @@
 //!
 //! Upstream: `plugins/volumerestrictions`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | access mode `ReadWriteOncePod` (KEP-2485) | `pre_filter`, `RestrictedVolumes` |
 //! | preemption of the pod that uses such a claim | `add_pod`, `remove_pod` |
-//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `is_volume_conflict` |
+//! | pods on a node share a GCE disk, an iSCSI or RBD volume only if all of them mount it read-only, and never share an EBS volume | `is_volume_conflict` |
 
 #[cfg(test)]
 mod tests;
@@ -25,13 +25,16 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Reason of a rejection. Upstream: `ErrReasonDiskConflict`.
 const DISK_IN_USE: &str = "node(s) had no available disk";
+/// Reason of a rejection. Upstream: `ErrReasonReadWriteOncePodConflict`.
 const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 
-/// The VolumeRestrictions plugin. It rejects nodes where a disk of the pod is in use, and all nodes if its
-/// `ReadWriteOncePod` claim is in use.
+/// The VolumeRestrictions plugin. It rejects nodes where a disk of the pod is in use. If a `ReadWriteOncePod` claim of
+/// the pod is in use, it rejects all nodes.
 #[derive(Default)]
 pub struct VolumeRestrictions {
+    /// Set by [`Plugin::connect`].
     listers: OnceLock<Box<dyn VolumeListers>>,
 }
 
@@ -53,7 +56,7 @@ struct RestrictedVolumes {
 }
 
 impl RestrictedVolumes {
-    /// Adds the references of another pod, or subtracts them if `sign` is -1.
+    /// Adds another pod's references to the exclusive claims if `sign` is 1, or subtracts them if it is -1.
     fn count_references(&mut self, other: &Pod, sign: i64) {
         let is_exclusive =
             |name: &&str| self.exclusive_claims.iter().any(|claim| **claim == **name);
@@ -81,12 +84,17 @@ impl Plugin for VolumeRestrictions {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(deleted)) => QueueingHint::when(
-                deleted.pod.meta.namespace == pod.meta.namespace
-                    && (have_conflicting_disks(pod, &deleted.pod)
-                        || named_claims(pod)
-                            .any(|name| named_claims(&deleted.pod).any(|other| name == other))),
-            ),
+            Change::AssignedPod(Edit::Deleted(deleted)) => {
+                let deleted = &deleted.pod;
+                let share_claim = || {
+                    let mut names = named_claims(pod);
+                    names.any(|name| named_claims(deleted).any(|other| name == other))
+                };
+                QueueingHint::when(
+                    deleted.meta.namespace == pod.meta.namespace
+                        && (have_conflicting_disks(pod, deleted) || share_claim()),
+                )
+            }
             Change::Node(Edit::Added(_)) => QueueingHint::Queue,
             Change::Object(ObjectChange::PersistentVolumeClaim(edit)) if edit.is_added() => {
                 QueueingHint::when(edit.after().is_some_and(|claim| {
@@ -129,7 +137,7 @@ impl PreFilter for VolumeRestrictions {
             let is_exclusive =
                 claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
             if is_exclusive && !restricted.exclusive_claims.iter().any(|known| **known == *name) {
-                // Each claim counts once: only one pod can use it.
+                // A used claim counts once, because only one pod can use it.
                 let is_in_use = nodes.uses_claim(&pod.meta.namespace, name);
                 restricted.claim_users += i64::from(is_in_use);
                 restricted.exclusive_claims.push(name.into());
@@ -170,7 +178,7 @@ impl Filter for VolumeRestrictions {
     }
 }
 
-/// Reports whether the volume is of a type that may conflict on a node.
+/// Reports whether the volume is of a type that two pods on a node may not always share.
 fn is_disk(source: &VolumeSource) -> bool {
     source.gce_persistent_disk.is_some()
         || source.aws_elastic_block_store.is_some()
@@ -178,14 +186,14 @@ fn is_disk(source: &VolumeSource) -> bool {
         || source.iscsi.is_some()
 }
 
-/// Reports whether both pods cannot run on one node, because they have conflicting disks.
+/// Reports whether the pods cannot run on the same node, because they have conflicting disks.
 fn have_conflicting_disks(pod: &Pod, other: &Pod) -> bool {
     let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
     let disks_in_use = || other.spec.volumes.iter().map(|volume| &volume.source);
     disks.into_iter().any(|disk| disks_in_use().any(|other| is_volume_conflict(disk, other)))
 }
 
-/// Reports whether the volumes are the same disk and cannot be used on one node by two pods.
+/// Reports whether both volumes are the same disk, and two pods on a node may not share it.
 fn is_volume_conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
     let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());

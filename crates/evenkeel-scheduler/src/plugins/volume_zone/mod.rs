@@ -2,7 +2,7 @@
 //!
 //! Upstream: `plugins/volumezone`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` of PersistentVolumes, and their beta names | `volume_topologies`, `filter` |
 //! | several zones in one label, separated by `__` | `volume_topologies` |
@@ -30,10 +30,10 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Upstream: `ErrReasonConflict`.
+/// Reason of a rejection. Upstream: `ErrReasonConflict`.
 const ERR_REASON_CONFLICT: &str = "node(s) had no available volume zone";
 
-/// Topology labels of volumes. The second name is the node label that replaced the first.
+/// Topology labels of volumes, each with the current name of the label. A node may have either name.
 const TOPOLOGY_LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -46,6 +46,7 @@ const ZONE_DELIMITER: &str = "__";
 /// The VolumeZone plugin: rejects nodes outside the zones and regions of the pod's volumes.
 #[derive(Default)]
 pub struct VolumeZone {
+    /// Set by [`Plugin::connect`].
     listers: OnceLock<Box<dyn VolumeListers>>,
 }
 
@@ -62,8 +63,9 @@ struct VolumeTopologies(Vec<VolumeTopology>);
 /// One topology label of a volume. A node matches if its label has one of the values.
 #[derive(Debug, PartialEq, Eq)]
 struct VolumeTopology {
+    /// Label of the volume.
     key: &'static str,
-    /// Node label that replaced `key`.
+    /// Current name of the label. It differs from `key` if `key` is a beta name.
     replacement: &'static str,
     values: Vec<Box<str>>,
 }
@@ -93,8 +95,7 @@ impl Plugin for VolumeZone {
                 let waits = edit.after().is_some_and(|class| volume::waits_for_consumer(class));
                 QueueingHint::when(edit.is_added() && waits)
             }
-            Change::Node(Edit::Added(_)) => QueueingHint::Queue,
-            Change::Node(Edit::Updated { .. }) => QueueingHint::Queue,
+            Change::Node(Edit::Added(_) | Edit::Updated { .. }) => QueueingHint::Queue,
             Change::Object(ObjectChange::PersistentVolumeClaim(edit)) => {
                 QueueingHint::when(edit.after().is_some_and(|claim| {
                     claim.meta.namespace == pod.pod.meta.namespace
@@ -169,7 +170,8 @@ impl Filter for VolumeZone {
 /// (`WaitForFirstConsumer`).
 ///
 /// # Errors
-/// If the claim, its volume or its class does not exist, or the claim must be bound first. The message is upstream's.
+/// Returns upstream's message if the claim, its volume or its class does not exist, or if the claim must be bound
+/// before the pod is scheduled.
 fn volume_of(
     listers: &dyn VolumeListers,
     pod: &Pod,
@@ -202,15 +204,12 @@ fn volume_of(
 fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
     let labels = &volume.meta.labels;
     let topology = |(key, replacement): (&'static str, &'static str)| {
-        let mut values: Vec<Box<str>> =
-            labels.get(key)?.split(ZONE_DELIMITER).map(|value| value.trim().into()).collect();
+        let zones = labels.get(key)?.split(ZONE_DELIMITER);
+        let mut values: Vec<Box<str>> = zones.map(|zone| zone.trim().into()).collect();
         values.sort_unstable();
         values.dedup();
-        values.iter().all(|value| !value.is_empty()).then_some(VolumeTopology {
-            key,
-            replacement,
-            values,
-        })
+        let has_empty_zone = values.iter().any(|zone| zone.is_empty());
+        if has_empty_zone { None } else { Some(VolumeTopology { key, replacement, values }) }
     };
     TOPOLOGY_LABELS.into_iter().filter_map(topology).collect()
 }

@@ -15,6 +15,7 @@ pub(super) struct PodMetricsList {
     pub(super) items: Vec<PodMetrics>,
 }
 
+/// Usage of resources by the containers of a pod.
 #[derive(Debug, Deserialize)]
 pub(super) struct PodMetrics {
     metadata: ObjectName,
@@ -25,12 +26,14 @@ pub(super) struct PodMetrics {
     containers: Vec<ContainerMetrics>,
 }
 
+/// Metadata or reference of which only the name is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ObjectName {
     pub(super) name: Text,
 }
 
+/// Usage of resources by a container.
 #[derive(Debug, Deserialize)]
 struct ContainerMetrics {
     name: Text,
@@ -39,6 +42,7 @@ struct ContainerMetrics {
 }
 
 impl PodMetrics {
+    /// Returns the name of the pod.
     pub(super) fn name(&self) -> &str {
         &self.metadata.name
     }
@@ -54,7 +58,7 @@ impl PodMetrics {
         }
         let usages =
             containers.iter().map(|metrics| metrics.usage.get(resource).map(|usage| usage.0));
-        // The sum is `None` if a usage is.
+        // The sum is `None` if the usage of one container is `None`.
         let value = usages.sum::<Option<i64>>()?;
         Some(Sample { value, at: self.timestamp, window: self.window })
     }
@@ -67,23 +71,26 @@ pub(super) struct MetricValueList {
     pub(super) items: Vec<MetricValue>,
 }
 
+/// A custom or external metric's value.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MetricValue {
     #[serde(default)]
     pub(super) described_object: ObjectName,
     pub(super) timestamp: Timestamp,
-    /// Seconds that the value covers. In v1beta1 the field is called `window`.
+    /// Seconds that the value covers. The field is named `window` in v1beta1.
     #[serde(alias = "window")]
     window_seconds: Option<u64>,
     value: MilliQuantity,
 }
 
 impl MetricValue {
+    /// Returns the value in thousandths.
     pub(super) fn milli_value(&self) -> i64 {
         self.value.0
     }
 
+    /// Returns the time that the value covers.
     pub(super) fn window(&self) -> Duration {
         self.window_seconds.map_or(DEFAULT_WINDOW, Duration::from_secs)
     }
@@ -96,6 +103,7 @@ pub(super) struct Groups {
     pub(super) groups: Vec<Group>,
 }
 
+/// An API group with its versions.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Group {
@@ -105,6 +113,7 @@ pub(super) struct Group {
     preferred_version: Option<Version>,
 }
 
+/// A version of an API group.
 #[derive(Debug, Deserialize)]
 struct Version {
     version: Text,
@@ -135,6 +144,7 @@ impl<'de> Deserialize<'de> for MilliQuantity {
     }
 }
 
+/// Decodes a duration in Go's format, such as `1m30s`.
 fn go_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = Box::<str>::deserialize(deserializer)?;
     let nanos = duration::nanoseconds(&text).map_err(serde::de::Error::custom)?;

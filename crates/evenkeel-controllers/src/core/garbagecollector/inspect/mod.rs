@@ -18,9 +18,9 @@ impl Inspect for GarbageCollector {
     }
 
     fn report(&self) -> ControllerReport {
-        // The counts of each queue, without keys.
-        let (delete_queue, orphan_queue) =
-            (self.0.attempt_to_delete.snapshot(0), self.0.attempt_to_orphan.snapshot(0));
+        // The limit 0 omits the keys, because the report only needs the counts.
+        let delete_queue = self.0.attempt_to_delete.snapshot(0);
+        let orphan_queue = self.0.attempt_to_orphan.snapshot(0);
         let mut description = Description::new();
         {
             let graph = self.graph();

@@ -1,4 +1,4 @@
-//! Report about an object from the graph: its owners and dependents, and the collector's next actions. Pure.
+//! Report about an object from the graph: its owners and dependents, and the collector's next actions. No I/O.
 
 use super::super::{
     DESCRIPTOR,
@@ -12,7 +12,7 @@ use evenkeel_runtime::introspect::{Description, ObjectReport, Subject};
 /// Maximum number of dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
 
-/// Returns the report about an object, and its uid; `None` if the graph has no such object.
+/// Returns the uid of an object and the report about it, or `None` if the graph does not contain the object.
 pub(in super::super) fn report(
     graph: &Graph,
     subject: &Subject,
@@ -33,11 +33,12 @@ pub(in super::super) fn report(
     Some((uid.clone(), report))
 }
 
+/// Returns the group of an `apiVersion`. The core group is empty.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether these are the coordinates of `subject`. A subject without a kind stands for objects of any kind.
+/// Reports whether the coordinates match `subject`. A subject without a kind matches objects of any kind.
 pub(in super::super) fn matches_subject(coordinates: &Coordinates, subject: &Subject) -> bool {
     let kind_matches = subject.kind.is_empty()
         || (*coordinates.kind == *subject.kind && group(&coordinates.api_version) == subject.group);
@@ -46,6 +47,7 @@ pub(in super::super) fn matches_subject(coordinates: &Coordinates, subject: &Sub
         && *coordinates.name == *subject.name
 }
 
+/// Returns the subject with these coordinates.
 fn subject_of(coordinates: &Coordinates) -> Subject {
     Subject::new(
         group(&coordinates.api_version),
@@ -55,6 +57,7 @@ fn subject_of(coordinates: &Coordinates) -> Subject {
     )
 }
 
+/// Describes the object's owners and dependents, and its progress of deletion.
 fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
     let mut description = Description::new();
     for owner in &node.owners {
@@ -89,15 +92,15 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
 
 /// Returns the next actions, assuming that live reads agree with the graph.
 fn next_actions(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
-    // `None`: only a live read can classify the owner.
-    let class = |owner: &OwnerReference| match graph.node(&owner.uid) {
+    // Returns `None` if only a live read can classify the owner.
+    let classify = |owner: &OwnerReference| match graph.node(&owner.uid) {
         Some(owner) if owner.is_virtual => None,
         Some(owner) if owner.deleting_dependents => Some(OwnerClass::WaitingForDependents),
         Some(_) => Some(OwnerClass::Solid),
         None => Some(OwnerClass::Dangling),
     };
-    let owners: Option<Vec<_>> =
-        node.owners.iter().map(|owner| Some((owner.clone(), class(owner)?))).collect();
+    let classified = node.owners.iter().map(|owner| Some((owner.clone(), classify(owner)?)));
+    let owners: Option<Vec<_>> = classified.collect();
     let Some(owners) = owners else {
         return vec!["read live whether the owners exist that no watch has shown".to_owned()];
     };

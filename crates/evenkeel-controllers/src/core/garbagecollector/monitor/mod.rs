@@ -32,26 +32,29 @@ impl Follower for GarbageCollector {
     }
 }
 
-/// Action that subscribes the collector to a cache.
+/// Subscribes the collector to the events of a cache.
 struct Attach(GarbageCollector);
 
 impl WithCache for Attach {
     type Out = BoxFuture<'static, ()>;
 
     fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
-        let (this, kind) = (self.0, cache.kind().clone());
+        let Self(collector) = self;
+        let kind = cache.kind().clone();
         cache.subscribe(move |event| {
             let work = match event {
                 CacheEvent::Added { object, .. } => {
-                    this.graph_mut().process_update(&kind, object.meta())
+                    collector.graph_mut().process_update(&kind, object.meta())
                 }
                 CacheEvent::Updated { old, new } if can_change_graph(old.meta(), new.meta()) => {
-                    this.graph_mut().process_update(&kind, new.meta())
+                    collector.graph_mut().process_update(&kind, new.meta())
                 }
                 CacheEvent::Updated { .. } => return,
-                CacheEvent::Deleted(object) => this.graph_mut().process_delete(&object.meta().uid),
+                CacheEvent::Deleted(object) => {
+                    collector.graph_mut().process_delete(&object.meta().uid)
+                }
             };
-            this.enqueue(work);
+            collector.enqueue(work);
         });
         Box::pin(async move { cache.synced().await })
     }

@@ -52,7 +52,7 @@ impl Snapshot {
         Self { client, resources, graph }
     }
 
-    /// Returns the garbage collector's view of an object and its next actions; `None` if the object does not
+    /// Returns the garbage collector's view of an object and its next actions, or `None` if the object does not
     /// exist. Reads the object live if the graph lacks it, and each owner that the graph knows from
     /// references only.
     ///

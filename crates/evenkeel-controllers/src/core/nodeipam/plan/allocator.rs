@@ -28,16 +28,16 @@ pub(crate) enum Verdict {
         /// Number of parts of each set that were tried in vain.
         tries_per_set: Vec<usize>,
     },
-    /// The node gets the CIDRs that an earlier pass allocated, because it does not have them yet.
+    /// The node gets the CIDRs that an earlier reconciliation allocated, because it does not have them yet.
     Repeat(Vec<Cidr>),
     /// The CIDR set of this range has no free CIDR.
     Exhausted(Cidr),
-    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR; the problem.
+    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR. The text states the problem.
     Invalid(String),
 }
 
 impl Allocator {
-    /// Builds an allocator without allocations for nodes; the Services' CIDRs are occupied.
+    /// Builds an allocator without allocations for nodes. The Services' CIDRs are occupied.
     pub(crate) fn new(config: &Config) -> Result<Self, CidrSetError> {
         let sets: Result<Vec<CidrSet>, CidrSetError> =
             config.families.iter().map(|family| CidrSet::new(*family)).collect();
@@ -63,7 +63,8 @@ impl Allocator {
         if let Some(cidrs) = self.allocated.get(name) {
             return Verdict::Repeat(cidrs.clone());
         }
-        let (mut cidrs, mut tries_per_set) = (Vec::new(), Vec::new());
+        let mut cidrs = Vec::new();
+        let mut tries_per_set = Vec::new();
         for set in &self.sets {
             let Some(part) = set.next_free() else {
                 return Verdict::Exhausted(set.range());
@@ -116,6 +117,7 @@ impl Allocator {
         let Some(ranges) = parse_cidrs(cidrs) else {
             return Err(format!("failed to parse node {name}, CIDR {}", cidrs.join(",")));
         };
+        // There is one set for each range, so a range at this index is one too many.
         let index = self.sets.len();
         if let Some(range) = ranges.get(index) {
             return Err(format!(
@@ -129,8 +131,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Records the CIDRs that a node has. Stops at the first one that is invalid or outside the cluster CIDRs; those
-    /// before it are the node's until it is deleted. Upstream: `occupyCIDRs`.
+    /// Records the CIDRs that a node has. Stops at the first one that is invalid or outside the cluster CIDRs. The
+    /// node keeps those before it until it is deleted. Upstream: `occupyCIDRs`.
     fn occupy_cidrs(&mut self, name: &str, cidrs: &[Text]) {
         let ranges: Vec<Cidr> = cidrs.iter().map_while(|text| Cidr::parse(text)).collect();
         if self.allocated.get(name) == Some(&ranges) {
@@ -149,12 +151,13 @@ impl Allocator {
         }
     }
 
+    /// Releases CIDRs, one for each set.
     fn release_ranges(&mut self, ranges: &[Cidr]) {
         for (set, range) in self.sets.iter_mut().zip(ranges) {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Another node may have the same CIDR, set by a user: such a CIDR stays occupied.
+        // A user may have given the same CIDR to another node. Such a CIDR stays occupied.
         for cidrs in self.allocated.values() {
             for (index, range) in cidrs.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
@@ -165,6 +168,7 @@ impl Allocator {
     }
 }
 
+/// Parses all CIDRs, or returns `None` if one is invalid.
 fn parse_cidrs(cidrs: &[Text]) -> Option<Vec<Cidr>> {
     cidrs.iter().map(|text| Cidr::parse(text)).collect()
 }

@@ -15,23 +15,23 @@ use std::{sync::Arc, time::Duration};
 /// Maximum number of attempts to write a node's CIDRs. Upstream: `cidrUpdateRetries`.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Delay of a node's retry while another pass lists all nodes.
+/// Delay of a node's retry while another reconciliation lists all nodes.
 const LIST_WAIT: Duration = Duration::from_millis(10);
 
 /// A node, and the allocator's verdict about it.
 pub(crate) struct Observed {
-    /// The node; `None` if it is deleted.
+    /// The node. `None` if it is deleted.
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) allocations: Allocations,
 }
 
-/// Whether a live list has recorded the allocations of all nodes: the cache may lack allocations that a former leader
-/// made.
+/// State of the record of allocations. A live list of all nodes fills it, because the cache may lack allocations that a
+/// former leader made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
-    /// No pass has listed the nodes.
+    /// No reconciliation has listed the nodes.
     Unlisted,
-    /// Another pass lists them.
+    /// Another reconciliation lists them.
     Listing,
     /// The allocations are recorded, and this is the decision about the node.
     Recorded(Verdict),
@@ -101,7 +101,7 @@ fn update_cidrs_allocation(
     Ok(Plan { error: last_error, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
 }
 
-/// Whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
+/// Reports whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
 /// succeeded, so its allocation is kept.
 pub(crate) fn is_rejected(observed: &Observed, outcomes: &Outcomes) -> bool {
     let assigns_cidrs = matches!(
@@ -112,6 +112,7 @@ pub(crate) fn is_rejected(observed: &Observed, outcomes: &Outcomes) -> bool {
     assigns_cidrs && last_error.is_some_and(|error| (400..500).contains(&error.code))
 }
 
+/// Returns the event for a node whose CIDRs cannot be assigned.
 fn status_event(node: &Node, status: &'static str) -> EventRecord {
     let message = format!("Node {} status is now: {status}", node.meta.name);
     EventRecord::normal(wire::target(node), status, message)

@@ -1,4 +1,4 @@
-//! Validation of the options, by upstream's rules. Upstream: `startNodeIpamController`.
+//! Validates the options by upstream's rules. Upstream: `startNodeIpamController`.
 
 use super::super::Options;
 use evenkeel_api::cidr::Cidr;
@@ -8,17 +8,21 @@ const DEFAULT_IPV4_LENGTH: u8 = 24;
 /// Default prefix length of a node's IPv6 CIDR.
 const DEFAULT_IPV6_LENGTH: u8 = 64;
 
-/// CIDR of an IP family, and the prefix length of nodes' CIDRs.
+/// Cluster CIDR of an IP family, and the prefix length of the nodes' CIDRs in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Family {
+    /// The cluster CIDR.
     pub(crate) range: Cidr,
+    /// Prefix length of the nodes' CIDRs.
     pub(crate) node_length: u8,
 }
 
-/// CIDRs to allocate from, and the Services' CIDRs, which are not allocated.
+/// The cluster CIDRs, and the Services' CIDRs, which the allocator must not give to nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
+    /// The cluster CIDRs, at most one of each IP family.
     pub(crate) families: Vec<Family>,
+    /// CIDRs of the Services.
     pub(crate) services: Vec<Cidr>,
 }
 
@@ -33,6 +37,7 @@ impl Config {
     }
 }
 
+/// Parses the flag `--cluster-cidr`: one range, or one range of each IP family.
 fn parse_cluster_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     if text.trim().is_empty() {
         return Err("must specify --cluster-cidr if --allocate-node-cidrs is set".to_owned());
@@ -54,7 +59,7 @@ fn parse_cluster_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     Ok(ranges)
 }
 
-/// Parses the Services' CIDRs. Ignores a text that is not a CIDR.
+/// Parses the Services' CIDRs. Ignores texts that are not a CIDR.
 fn parse_service_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     let ranges: Vec<Cidr> = text.split(',').filter_map(Cidr::parse).collect();
     match ranges[..] {
@@ -65,21 +70,23 @@ fn parse_service_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     }
 }
 
+/// Returns a cluster CIDR with the prefix length that the flags set for its IP family.
 fn family(range: Cidr, is_dual_stack: bool, options: &Options) -> Result<Family, String> {
     if let Some(problem) = mask_problem(range, is_dual_stack, options) {
         return Err(problem.to_owned());
     }
-    let (family_mask, default, bits) = if range.is_ipv4() {
+    let (family_mask, default_length, max_length) = if range.is_ipv4() {
         (options.mask_ipv4, DEFAULT_IPV4_LENGTH, 32)
     } else {
         (options.mask_ipv6, DEFAULT_IPV6_LENGTH, 128)
     };
+    // 0 stands for a flag that is not set.
     let mask = [options.mask, family_mask].into_iter().find(|mask| *mask != 0);
     let node_length = match mask {
-        None => default,
+        None => default_length,
         Some(mask) => u8::try_from(mask)
             .ok()
-            .filter(|length| *length <= bits)
+            .filter(|length| *length <= max_length)
             .ok_or_else(|| format!("a node's prefix cannot have {mask} bits"))?,
     };
     if range.length() > node_length {
@@ -88,10 +95,11 @@ fn family(range: Cidr, is_dual_stack: bool, options: &Options) -> Result<Family,
     Ok(Family { range, node_length })
 }
 
-/// Returns the problem of the node mask sizes, if they do not fit together or do not fit the cluster's IP families.
+/// Returns the error if the node mask sizes contradict each other or the cluster's IP families.
 fn mask_problem(range: Cidr, is_dual_stack: bool, options: &Options) -> Option<&'static str> {
     let has_mask = options.mask != 0;
-    let (has_mask_ipv4, has_mask_ipv6) = (options.mask_ipv4 != 0, options.mask_ipv6 != 0);
+    let has_mask_ipv4 = options.mask_ipv4 != 0;
+    let has_mask_ipv6 = options.mask_ipv6 != 0;
     if is_dual_stack {
         return has_mask
             .then_some("usage of --node-cidr-mask-size is not allowed with dual-stack clusters");

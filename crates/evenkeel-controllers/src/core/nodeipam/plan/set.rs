@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 /// the bitmap. Upstream: `clusterSubnetMaxDiff`.
 const MAX_IPV6_LENGTH_DIFFERENCE: u8 = 16;
 
+/// Number of parts in one word of the bitmap.
+const WORD_BITS: usize = u64::BITS as usize;
+
 /// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CidrSetError {
@@ -45,6 +48,7 @@ pub(crate) struct CidrSet {
     length: u8,
     /// Bitmap of allocated parts, up to the highest ever allocated.
     used: Vec<u64>,
+    /// Number of allocated parts.
     allocated_parts: usize,
     /// Index at which the search continues. Upstream: `nextCandidate`.
     next: usize,
@@ -58,8 +62,9 @@ impl CidrSet {
     /// Builds a set without allocations.
     pub(crate) fn new(family: Family) -> Result<Self, CidrSetError> {
         let Family { range, node_length: length } = family;
-        let bits = length.saturating_sub(range.length());
-        if bits > MAX_IPV6_LENGTH_DIFFERENCE && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
+        let index_bits = length.saturating_sub(range.length());
+        let exceeds_bitmap = index_bits > MAX_IPV6_LENGTH_DIFFERENCE && !range.is_ipv4();
+        if exceeds_bitmap || u32::from(index_bits) >= usize::BITS {
             return Err(CidrSetError::TooManyParts { range, length });
         }
         Ok(Self {
@@ -129,31 +134,35 @@ impl CidrSet {
         Ok(())
     }
 
+    /// Reports whether the part with this index is allocated.
     fn is_used(&self, index: usize) -> bool {
-        self.used.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.used.get(index / WORD_BITS).is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
     }
 
+    /// Marks the part with this index as allocated.
     fn mark_used(&mut self, index: usize) {
         if self.is_used(index) {
             return;
         }
-        if self.used.len() <= index / 64 {
-            self.used.resize(index / 64 + 1, 0);
+        if self.used.len() <= index / WORD_BITS {
+            self.used.resize(index / WORD_BITS + 1, 0);
         }
-        self.used[index / 64] |= 1 << (index % 64);
+        self.used[index / WORD_BITS] |= 1 << (index % WORD_BITS);
         self.allocated_parts += 1;
         self.allocations_total += 1;
     }
 
+    /// Marks the part with this index as free.
     fn mark_free(&mut self, index: usize) {
         if !self.is_used(index) {
             return;
         }
-        self.used[index / 64] &= !(1 << (index % 64));
+        self.used[index / WORD_BITS] &= !(1 << (index % WORD_BITS));
         self.allocated_parts -= 1;
         self.releases_total += 1;
     }
 
+    /// Returns the indexes of the parts that overlap the CIDR.
     fn overlapping_parts(&self, cidr: &Cidr) -> Result<RangeInclusive<usize>, CidrSetError> {
         if !self.range.overlaps(cidr) {
             return Err(CidrSetError::Outside { cidr: *cidr, range: self.range });
@@ -171,12 +180,14 @@ impl CidrSet {
         usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
+    /// Returns the CIDR of the part with this index.
     fn part(&self, index: usize) -> Cidr {
         let distance = (index as u128).checked_shl(self.host_bits()).unwrap_or(0);
         let first = from_number(number(self.range.first()) + distance, self.range.is_ipv4());
         Cidr::new(first, self.length)
     }
 
+    /// Returns the number of address bits after the prefix of a part.
     fn host_bits(&self) -> u32 {
         let bits = if self.range.is_ipv4() { 32 } else { 128 };
         bits - u32::from(self.length)

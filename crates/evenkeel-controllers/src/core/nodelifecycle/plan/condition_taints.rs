@@ -11,6 +11,7 @@ use evenkeel_runtime::{
 };
 use serde_json::{Map, Value, json};
 
+/// Effect of the taints that this module manages.
 const NO_SCHEDULE: &str = "NoSchedule";
 
 /// Taint of a cordoned node. Upstream: `TaintNodeUnschedulable`.
@@ -23,6 +24,7 @@ struct ConditionTaint {
     key: &'static str,
 }
 
+/// Returns the taint of nodes whose condition has this status.
 const fn taint(condition: &'static str, status: &'static str, key: &'static str) -> ConditionTaint {
     ConditionTaint { condition, status, key }
 }
@@ -72,7 +74,7 @@ fn labels_patch(node: &Node) -> Option<String> {
     (!outdated.is_empty()).then(|| json!({"metadata": {"labels": outdated}}).to_string())
 }
 
-/// Returns the patch that adds missing taints and removes outdated ones; other taints stay. Upstream:
+/// Returns the patch that adds missing taints and removes outdated ones. Other taints stay. Upstream:
 /// `doNoScheduleTaintingPass`.
 fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     let expected_keys = expected_taint_keys(node);
@@ -119,15 +121,22 @@ pub(crate) fn describe(node: &Node) -> Description {
     description
 }
 
+/// Returns the keys of the taints that the node must have, by its conditions and `spec.unschedulable`.
 fn expected_taint_keys(node: &Node) -> Vec<&'static str> {
-    let status =
-        |name: &str| node.status.conditions.iter().find(|c| &*c.type_ == name).map(|c| &*c.status);
+    let status = |name: &str| {
+        node.status
+            .conditions
+            .iter()
+            .find(|condition| &*condition.type_ == name)
+            .map(|condition| &*condition.status)
+    };
     let by_condition =
         CONDITION_TAINTS.iter().filter(|taint| status(taint.condition) == Some(taint.status));
     let cordoned = node.spec.unschedulable.then_some(UNSCHEDULABLE);
     by_condition.map(|taint| taint.key).chain(cordoned).collect()
 }
 
+/// Reports whether this module manages the taint.
 fn is_managed(key: &str) -> bool {
     key == UNSCHEDULABLE || CONDITION_TAINTS.iter().any(|taint| taint.key == key)
 }

@@ -45,11 +45,12 @@ impl Ready {
     }
 }
 
-/// Returns the status of the node's condition `Ready`; `None` before its kubelet's first status.
+/// Returns the status of the node's condition `Ready`, or `None` before its kubelet's first status.
 pub(crate) fn ready_status(node: &Node) -> Option<Ready> {
     ready_condition(node).map(Ready::of)
 }
 
+/// Returns the node's condition `Ready`.
 fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready")
 }
@@ -63,7 +64,7 @@ pub(crate) struct NodeHealth {
     pub(crate) ready: Option<Ready>,
     /// The condition's `lastHeartbeatTime`, compared for change.
     heartbeat_time: Option<Timestamp>,
-    /// The lease's `renewTime`, which a lease may lack; `None` before the first lease.
+    /// The lease's `renewTime`, which a lease may lack. `None` before the first lease.
     renew_time: Option<Option<Timestamp>>,
 }
 
@@ -103,8 +104,8 @@ impl NodeHealth {
         health
     }
 
-    /// Whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the first
-    /// status, `--node-monitor-grace-period` after it.
+    /// Reports whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the
+    /// first status, `--node-monitor-grace-period` after it.
     pub(crate) fn is_grace_period_over(&self, options: &Options, now: Now) -> bool {
         let grace_period = match self.ready {
             None => options.startup_grace_period,
@@ -115,7 +116,7 @@ impl NodeHealth {
     }
 }
 
-/// Returns the time since the node's creation; zero for a creation in the future.
+/// Returns the time since the node's creation. Zero for a creation in the future.
 fn age(node: &Node, now: Timestamp) -> SignedDuration {
     let creation = node.meta.creation.unwrap_or(now);
     now.duration_since(creation).max(SignedDuration::ZERO)

@@ -1,7 +1,7 @@
 //! Decisions about nodes, as pure functions of state and time.
 //!
-//! The monitor's pass over all nodes (`act::monitor_node_health`; Upstream: `monitorNodeHealth`), every
-//! `--node-monitor-period`:
+//! Every `--node-monitor-period`, the monitor checks all nodes in these steps (`act::monitor_node_health`; Upstream:
+//! `monitorNodeHealth`):
 //!
 //! 1. Update each node's health from its status and lease ([`health::NodeHealth::observe`]). After the grace period,
 //!    set its conditions to `Unknown` ([`unreachable::mark_unknown`]). Upstream: `tryUpdateNodeHealth`.
@@ -10,11 +10,11 @@
 //!    `MarkPodsNotReady`.
 //! 4. Update the zones' states and eviction rates ([`zones::Zones::handle_disruption`]). Upstream: `handleDisruption`.
 //!
-//! Between passes, the zones' rate limiters release nodes to be tainted: [`zones::Zones::take_due`],
-//! [`no_execute::taints_patch`]. Upstream: `doNoExecuteTaintingPass`. A changed node gets its `NoSchedule` taints and
-//! labels at once: [`condition_taints::plan`]. Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
+//! Between these checks, the zones' rate limiters release nodes to be tainted ([`zones::Zones::take_due`],
+//! [`no_execute::taints_patch`]). Upstream: `doNoExecuteTaintingPass`. A changed node gets its `NoSchedule` taints and
+//! labels at once ([`condition_taints::plan`]). Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | heartbeats: `status.conditions`, the Lease's `renewTime` | `health::observe` |
 //! | `--node-monitor-grace-period`, `--node-startup-grace-period` | `health::is_grace_period_over` |

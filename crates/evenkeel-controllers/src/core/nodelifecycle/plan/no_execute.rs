@@ -11,8 +11,11 @@ use evenkeel_api::{
 };
 use serde_json::{Value, json};
 
+/// Effect of the taints that evict pods.
 const NO_EXECUTE: &str = "NoExecute";
+/// Key of the taint of nodes whose condition `Ready` is `False`.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// Key of the taint of nodes whose condition `Ready` is `Unknown`.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// When to write the node's taints.
@@ -42,7 +45,7 @@ pub(crate) fn taint_action(node: &Node, ready: Option<Ready>) -> TaintAction {
     }
 }
 
-/// Returns the patch that makes the taints agree with the condition; `None` if they do. Upstream:
+/// Returns the patch that makes the taints agree with the condition, or `None` if they do. Upstream:
 /// `SwapNodeControllerTaint`.
 pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     let expected = taint_swap(ready_status(node)).map(|swap| swap.expected);
@@ -59,7 +62,7 @@ pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, taints))
 }
 
-/// Returns the patch that removes both taints, whatever the condition; `None` if the node has neither. Upstream:
+/// Returns the patch that removes both taints, whatever the condition, or `None` if the node has neither. Upstream:
 /// `markNodeAsReachable`.
 pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
     if !node.spec.taints.iter().any(is_ours) {
@@ -75,7 +78,7 @@ struct TaintSwap {
     outdated: &'static str,
 }
 
-/// Returns the taints for a status of `Ready`; `None` if the node should have neither.
+/// Returns the taints for a status of `Ready`, or `None` if the node should have neither.
 fn taint_swap(ready: Option<Ready>) -> Option<TaintSwap> {
     match ready {
         Some(Ready::No) => Some(TaintSwap { expected: NOT_READY, outdated: UNREACHABLE }),
@@ -84,11 +87,12 @@ fn taint_swap(ready: Option<Ready>) -> Option<TaintSwap> {
     }
 }
 
-/// Whether the taint is one that this controller sets and removes.
+/// Reports whether the taint is one that this controller sets and removes.
 fn is_ours(taint: &Taint) -> bool {
     &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
 }
 
+/// Reports whether the node has the `NoExecute` taint with this key.
 fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.effect == NO_EXECUTE && &*taint.key == key)
 }

@@ -4,7 +4,9 @@
 use super::health::Moment;
 use evenkeel_api::time::SignedDuration;
 
+/// Delay after the first rejected patch.
 const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+/// Upper bound of the delay.
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
 /// The last rejected patch of a node, and its backoff.
@@ -26,7 +28,7 @@ impl RejectedPatch {
         Self { version, backoff, until: now.saturating_add(backoff) }
     }
 
-    /// Whether a node of this resource version is still backed off.
+    /// Reports whether a node of this resource version is still backed off.
     pub(crate) fn applies(self, version: u64, now: Moment) -> bool {
         self.version == version && now < self.until
     }

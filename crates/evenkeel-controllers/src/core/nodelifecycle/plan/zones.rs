@@ -14,7 +14,7 @@ const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 /// State of a zone. Upstream: `ZoneState`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZoneState {
-    /// The state before the first pass.
+    /// The state before the first reconciliation.
     Initial,
     /// A node is ready, and at most two nodes or fewer than `--unhealthy-zone-threshold` of all are not. Also a zone
     /// without counted nodes.
@@ -56,6 +56,7 @@ impl NodeCounts {
         if self.total() == 0 { 100.0 } else { 100.0 * self.ready as f64 / self.total() as f64 }
     }
 
+    /// Returns the state of a zone with these counts. Upstream: `ComputeZoneState`.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     fn zone_state(self, options: &Options) -> ZoneState {
         let Self { ready, not_ready } = self;
@@ -71,7 +72,7 @@ impl NodeCounts {
     }
 }
 
-/// Returns the key of a node's zone; empty without labels. Upstream: `GetZoneKey`.
+/// Returns the key of a node's zone. Empty without labels. Upstream: `GetZoneKey`.
 pub(crate) fn zone_key(labels: &StrMap) -> Text {
     let label = |beta, stable| labels.get(beta).or_else(|| labels.get(stable)).unwrap_or_default();
     let zone = label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
@@ -83,7 +84,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     format!("{region}:\0:{zone}").into()
 }
 
-/// Whether the node counts towards the state of its zone.
+/// Reports whether the node counts towards the state of its zone.
 pub(crate) fn counts_for_disruption(node: &Node) -> bool {
     node.meta.labels.get(DISRUPTION_EXCLUSION).is_none()
 }
@@ -92,6 +93,7 @@ pub(crate) fn counts_for_disruption(node: &Node) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Zones(BTreeMap<Text, Zone>);
 
+/// A zone with at least one node.
 #[derive(Debug)]
 struct Zone {
     state: ZoneState,
@@ -227,6 +229,7 @@ impl RateLimiter {
         Self { per_second, next_token: now }
     }
 
+    /// Takes a token if one is available. Returns whether it did.
     fn try_accept(&mut self, now: Moment) -> bool {
         if self.next_token_at(now).is_none_or(|time| time > now) {
             return false;
@@ -240,6 +243,7 @@ impl RateLimiter {
         (self.per_second > 0.0).then(|| self.next_token.max(now))
     }
 
+    /// Returns the time between two tokens.
     fn interval(&self) -> SignedDuration {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }

@@ -1,4 +1,4 @@
-//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream:
+//! Caches of the kinds that quotas count. Discovery starts and stops them, and their events cause recounts. Upstream:
 //! `replenishQuota`.
 
 mod update_filter;
@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use update_filter::is_countable;
 
-/// Follower of discovery that enqueues quotas when their usage may have decreased.
+/// Watches the kinds that quotas count, and enqueues quotas when their usage may have decreased.
 #[derive(Clone)]
 pub(super) struct Replenisher {
     pub(super) caches: Caches,
@@ -31,8 +31,8 @@ pub(super) struct Replenisher {
 }
 
 impl Replenisher {
-    /// Enqueues the quotas that limit this kind, in one namespace; in all namespaces if `namespace` is empty.
-    /// Upstream: `replenishQuota`.
+    /// Enqueues the quotas of a namespace that limit this kind. If `namespace` is empty, enqueues those of all
+    /// namespaces. Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()
@@ -81,7 +81,7 @@ impl Follower for Replenisher {
     }
 }
 
-/// Action that adds a kind with its cache, and subscribes to the cache's events.
+/// Adds a kind with its cache to the counted contents, and subscribes to the cache's events.
 struct Attach {
     replenisher: Replenisher,
     evaluator: Evaluator,
@@ -94,7 +94,8 @@ impl WithCache for Attach {
         let Self { replenisher, evaluator } = self;
         let evaluator = Arc::new(evaluator);
         replenisher.contents.change(|contents| contents.add(&evaluator, cache.clone()));
-        let (event_replenisher, event_evaluator) = (replenisher.clone(), evaluator.clone());
+        let event_replenisher = replenisher.clone();
+        let event_evaluator = evaluator.clone();
         cache.subscribe(move |event| {
             let may_decrease = match event {
                 CacheEvent::Added { .. } => false,

@@ -10,20 +10,21 @@ use evenkeel_component_helpers::quota::{
 use evenkeel_runtime::discovery::Resource;
 use std::any::Any;
 
-/// Whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched, and are
-/// counted.
+/// Reports whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched,
+/// and are counted.
 pub(super) fn is_countable(resource: &Resource) -> bool {
     resource.kind.namespaced
         && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
         && Evaluator::new(&resource.kind.group, &resource.kind.plural).is_some()
 }
 
-/// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
+/// Reports whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
 pub(in crate::core::resourcequota) fn may_decrease_usage(
     old: &dyn Any,
     new: &dyn Any,
     now: Timestamp,
 ) -> bool {
+    /// Returns both objects if they have the type `T`.
     fn downcast_both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
     }
@@ -43,6 +44,7 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
     }
 }
 
+/// Reports whether an update of a pod may decrease the usage of a quota.
 fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
     let resources_changed = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {

@@ -20,7 +20,8 @@ use std::sync::Arc;
 /// Starts the controller of the claim queue. It has only one worker, because two could choose the same volume for
 /// different claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let (binder_for_volumes, binder_for_classes) = (Arc::clone(binder), Arc::clone(binder));
+    let binder_for_volumes = Arc::clone(binder);
+    let binder_for_classes = Arc::clone(binder);
     let metrics = binder.metrics.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &binder.claims, move |event, enqueue| {
@@ -46,7 +47,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims, and pass handler that measures their provisioning.
+/// Planner of claims. It also records the metrics of their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {
@@ -96,6 +97,7 @@ impl PassHandler<Self> for Claims {
 }
 
 impl Binder {
+    /// Returns a claim with the volumes, classes and pods on which the decision about it depends.
     fn observe_claim(&self, key: &Key) -> Option<Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let class = volume::class_of_claim(&claim);
@@ -126,6 +128,7 @@ impl Binder {
         })
     }
 
+    /// Returns the pods that use a claim.
     fn pods_using(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
         self.pods_by_claim.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
     }

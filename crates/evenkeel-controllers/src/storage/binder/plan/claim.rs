@@ -65,8 +65,8 @@ pub(in crate::storage::binder) enum Step<'a> {
     Bind(&'a Arc<PersistentVolume>),
     /// Set the cluster's default class, because the claim sets none (KEP-3333).
     SetDefaultClass(&'a str),
-    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer`, and the scheduler has selected no node for
-    /// a pod that uses the claim.
+    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer`, and the scheduler has selected no node
+    /// for a pod that uses the claim.
     WaitForFirstConsumer,
     /// Wait for a volume. No volume matches, and the claim has no class to provision one.
     WaitForVolume,
@@ -178,6 +178,7 @@ fn set_pending(claim: &PersistentVolumeClaim, event: Option<EventRecord>) -> Pla
     plan
 }
 
+/// Returns a warning event about a claim.
 fn warning_event(
     claim: &PersistentVolumeClaim,
     reason: &'static str,
@@ -186,6 +187,7 @@ fn warning_event(
     EventRecord::warning(wire::target(claim), reason, message)
 }
 
+/// Returns a normal event about a claim.
 fn normal_event(
     claim: &PersistentVolumeClaim,
     reason: &'static str,
@@ -212,7 +214,7 @@ fn find_best_match_for_claim(
     observed: &Observed,
     is_delayed: bool,
 ) -> Option<&Arc<PersistentVolume>> {
-    // Groups of volumes by their access modes; fewer modes come first.
+    // Groups of volumes by their access modes. Groups with fewer modes come first.
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
     for volume in &observed.candidates {
         if volume::has_access_modes(&observed.claim, volume) {
@@ -275,6 +277,7 @@ fn find_provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisione
     }
 }
 
+/// Returns the plan for a claim that must be provisioned.
 fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Plan {
     let mut plan = Plan::nothing();
     match provisioner {
@@ -302,7 +305,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Returns the update that names the provisioner in the claim's annotations; `None` if it is named already.
+/// Returns the update that names the provisioner in the claim's annotations, or `None` if it is named already.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
@@ -312,8 +315,8 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next pass computes it
-    // again.
+    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next reconciliation
+    // computes it again.
     if annotations.contains(volume::MIGRATED_TO) {
         new_annotations[volume::MIGRATED_TO] = Value::Null;
     }
@@ -407,7 +410,8 @@ fn set_lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) 
 
 /// Describes a claim for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
-    let (claim, mut description) = (&*observed.claim, Description::new());
+    let claim = &*observed.claim;
+    let mut description = Description::new();
     let class = volume::class_of_claim(claim);
     description.fact("class", if class.is_empty() { "none" } else { class });
     description.fact("asks for", volume::requested(claim));

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the change of the annotation `migrated-to` for the object's provisioner; `None` if the annotation is correct.
-/// An object whose plugin was not migrated has no such annotation.
+/// Returns the change of the annotation `migrated-to` for the object's provisioner, or `None` if the annotation is
+/// correct. An object whose plugin was not migrated has no such annotation.
 fn migrated_to_change(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let driver = driver(provisioner?);
     let current = annotations.get(volume::MIGRATED_TO).filter(|current| !current.is_empty());
     (current != driver).then(|| json!({volume::MIGRATED_TO: driver}))
 }
 
-/// Returns the update of a claim; `None` if its annotation is correct.
+/// Returns the update of a claim, or `None` if its annotation is correct.
 pub(super) fn claim_update(claim: &PersistentVolumeClaim) -> Option<Value> {
     let annotations = &claim.meta.annotations;
     let beta = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
@@ -27,7 +27,7 @@ pub(super) fn claim_update(claim: &PersistentVolumeClaim) -> Option<Value> {
     Some(json!({"metadata": {"annotations": change}}))
 }
 
-/// Returns the update of a volume; `None` if its annotation and its deletion finalizers are correct.
+/// Returns the update of a volume, or `None` if its annotation and its deletion finalizers are correct.
 pub(super) fn volume_update(volume: &PersistentVolume) -> Option<Value> {
     let meta = &volume.meta;
     let provisioner = meta.annotations.get(volume::PROVISIONED_BY);

@@ -1,9 +1,9 @@
 //! Decisions about claims and volumes.
 //!
 //! A binding consists of two references, written in this order: the volume's `claimRef`, then the claim's `volumeName`.
-//! After an interruption, the next pass of either object completes it.
+//! After an interruption, the next reconciliation of either object completes it.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::choose_step` |
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::find_best_match_for_claim`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
@@ -41,18 +41,20 @@ use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
 use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
 
-/// Consecutive writes of one object. Each write requires the resource version that the previous one returned.
+/// Consecutive writes of one object. Each write requires the resource version that the previous write returned.
 struct ConsecutiveWrites {
     actions: Vec<Action>,
-    /// Resource version of the next write; empty for the version that the previous write returned.
+    /// Resource version that the next write requires. Empty if it is the one that the previous write returns.
     next_version: Arc<str>,
 }
 
 impl ConsecutiveWrites {
+    /// Returns an empty sequence. Its first write requires this resource version.
     fn from_version(version: &str) -> Self {
         Self { actions: Vec::new(), next_version: Arc::from(version) }
     }
 
+    /// Adds a write. If an earlier write fails, it is skipped.
     fn push(&mut self, change: Rewrite) {
         let resource_version = std::mem::replace(&mut self.next_version, Arc::from(""));
         self.actions
@@ -60,18 +62,18 @@ impl ConsecutiveWrites {
     }
 }
 
-/// Returns the update of a volume, still without resource version.
+/// Returns a merge patch of a volume, for now without a required resource version.
 fn change_volume(volume: &PersistentVolume, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(volume), "", PatchForm::Merge, body.to_string())
 }
 
-/// Returns the update of a claim, still without resource version.
+/// Returns a merge patch of a claim, for now without a required resource version.
 fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
 }
 
-/// Returns the missing writes that bind the volume and the claim: `claimRef` and phase of the volume, `volumeName`
-/// and status of the claim.
+/// Returns the writes that are missing for the binding: first `claimRef` and phase of the volume, then `volumeName` and
+/// status of the claim.
 fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
     let mut volume_writes = ConsecutiveWrites::from_version(&volume.meta.resource_version);
     if let Some(body) = claim_ref_update(volume, claim) {
@@ -91,8 +93,8 @@ fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action>
     volume_writes.actions
 }
 
-/// Returns the update that sets the volume's `claimRef`; `None` if it is complete. The update annotates the volume as
-/// bound by the controller, unless a user reserved the volume for the claim.
+/// Returns the body of the update that sets the volume's `claimRef`, or `None` if the `claimRef` is complete. The
+/// update annotates the volume as bound by the controller, unless a user reserved the volume for the claim.
 fn claim_ref_update(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
     let mut body = json!({});
     let is_complete = volume.spec.claim_ref.as_deref().is_some_and(|reference| {
@@ -101,6 +103,7 @@ fn claim_ref_update(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
             && reference.uid == claim.meta.uid
     });
     if !is_complete {
+        // Removes a `fieldPath` of the old reference.
         let mut reference = storage::volume::claim_reference(claim);
         reference["fieldPath"] = Value::Null;
         body["spec"]["claimRef"] = reference;
@@ -112,9 +115,10 @@ fn claim_ref_update(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
     (body != json!({})).then_some(body)
 }
 
-/// Returns the update that sets the claim's `volumeName` and its annotations; `None` if they are complete.
+/// Returns the body of the update that sets the claim's `volumeName` and annotations, or `None` if they are complete.
 fn volume_name_update(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
-    let (mut body, annotations) = (json!({}), &claim.meta.annotations);
+    let mut body = json!({});
+    let annotations = &claim.meta.annotations;
     if claim.spec.volume_name != volume.meta.name {
         body["spec"]["volumeName"] = json!(volume.meta.name);
         if !annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
@@ -127,8 +131,8 @@ fn volume_name_update(claim: &PersistentVolumeClaim, volume: &PersistentVolume) 
     (body != json!({})).then_some(body)
 }
 
-/// Returns the writes that unbind the volume. If the controller set the `claimRef`, they remove it. If a user
-/// reserved the volume, they remove only the uid.
+/// Returns the writes that unbind the volume. If the controller set the `claimRef`, the writes remove it. If a user set
+/// it to reserve the volume, the writes remove only its uid.
 fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     let mut writes = ConsecutiveWrites::from_version(&volume.meta.resource_version);
     let body = if volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
@@ -146,7 +150,7 @@ fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     writes.actions
 }
 
-/// Returns the update of the volume's phase and message; `None` if the volume has that phase.
+/// Returns the update of the volume's phase and message, or `None` if the volume has that phase.
 fn phase_update(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
     if *volume.status.phase == *phase {
         return None;
@@ -162,47 +166,50 @@ fn sole_phase_update(volume: &PersistentVolume, phase: &str, message: &str) -> O
     Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
 }
 
-/// Returns the update of the claim's status; `None` if the status is correct. Without a volume, the update removes access
-/// modes and capacity. The update sets the capacity only with a new phase; after that, the component that expands the
-/// volume updates the capacity.
+/// Returns the update of the claim's status, or `None` if the status is correct. Without a volume, the update removes
+/// access modes and capacity. The update sets the capacity only together with a new phase. Later, the component that
+/// expands the volume updates the capacity.
 fn claim_status_update(
     claim: &PersistentVolumeClaim,
     phase: &str,
     volume: Option<&PersistentVolume>,
 ) -> Option<Rewrite> {
-    let (current, mut status) = (&claim.status, Object::new());
+    let current = &claim.status;
+    let mut changes = Object::new();
     let phase_changes = *current.phase != *phase;
     if phase_changes {
-        status.insert("phase".into(), phase.into());
+        changes.insert("phase".into(), phase.into());
     }
     let modes = volume.map_or(&[][..], |volume| &volume.spec.access_modes);
     if *current.access_modes != *modes {
         let modes = Some(modes).filter(|modes| !modes.is_empty());
-        status.insert("accessModes".into(), json!(modes));
+        changes.insert("accessModes".into(), json!(modes));
     }
     let attributes_class = &current.current_volume_attributes_class_name;
     match volume {
         None => {
             if !current.capacity.is_empty() {
-                status.insert("capacity".into(), Value::Null);
+                changes.insert("capacity".into(), Value::Null);
             }
             if !attributes_class.is_empty() {
-                status.insert("currentVolumeAttributesClassName".into(), Value::Null);
+                changes.insert("currentVolumeAttributesClassName".into(), Value::Null);
             }
         }
         Some(volume) => {
             if phase_changes && let Some(patch) = capacity_patch(claim, volume) {
-                status.insert("capacity".into(), patch);
+                changes.insert("capacity".into(), patch);
             }
             let class = &volume.spec.volume_attributes_class_name;
             if &*current.phase == "Pending" && phase == "Bound" && attributes_class != class {
                 let class = Some(class).filter(|class| !class.is_empty());
-                status.insert("currentVolumeAttributesClassName".into(), json!(class));
+                changes.insert("currentVolumeAttributesClassName".into(), json!(class));
             }
         }
     }
-    let body = json!({"status": status});
-    (!status.is_empty()).then(|| change_claim(claim, &body).of_status())
+    if changes.is_empty() {
+        return None;
+    }
+    Some(change_claim(claim, &json!({"status": changes})).of_status())
 }
 
 /// Returns [`claim_status_update`] without a volume as the only write of a plan. It requires the observed resource
@@ -213,18 +220,20 @@ fn sole_claim_phase_update(claim: &PersistentVolumeClaim, phase: &str) -> Option
     Some(Rewrite { resource_version: version, ..change })
 }
 
-/// Returns the merge patch of the claim's capacity; `None` if the capacity is correct. While the volume is being expanded,
-/// the claim has the capacity from before.
+/// Returns the merge patch of the claim's capacity, or `None` if the capacity is correct. While the volume is being
+/// expanded, the claim has the capacity from before the expansion.
 fn capacity_patch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     if let Some(text) = volume.meta.annotations.get(storage::volume::PRE_RESIZE_CAPACITY) {
         let capacity = Quantity::parse(text).unwrap_or_else(|_| storage::volume::capacity(volume));
         return Some(json!({"storage": capacity.to_string()}));
     }
-    let (of_claim, of_volume) = (&claim.status.capacity, &volume.spec.capacity);
-    if of_claim.get("storage").is_some() && of_claim.get("storage") == of_volume.get("storage") {
+    let claim_capacity = &claim.status.capacity;
+    let volume_capacity = &volume.spec.capacity;
+    let claim_storage = claim_capacity.get("storage");
+    if claim_storage.is_some() && claim_storage == volume_capacity.get("storage") {
         return None;
     }
-    Some(map_patch(of_claim, of_volume))
+    Some(map_patch(claim_capacity, volume_capacity))
 }
 
 /// Returns the merge patch that changes the map `from` into `to`.

@@ -113,9 +113,11 @@ pub(super) fn finalizers<'a>(
 enum Deleter {
     /// This controller, because the storage is a folder.
     ThisController,
+    /// A provisioner outside the controller, such as that of a CSI driver.
     ExternalProvisioner,
 }
 
+/// Returns the controller that deletes the volume, or upstream's error if no plugin can delete it.
 fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     let provisioner = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
     match provisioner {
@@ -131,6 +133,7 @@ fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
         _ => return Ok(Deleter::ExternalProvisioner),
     }
     let source = &volume.spec.source;
+    // Without the annotation, the type of the volume decides.
     let no_deleter = |why: &str| {
         let name = &volume.meta.name;
         Err(format!("error getting deleter volume plugin for volume \"{name}\": {why}"))
@@ -146,7 +149,7 @@ fn find_deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     }
 }
 
-/// Returns the key of the volume's recycler pod; `None` if the volume cannot be recycled.
+/// Returns the key of the volume's recycler pod, or `None` if the volume cannot be recycled.
 pub(in crate::storage::binder) fn recycler_pod(
     volume: &PersistentVolume,
     options: &Options,
@@ -159,10 +162,12 @@ pub(in crate::storage::binder) fn recycler_pod(
     })
 }
 
+/// Returns the name of the pod that recycles a volume.
 fn recycler_name(volume: &str) -> String {
     format!("{RECYCLER_PREFIX}{volume}")
 }
 
+/// Returns the namespace of recycler pods.
 fn recycler_namespace(template: &Value) -> &str {
     template["metadata"]["namespace"].as_str().unwrap_or(DEFAULT_NAMESPACE)
 }
@@ -173,7 +178,7 @@ pub(in crate::storage::binder) fn volume_of_recycler(pod: &Pod) -> Option<&str> 
     pod.meta.name.strip_prefix(RECYCLER_PREFIX)
 }
 
-/// Returns the recycler settings of the volume's type; `None` if volumes of this type cannot be recycled.
+/// Returns the recycler settings of the volume's type, or `None` if volumes of this type cannot be recycled.
 fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&'a Recycling> {
     match (&volume.spec.source.nfs, &volume.spec.source.host_path) {
         (Some(_), _) => Some(&options.recycle_nfs),
@@ -266,8 +271,8 @@ fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Crea
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Returns the timeout of the recycler pod in seconds. The timeout grows with the capacity in whole GiB, and is at least
-/// the minimum.
+/// Returns the timeout of the recycler pod in seconds. The timeout grows with the capacity in whole GiB, and is at
+/// least the minimum.
 ///
 /// Upstream: `CalculateTimeoutForVolume`.
 fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {

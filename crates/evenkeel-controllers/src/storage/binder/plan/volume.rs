@@ -22,8 +22,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim in `claimRef`, if the cache has it. In [`decide`], `None` means that a live read did not find the claim
-    /// either.
+    /// The claim in `claimRef`, if the cache has it. In [`decide`], `None` means that a live read did not find the
+    /// claim either.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
     /// Whether the cache has a claim with the name in `claimRef`, whatever its uid.
     pub(in crate::storage::binder) name_is_taken: bool,
@@ -121,7 +121,7 @@ fn set_phase(volume: &PersistentVolume, phase: &str) -> Plan {
 fn release_or_reclaim(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
-        // The next pass, which observes this phase, applies the reclaim policy.
+        // The next reconciliation, which observes this phase, applies the reclaim policy.
         return set_phase(volume, "Released").into();
     }
     reclaim::decide(observed, options)
@@ -132,7 +132,8 @@ fn release_or_reclaim(observed: &Observed, options: &Options) -> Decision {
 fn report_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
-        let (volume_name, claim_name) = (&volume.meta.name, &claim.meta.name);
+        let volume_name = &volume.meta.name;
+        let claim_name = &claim.meta.name;
         plan.push(EventRecord::warning(
             wire::target(volume),
             "VolumeMismatch",
@@ -148,7 +149,7 @@ fn report_mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> 
 }
 
 /// Handles a volume whose claim is bound to another volume. A provisioned volume with the policy `Delete` is
-/// reclaimed; any other becomes available.
+/// reclaimed. Any other becomes available.
 fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     let is_provisioned = volume.meta.annotations.contains(volume::PROVISIONED_BY);
@@ -160,7 +161,8 @@ fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
 
 /// Describes a volume for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
-    let (volume, mut description) = (&*observed.volume, Description::new());
+    let volume = &*observed.volume;
+    let mut description = Description::new();
     description.fact("capacity", volume::capacity(volume));
     description.fact("phase", &volume.status.phase);
     if let Some(claim) = volume.spec.claim_ref.as_deref() {

@@ -74,6 +74,7 @@ impl Binder {
         (claim.meta.uid == reference.uid).then_some(claim)
     }
 
+    /// Returns a volume with the claim and pods on which the decision about it depends.
     fn observe_volume(&self, volume: &Arc<PersistentVolume>) -> Observed {
         let reference = volume.spec.claim_ref.as_deref();
         let has_cached_claim =

@@ -32,7 +32,7 @@ impl Reserve for DynamicResources {
             tracker.add_pending(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
-        // The state shares the inventory of devices. While it does, an update of the inventory has to copy it.
+        // The attempt is over. Without its reference to the inventory, the next update need not copy the inventory.
         state.remove::<AttemptState>();
         if !assumed.claims.is_empty() || assumed.extended_claim.is_some() {
             lock(&self.assumed).insert(pod.uid().into(), assumed);
@@ -47,16 +47,19 @@ impl Reserve for DynamicResources {
         assumed.new_allocations().for_each(|(uid, _)| tracker.remove_unwritten(uid));
         drop(tracker);
         for (assumed_claim, _) in assumed.claims {
-            let (namespace, name) = (&assumed_claim.meta.namespace, &assumed_claim.meta.name);
+            let namespace = &assumed_claim.meta.namespace;
+            let name = &assumed_claim.meta.name;
             let claim = self.claim(cluster, namespace, name).unwrap_or(assumed_claim);
             if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
                 continue;
             }
-            let (client, pod) = (cluster.handle.client.clone(), Arc::clone(&pod.pod));
+            let client = cluster.handle.client.clone();
+            let pod = Arc::clone(&pod.pod);
             cluster.handle.tasks.spawn_finite("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
                     // The pod's next attempt or the ResourceClaim controller repeats a failed write.
-                    let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+                    let namespace = &claim.meta.namespace;
+                    let name = &claim.meta.name;
                     tracing::debug!(%namespace, %name, %error, "Claim not released");
                 }
             });
@@ -67,7 +70,8 @@ impl Reserve for DynamicResources {
     }
 }
 
-/// Deletes a claim for extended resources that is no longer needed.
+/// Deletes a claim for extended resources that is no longer needed. Until the cache shows the deletion, the plugin
+/// hides the claim from other attempts.
 fn delete_extended_claim(cluster: &ClusterState, written: Arc<ResourceClaim>) {
     let extended_claims = Arc::clone(&cluster.extended_claims);
     extended_claims.lock().unwrap_or_else(PoisonError::into_inner).hide(&written);
@@ -75,7 +79,8 @@ fn delete_extended_claim(cluster: &ClusterState, written: Arc<ResourceClaim>) {
     cluster.handle.tasks.spawn_finite("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &written).await {
             // The pod's next attempt finds the claim and retries the deletion.
-            let (namespace, name) = (&written.meta.namespace, &written.meta.name);
+            let namespace = &written.meta.namespace;
+            let name = &written.meta.name;
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
             extended_claims.lock().unwrap_or_else(PoisonError::into_inner).unhide(&written);
         }
@@ -154,12 +159,11 @@ impl DynamicResources {
         Ok(written)
     }
 
-    /// Keeps the written claim, so that `unreserve` deletes it if the pod is not bound.
+    /// Records the written claim, so that `unreserve` deletes it if the pod is not bound.
     fn remember_claim_to_delete(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
         let mut assumed_by_pod = lock(&self.assumed);
-        if let Some(in_creation) =
-            assumed_by_pod.get_mut(pod.uid()).and_then(|claims| claims.extended_claim.as_mut())
-        {
+        let assumed = assumed_by_pod.get_mut(pod.uid());
+        if let Some(in_creation) = assumed.and_then(|assumed| assumed.extended_claim.as_mut()) {
             in_creation.written = Some(Arc::clone(claim));
         }
     }

@@ -1,4 +1,4 @@
-//! Writes claims for extended resources, and the allocations and reservations of claims.
+//! Requests that write claims: their creation and deletion, their allocations and their reservations.
 
 use evenkeel_api::{
     View as _,
@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so it cannot
-/// overwrite a concurrent change. After a conflict it reads the claim again and retries.
+/// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so that it
+/// cannot overwrite a concurrent change. After a conflict, reads the claim again and retries.
 pub(in super::super) async fn reserve(
     client: &Client,
     pod: &Pod,
@@ -48,6 +48,7 @@ pub(in super::super) async fn reserve(
     Err(PreBindError::Refused("claim not reserved".to_owned()))
 }
 
+/// Writes the finalizer if the claim lacks it, then the allocation and the reservation.
 async fn attempt_to_reserve(
     client: &Client,
     pod: &Pod,
@@ -72,8 +73,10 @@ async fn patch(
     subresource: &str,
     change: Value,
 ) -> Result<ResourceClaim, ApiError> {
-    let (meta, change) = (&claim.meta, with_preconditions(claim, version, change).to_string());
-    let (kind, form) = (ResourceClaim::kind(), PatchForm::Merge);
+    let meta = &claim.meta;
+    let change = with_preconditions(claim, version, change).to_string();
+    let kind = ResourceClaim::kind();
+    let form = PatchForm::Merge;
     client.patch(&kind, &meta.namespace, &meta.name, subresource, form, change.into()).await
 }
 
@@ -92,8 +95,10 @@ pub(in super::super) async fn release(
     pod: &Pod,
 ) -> Result<(), ApiError> {
     let Some(change) = release_of(claim, pod) else { return Ok(()) };
-    let (meta, kind) = (&claim.meta, ResourceClaim::kind());
-    let (form, change) = (PatchForm::Strategic, change.to_string().into());
+    let meta = &claim.meta;
+    let kind = ResourceClaim::kind();
+    let form = PatchForm::Strategic;
+    let change = change.to_string().into();
     client
         .patch::<ResourceClaim>(&kind, &meta.namespace, &meta.name, "status", form, change)
         .await
@@ -116,9 +121,12 @@ pub(in super::super) async fn patch_pod_status(
     claim: &str,
     mappings: &[Mapping],
 ) -> Result<(), ApiError> {
-    let (kind, meta) = (Pod::kind(), &pod.meta);
+    let kind = Pod::kind();
+    let meta = &pod.meta;
     let change = pod_status(pod, claim, mappings).to_string().into();
-    let (form, namespace, name) = (PatchForm::Strategic, &meta.namespace, &meta.name);
+    let form = PatchForm::Strategic;
+    let namespace = &meta.namespace;
+    let name = &meta.name;
     client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)
 }
 
@@ -127,17 +135,19 @@ pub(in super::super) async fn delete(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<(), ApiError> {
+    // A claim that no longer exists, or whose name another claim has, counts as deleted.
     let ignore_missing = |outcome: Result<(), ApiError>| match outcome {
         Err(error) if error.is_not_found_or_replaced() => Ok(()),
         outcome => outcome,
     };
-    let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
+    let kind = ResourceClaim::kind();
+    let meta = &claim.meta;
     ignore_missing(remove_finalizer(client, claim).await)?;
     let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
     ignore_missing(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
-/// Removes the finalizer from the claim. After a conflict it reads the claim again and retries.
+/// Removes the finalizer from the claim. After a conflict, reads the claim again and retries.
 async fn remove_finalizer(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let mut current;
     let mut claim = claim;
@@ -146,7 +156,7 @@ async fn remove_finalizer(client: &Client, claim: &ResourceClaim) -> Result<(), 
         match patch(client, claim, &claim.meta.resource_version, "", change).await {
             Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
                 let read = client.get(&claim.meta.namespace, &claim.meta.name).await?;
-                // Another claim of this name keeps its finalizer.
+                // Another claim with the same name keeps its finalizer.
                 let Ok(same) = same_claim(claim, read) else { break };
                 current = same;
                 claim = &current;

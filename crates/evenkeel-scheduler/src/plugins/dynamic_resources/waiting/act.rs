@@ -29,27 +29,29 @@ impl DynamicResources {
         let event =
             EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
         cluster.handle.recorder.record(&event, "Scheduling", None);
-        let began = cluster.handle.clock.now();
-        let outcome = self.wait_until_ready(cluster, pod.uid(), began).await;
-        let result = outcome
-            .as_ref()
-            .map_or_else(|not_ready| not_ready.result, |()| DeviceWaitResult::Ready);
-        let took = cluster.handle.clock.now().duration_since(began).unsigned_abs();
+        let began_at = cluster.handle.clock.now();
+        let outcome = self.wait_until_ready(cluster, pod.uid(), began_at).await;
+        let result = match &outcome {
+            Ok(()) => DeviceWaitResult::Ready,
+            Err(not_ready) => not_ready.result,
+        };
+        let took = cluster.handle.clock.now().duration_since(began_at).unsigned_abs();
         self.record_outcome(cluster, pod.uid(), result, took);
         outcome.map_err(|not_ready| PreBindError::Refused(not_ready.message))
     }
 
-    /// Checks the claims after each change and at each deadline, until all are ready or one fails.
+    /// Checks the claims after each change of a claim and at each deadline, until all claims are ready or one fails.
     async fn wait_until_ready(
         &self,
         cluster: &ClusterState,
         uid: &str,
-        began: Timestamp,
+        began_at: Timestamp,
     ) -> Result<(), NotReady> {
-        let (clock, timeout) = (&cluster.handle.clock, self.args.binding_timeout);
-        let deadline = saturating_add(began, timeout);
+        let clock = &cluster.handle.clock;
+        let timeout = self.args.binding_timeout;
+        let deadline = saturating_add(began_at, timeout);
         loop {
-            // The subscription precedes the check, so that no change is missed.
+            // Subscribe before the check, so that no change during the check is missed.
             let changed = cluster.claim_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -58,9 +60,10 @@ impl DynamicResources {
             let Some(next_check) = check_readiness(claims, timeout, deadline, now)? else {
                 return Ok(());
             };
+            let delay = Duration::try_from(next_check.duration_since(now)).unwrap_or_default();
             tokio::select! {
                 () = changed => {}
-                () = clock.sleep(Duration::try_from(next_check.duration_since(now)).unwrap_or_default()) => {}
+                () = clock.sleep(delay) => {}
             }
         }
     }
@@ -75,7 +78,7 @@ impl DynamicResources {
         assumed.latest(|claim| self.claim(cluster, &claim.meta.namespace, &claim.meta.name))
     }
 
-    /// Records the outcome of the wait for each device of the pod's claims.
+    /// Records the result and the duration of the wait for each device of the pod's claims.
     fn record_outcome(
         &self,
         cluster: &ClusterState,
@@ -83,7 +86,8 @@ impl DynamicResources {
         result: DeviceWaitResult,
         took: Duration,
     ) {
-        let (metrics, profile) = (cluster.handle.metrics.claims(), &cluster.handle.profile);
+        let metrics = cluster.handle.metrics.claims();
+        let profile = &cluster.handle.profile;
         for claim in self.claims_of_assumed_pod(cluster, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {

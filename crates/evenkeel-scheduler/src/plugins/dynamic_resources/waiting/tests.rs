@@ -194,8 +194,8 @@ impl Fixture {
         });
     }
 
-    /// Returns the writes up to the first one whose path ends with `path_end`, without events, and the seconds since the
-    /// start.
+    /// Returns the writes up to the first one whose path ends with `path_end`, without events, and the seconds since
+    /// the start.
     async fn writes_until(&mut self, path_end: &str) -> (i64, Vec<(String, Value)>) {
         for _ in 0..200_000 {
             self.collect_requests();
