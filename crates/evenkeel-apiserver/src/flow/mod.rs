@@ -30,7 +30,7 @@ mod sharding;
 mod stats;
 mod watches;
 
-pub(crate) use config::dangling;
+pub(crate) use config::dangling_condition;
 pub(crate) use estimate::ObjectStats;
 pub(crate) use level::{Permit, RequestDigest};
 pub(crate) use limiter::{Admission, Flows, Options, Rejection, is_long_running, wait_limit};

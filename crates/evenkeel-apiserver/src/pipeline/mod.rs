@@ -316,7 +316,7 @@ where
     let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers, &query.0));
     warn(&mut response, &warnings.into_texts());
     if let Some(permit) = &permit {
-        permit.mark(response.headers_mut());
+        permit.set_uid_headers(response.headers_mut());
     }
     if let Some(watch) = watch {
         response.body_mut().hold(watch);
