@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `configController.syncOne` | `sync` |
 //! | `updateBorrowing` | `run` |
-//! | `bootstrapConfigurationEnsurer` | `ensure`, `revise` |
+//! | `bootstrapConfigurationEnsurer` | `ensure`, `revise_if_needed` |
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) const RESOURCE_PREFIXES: [&str; 2] = [
 /// Interval at which concurrency limits are adjusted.
 const BORROWING_ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
 /// Number of adjustments between two checks of the bootstrap configuration (one minute).
-const ENSURE_EVERY: u32 = 6;
+const ADJUSTMENTS_PER_ENSURE: u32 = 6;
 /// Field manager of the condition.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 /// Field manager of the bootstrap configuration.
@@ -58,42 +58,43 @@ pub(crate) fn load(api: &Api) {
     api.flows.configure(&schemas, &levels);
 }
 
-/// Runs the controller until the server shuts down. `changes` signal writes to the configuration objects. The first
-/// pass syncs all of them.
+/// Runs the controller until the server shuts down. `changes` signal writes to FlowSchemas and to
+/// PriorityLevelConfigurations.
 pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
-    let Some((wake, clock)) = api.upgrade().map(|api| (api.flows.wake(), api.clock.clone())) else {
-        return;
-    };
-    let mut adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
-    let mut adjustments = 0;
+    let Some(strong_api) = api.upgrade() else { return };
+    let (wake, clock) = (strong_api.flows.wake(), strong_api.clock.clone());
+    drop(strong_api);
+    let mut next_adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
+    let mut n_adjustments: u32 = 0;
     if let Some(api) = api.upgrade() {
         sync(&api).await;
         ensure_logged(&api).await;
     }
-    let mut release = None;
+    let mut next_release = None;
     loop {
         let [schemas, levels] = &mut changes;
-        let next = release.map_or(adjustment, |release| adjustment.min(release));
+        let next_timer =
+            next_release.map_or(next_adjustment, |release| next_adjustment.min(release));
         let changed = tokio::select! {
             changed = schemas.changed() => changed.is_ok(),
             changed = levels.changed() => changed.is_ok(),
             () = wake.notified() => false,
-            () = tokio::time::sleep_until(next) => false,
+            () = tokio::time::sleep_until(next_timer) => false,
         };
         let Some(api) = api.upgrade() else { return };
         if changed {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             sync(&api).await;
         }
-        if clock.instant() >= adjustment {
+        if clock.instant() >= next_adjustment {
             api.flows.update_borrowing();
-            adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
-            adjustments += 1;
-            if adjustments % ENSURE_EVERY == 0 {
+            next_adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
+            n_adjustments += 1;
+            if n_adjustments.is_multiple_of(ADJUSTMENTS_PER_ENSURE) {
                 ensure_logged(&api).await;
             }
         }
-        release = api.flows.release_due();
+        next_release = api.flows.release_due();
     }
 }
 
@@ -103,7 +104,7 @@ async fn sync(api: &Arc<Api>) {
     let now = seconds(api.clock.now());
     let levels = loopback::list(api, GROUP, LEVELS, "");
     for schema in loopback::list(api, GROUP, SCHEMAS, "") {
-        let Some(condition) = flow::dangling(&schema, &levels, &now) else { continue };
+        let Some(condition) = flow::dangling_condition(&schema, &levels, &now) else { continue };
         if let Err(error) = apply_condition(api, &schema, &condition).await {
             let name = text(&schema, "metadata.name");
             tracing::error!(name, %error, "failed to set a status.condition for FlowSchema");
@@ -123,36 +124,38 @@ async fn ensure_logged(api: &Arc<Api>) {
 /// Upstream: `ensure`.
 async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
     for resource in [LEVELS, SCHEMAS] {
-        let Some(row) = api.table.get(GROUP, resource) else { continue };
-        let own = bootstrap::objects(&row)?;
+        let Some(resource_type) = api.table.get(GROUP, resource) else { continue };
+        let bootstrap_objects = bootstrap::objects(&resource_type)?;
         let stored = loopback::list(api, GROUP, resource, "");
         let mut missing = Transaction::default();
-        for wanted in &own {
+        for wanted in &bootstrap_objects {
             let name = text(wanted, "metadata.name");
             match stored.iter().find(|object| text(object, "metadata.name") == name) {
                 None => {
                     let now = seconds(api.clock.now());
-                    loopback::create_if_absent(api, &row, wanted.clone(), &now, &mut missing);
+                    loopback::create_if_absent(api, &resource_type, wanted.clone(), &now, &mut missing);
                 }
                 Some(object) => {
-                    if let Some(revised) = revise(object, wanted) {
+                    if let Some(revised) = revise_if_needed(object, wanted) {
                         write(api, resource, object, revised).await?;
                     }
                 }
             }
         }
         api.store.commit(missing).await?;
-        let is_own = |name: &str| own.iter().any(|object| text(object, "metadata.name") == name);
-        for object in stored.iter().filter(|object| annotation(object) == Some(true)) {
+        let is_bootstrap_object = |name: &str| {
+            bootstrap_objects.iter().any(|object| text(object, "metadata.name") == name)
+        };
+        for object in stored.iter().filter(|object| auto_update_annotation(object) == Some(true)) {
             let name = text(object, "metadata.name");
-            if !is_own(name) {
+            if !is_bootstrap_object(name) {
                 let user = User::authenticated("system:apiserver", ["system:masters"]);
                 let options = DeleteOptions::default();
                 let (warnings, audit) = (Warnings::default(), RequestAudit::default());
-                let admission = Admission::new(&row, name, &warnings, &audit, &options)?;
+                let admission = Admission::new(&resource_type, name, &warnings, &audit, &options)?;
                 let deletion = Deletion {
                     api,
-                    stored: &row,
+                    stored: &resource_type,
                     user: &user,
                     options: &options,
                     admission: Some(admission),
@@ -167,20 +170,24 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
     Ok(())
 }
 
-/// Returns the revised bootstrap object, or `None` if it needs no change.
+/// Returns a stored bootstrap object with its spec and annotation restored, or `None` if it needs no change. `wanted`
+/// is this version's bootstrap object.
+///
+/// Without the annotation, the server updates the spec if nobody has modified it since the creation.
 ///
 /// Upstream: `ReviseIfNeeded`.
-fn revise(object: &Value, wanted: &Value) -> Option<Value> {
-    let untouched = int(object, "metadata.generation") == Some(1);
-    let update = MANDATORY.contains(&text(object, "metadata.name"))
-        || annotation(object).unwrap_or(untouched);
+fn revise_if_needed(object: &Value, wanted: &Value) -> Option<Value> {
+    let is_unmodified = int(object, "metadata.generation") == Some(1);
+    let auto_update = MANDATORY.contains(&text(object, "metadata.name"))
+        || auto_update_annotation(object).unwrap_or(is_unmodified);
     let spec = get(wanted, "spec").unwrap_or(&Value::Null);
-    let differs = update && !same_meaning(get(object, "spec").unwrap_or(&Value::Null), spec);
-    if !differs && annotation(object) == Some(update) {
+    let needs_update =
+        auto_update && !same_meaning(get(object, "spec").unwrap_or(&Value::Null), spec);
+    if !needs_update && auto_update_annotation(object) == Some(auto_update) {
         return None;
     }
     let mut revised = object.clone();
-    if differs {
+    if needs_update {
         set(&mut revised, "spec", spec.clone());
         let generation = int(object, "metadata.generation").unwrap_or_default() + 1;
         set(&mut revised, "metadata.generation", generation);
@@ -191,13 +198,13 @@ fn revise(object: &Value, wanted: &Value) -> Option<Value> {
         if !annotations.is_object() {
             *annotations = Value::Object(Default::default());
         }
-        annotations[AUTO_UPDATE] = Value::from(update.to_string());
+        annotations[AUTO_UPDATE] = Value::from(auto_update.to_string());
     }
     Some(revised)
 }
 
 /// Returns the value of the auto-update annotation, or `None` if it is absent or invalid.
-fn annotation(object: &Value) -> Option<bool> {
+fn auto_update_annotation(object: &Value) -> Option<bool> {
     let value = object.pointer("/metadata/annotations")?.get(AUTO_UPDATE)?.as_str()?;
     // Go's `ParseBool` accepts these values.
     match value {
@@ -215,16 +222,16 @@ async fn apply_condition(
     schema: &Value,
     condition: &Value,
 ) -> Result<(), StatusError> {
-    let Some(row) = api.table.get(GROUP, SCHEMAS) else { return Ok(()) };
+    let Some(resource_type) = api.table.get(GROUP, SCHEMAS) else { return Ok(()) };
     let body = json!({
-        "apiVersion": GROUP, "kind": row.gvk.kind, "metadata": {"name": schema["metadata"]["name"]},
+        "apiVersion": GROUP, "kind": resource_type.gvk.kind, "metadata": {"name": schema["metadata"]["name"]},
         "status": {"conditions": [condition]},
     });
     let writer = Writer { manager: CONFIG_CONSUMER, subresource: "status", now: api.clock.now() };
-    let (kinds, validation) = (row.schema(&row.gvk), FieldValidation::Ignore);
+    let (kinds, validation) = (resource_type.schema(&resource_type.gvk), FieldValidation::Ignore);
     let body = body.to_string();
     let applied = patch::apply(
-        &row.gvk,
+        &resource_type.gvk,
         kinds.as_ref(),
         Some(schema),
         body.as_bytes(),
@@ -232,7 +239,7 @@ async fn apply_condition(
         true,
         validation,
     )?;
-    put(api, &row, schema, &applied.object).await
+    put(api, &resource_type, schema, &applied.object).await
 }
 
 /// Writes a revised bootstrap object.
@@ -242,27 +249,36 @@ async fn write(
     old: &Value,
     mut new: Value,
 ) -> Result<(), StatusError> {
-    let Some(row) = api.table.get(GROUP, resource) else { return Ok(()) };
+    let Some(resource_type) = api.table.get(GROUP, resource) else { return Ok(()) };
     let writer = Writer { manager: CONFIG_PRODUCER, subresource: "", now: api.clock.now() };
-    patch::update_managed_fields(row.schema(&row.gvk).as_ref(), Some(old), &mut new, &writer);
-    put(api, &row, old, &new).await
+    patch::update_managed_fields(
+        resource_type.schema(&resource_type.gvk).as_ref(),
+        Some(old),
+        &mut new,
+        &writer,
+    );
+    put(api, &resource_type, old, &new).await
 }
 
 /// Stores a changed object. If another writer changed the object first, its change stays and triggers the next sync.
 async fn put(
     api: &Arc<Api>,
-    row: &ResourceType,
+    resource_type: &ResourceType,
     old: &Value,
     new: &Value,
 ) -> Result<(), StatusError> {
     let name = text(old, "metadata.name");
-    let Some(entry) = api.store.get(&row.resource_prefix, name) else { return Ok(()) };
+    let Some(entry) = api.store.get(&resource_type.resource_prefix, name) else { return Ok(()) };
     if entry.revision.to_string() != text(old, "metadata.resourceVersion") {
         return Ok(());
     }
-    let selection = crate::selector::selection_attributes(row, new);
+    let selection = crate::selector::selection_attributes(resource_type, new);
     let encoded = Encoded::new(new, selection);
-    match api.store.put(&row.resource_prefix, name, Expect::At(entry.revision), encoded).await {
+    match api
+        .store
+        .put(&resource_type.resource_prefix, name, Expect::At(entry.revision), encoded)
+        .await
+    {
         Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -294,7 +310,7 @@ mod tests {
             (object("x", 2, None, 2), Some(2), "false"),
             (object("exempt", 2, Some("false"), 2), Some(1), "true"),
         ] {
-            let revised = revise(&object, &wanted);
+            let revised = revise_if_needed(&object, &wanted);
             let found =
                 revised.as_ref().and_then(|revised| int(revised, "spec.matchingPrecedence"));
             assert_eq!(found, precedence, "{object}");

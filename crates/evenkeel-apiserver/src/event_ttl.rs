@@ -1,4 +1,4 @@
-//! Expiry of events: the server deletes an event that nobody has written for `--event-ttl`.
+//! Expiry of events: the server deletes an event that has not been written for `--event-ttl`.
 //!
 //! A queue holds each event with its expiry. After a restart, the server derives the time of an event's last write from
 //! the event's timestamps.
@@ -26,21 +26,25 @@ const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Event in the queue, with its expiry and the revision of its last write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Expiring {
-    at: Timestamp,
+struct QueuedEvent {
+    expires_at: Timestamp,
     key: Arc<str>,
     revision: u64,
 }
 
+/// Position in the queue: the time of expiry and the revision of the last write, which is unique.
+type Position = (Timestamp, u64);
+
 /// Queue of events by expiry. A write moves the event, so that each event is in the queue once.
 #[derive(Debug, Default)]
-struct Expiry {
-    queue: BTreeMap<(Timestamp, u64), Arc<str>>,
-    /// Position of each event in the queue.
-    positions: HashMap<Arc<str>, (Timestamp, u64)>,
+struct ExpiryQueue {
+    /// Keys of the events by position.
+    queue: BTreeMap<Position, Arc<str>>,
+    /// Position of each event in the queue, by the event's key.
+    positions: HashMap<Arc<str>, Position>,
 }
 
-impl Expiry {
+impl ExpiryQueue {
     /// Replaces the queue with all stored events and the times of their last writes.
     fn replace_all(
         &mut self,
@@ -49,57 +53,61 @@ impl Expiry {
     ) {
         *self = Self::default();
         for (written, key, revision) in events {
-            self.written(written, key, revision, ttl);
+            self.record_write(written, key, revision, ttl);
         }
     }
 
     /// Records a write of an event.
-    fn written(&mut self, now: Timestamp, key: Arc<str>, revision: u64, ttl: SignedDuration) {
-        self.put(Expiring { at: saturating_add(now, ttl), key, revision });
+    fn record_write(&mut self, now: Timestamp, key: Arc<str>, revision: u64, ttl: SignedDuration) {
+        self.insert(QueuedEvent { expires_at: saturating_add(now, ttl), key, revision });
     }
 
-    fn put(&mut self, Expiring { at, key, revision }: Expiring) {
-        if let Some(before) = self.positions.insert(key.clone(), (at, revision)) {
-            self.queue.remove(&before);
+    /// Adds an event, or moves it to its new position.
+    fn insert(&mut self, QueuedEvent { expires_at, key, revision }: QueuedEvent) {
+        let position = (expires_at, revision);
+        if let Some(old_position) = self.positions.insert(key.clone(), position) {
+            self.queue.remove(&old_position);
         }
-        self.queue.insert((at, revision), key);
+        self.queue.insert(position, key);
     }
 
     /// Removes a deleted event.
-    fn deleted(&mut self, key: &str) {
+    fn record_deletion(&mut self, key: &str) {
         if let Some(position) = self.positions.remove(key) {
             self.queue.remove(&position);
         }
     }
 
     /// Removes up to [`MAX_CONCURRENT_DELETIONS`] expired events from the queue, and returns them.
-    fn expired(&mut self, now: Timestamp) -> Vec<Expiring> {
+    fn take_expired(&mut self, now: Timestamp) -> Vec<QueuedEvent> {
         let mut expired = Vec::new();
         while expired.len() < MAX_CONCURRENT_DELETIONS
             && let Some(first) = self.queue.first_entry()
-            && first.key().0 <= now
+            && let (expires_at, revision) = *first.key()
+            && expires_at <= now
         {
-            let ((at, revision), key) = first.remove_entry();
+            let key = first.remove();
             self.positions.remove(&key);
-            expired.push(Expiring { at, key, revision });
+            expired.push(QueuedEvent { expires_at, key, revision });
         }
         expired
     }
 
     /// Puts events that could not be deleted back into the queue.
-    fn put_back(&mut self, expired: Vec<Expiring>) {
-        expired.into_iter().for_each(|expiring| self.put(expiring));
+    fn put_back(&mut self, expired: Vec<QueuedEvent>) {
+        expired.into_iter().for_each(|event| self.insert(event));
     }
 
     /// Returns the time until the next event expires, or `None` if the queue is empty.
-    fn next(&self, now: Timestamp) -> Option<Duration> {
-        let ((at, _), _) = self.queue.first_key_value()?;
-        Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+    fn time_to_next_expiry(&self, now: Timestamp) -> Option<Duration> {
+        let ((expires_at, _), _) = self.queue.first_key_value()?;
+        // A time in the past has a negative difference, which becomes zero.
+        Some(Duration::try_from(expires_at.duration_since(now)).unwrap_or_default())
     }
 }
 
 /// Returns the latest of an event's timestamps, which is the time of its last write.
-fn written(event: &Value) -> Option<Timestamp> {
+fn last_write_time(event: &Value) -> Option<Timestamp> {
     let fields =
         ["metadata.creationTimestamp", "lastTimestamp", "eventTime", "series.lastObservedTime"];
     let managed = list(event, "metadata.managedFields").iter().map(|entry| text(entry, "time"));
@@ -107,98 +115,107 @@ fn written(event: &Value) -> Option<Timestamp> {
         .into_iter()
         .map(|field| text(event, field))
         .chain(managed)
-        .filter_map(|t| t.parse().ok())
+        .filter_map(|time| time.parse().ok())
         .max()
 }
 
 /// Deletes expired events until the server shuts down. `changes` signals writes to events.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>, ttl: Duration) {
     let ttl = SignedDuration::try_from(ttl).unwrap_or(SignedDuration::MAX);
-    let mut expiry = Expiry::default();
-    let mut seen = None;
+    let mut expiry = ExpiryQueue::default();
+    let mut last_revision = None;
     loop {
         changes.mark_unchanged();
-        let again = match api.upgrade() {
-            Some(api) => pass(&api, &mut expiry, &mut seen, ttl).await,
+        let next_sync = match api.upgrade() {
+            Some(api) => sync(&api, &mut expiry, &mut last_revision, ttl).await,
             None => return,
         };
-        if !changed(&mut changes, again).await {
+        if !changed(&mut changes, next_sync).await {
             return;
         }
     }
 }
 
-/// Records the writes since the revision `seen`, and deletes expired events. Returns the delay until the next pass.
-async fn pass(
+/// Records the writes since `last_revision`, and deletes expired events. Returns the delay until the next sync.
+async fn sync(
     api: &Arc<Api>,
-    expiry: &mut Expiry,
-    seen: &mut Option<u64>,
+    expiry: &mut ExpiryQueue,
+    last_revision: &mut Option<u64>,
     ttl: SignedDuration,
 ) -> Option<Duration> {
     let now = api.clock.now();
-    follow(api, expiry, seen, ttl, now);
+    apply_changes(api, expiry, last_revision, ttl, now);
     loop {
-        let expired = expiry.expired(now);
+        let expired = expiry.take_expired(now);
         if expired.is_empty() {
-            return expiry.next(now);
+            return expiry.time_to_next_expiry(now);
         }
-        let deletions = expired.iter().map(|expiring| delete(api, expiring));
+        let deletions = expired.iter().map(|event| delete(api, event));
         let outcomes = futures::future::join_all(deletions).await;
-        let mut failed = outcomes.into_iter().zip(expired).filter_map(|(outcome, expiring)| {
-            // A mismatch means that the event was written again or deleted.
-            let refused = !matches!(outcome, Ok(_) | Err(WriteError::Mismatch { .. }));
-            refused.then_some((outcome.err()?, expiring))
-        });
-        if let Some((error, first)) = failed.next() {
+        let mut first_error = None;
+        let mut failed_events = Vec::new();
+        for (outcome, event) in outcomes.into_iter().zip(expired) {
+            match outcome {
+                // A mismatch means that the event was written again or deleted.
+                Ok(_) | Err(WriteError::Mismatch { .. }) => {}
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                    failed_events.push(event);
+                }
+            }
+        }
+        if let (Some(error), Some(first)) = (first_error, failed_events.first()) {
             tracing::error!(event = %first.key, %error, "expired events cannot be deleted");
-            let others = failed.map(|(_, expiring)| expiring);
-            expiry.put_back(std::iter::once(first).chain(others).collect());
+            expiry.put_back(failed_events);
             return Some(RETRY_DELAY);
         }
     }
 }
 
 /// Deletes an event unless it was written after it entered the queue.
-async fn delete(api: &Arc<Api>, expiring: &Expiring) -> Result<Vec<Arc<Entry>>, WriteError> {
+async fn delete(api: &Arc<Api>, event: &QueuedEvent) -> Result<Vec<Arc<Entry>>, WriteError> {
     let mut transaction = Transaction::deletion();
-    let expect = Expect::At(expiring.revision);
-    transaction.delete(&RESOURCE_PREFIX.into(), &expiring.key, expect);
+    let expect = Expect::At(event.revision);
+    transaction.delete(&RESOURCE_PREFIX.into(), &event.key, expect);
     api.store.commit(transaction).await
 }
 
-/// Applies the store's changes since the revision `seen` to the queue.
-fn follow(
+/// Applies the store's changes since `last_revision` to the queue.
+fn apply_changes(
     api: &Api,
-    expiry: &mut Expiry,
-    seen: &mut Option<u64>,
+    expiry: &mut ExpiryQueue,
+    last_revision: &mut Option<u64>,
     ttl: SignedDuration,
     now: Timestamp,
 ) {
     let prefix = RESOURCE_PREFIX.into();
-    while let Some(revision) = *seen {
+    while let Some(revision) = *last_revision {
         let Ok(mut cursor) = api.store.follow(&prefix, &Scope::All, revision) else { break };
         let Ok(events) = cursor.take() else { break };
-        *seen = Some(cursor.at());
+        *last_revision = Some(cursor.at());
         if events.is_empty() {
             return;
         }
         for event in &events {
             let entry = &event.entry;
             if entry.change == Change::Deleted {
-                expiry.deleted(&entry.key);
+                expiry.record_deletion(&entry.key);
             } else {
-                expiry.written(now, entry.key.clone(), entry.revision, ttl);
+                expiry.record_write(now, entry.key.clone(), entry.revision, ttl);
             }
         }
     }
-    // This is the first pass, or the store no longer has all changes since `seen`.
-    *seen = Some(api.store.revision());
-    let time = |entry: &Entry| entry.decode().ok().and_then(|event| written(&event)).unwrap_or(now);
+    // This is the first sync, or the store no longer has all changes since `last_revision`.
+    *last_revision = Some(api.store.revision());
+    let written_at = |entry: &Entry| {
+        let event = entry.decode().ok();
+        let time = event.and_then(|event| last_write_time(&event)).unwrap_or(now);
+        // The timestamps come from clients, and may be in the future.
+        time.min(now)
+    };
     let stored = api.store.all(RESOURCE_PREFIX).into_iter();
-    expiry.replace_all(
-        stored.map(|entry| (time(&entry).min(now), entry.key.clone(), entry.revision)),
-        ttl,
-    );
+    let events = stored.map(|entry| (written_at(&entry), entry.key.clone(), entry.revision));
+    expiry.replace_all(events, ttl);
 }
 
 #[cfg(test)]
@@ -214,42 +231,42 @@ mod tests {
     #[test]
     fn events_expire_in_the_order_of_their_last_writes() {
         let ttl = SignedDuration::from_secs(100);
-        let mut expiry = Expiry::default();
+        let mut expiry = ExpiryQueue::default();
         expiry.replace_all([(at(30), "b".into(), 2), (at(10), "a".into(), 1)], ttl);
-        expiry.written(at(50), "a".into(), 3, ttl);
-        expiry.written(at(40), "c".into(), 4, ttl);
-        assert_eq!(expiry.next(at(60)), Some(Duration::from_secs(70)));
-        let keys = |expired: Vec<Expiring>| {
+        expiry.record_write(at(50), "a".into(), 3, ttl);
+        expiry.record_write(at(40), "c".into(), 4, ttl);
+        assert_eq!(expiry.time_to_next_expiry(at(60)), Some(Duration::from_secs(70)));
+        let keys = |expired: Vec<QueuedEvent>| {
             expired.into_iter().map(|e| format!("{}@{}", e.key, e.revision)).collect::<Vec<_>>()
         };
-        assert_eq!(keys(expiry.expired(at(129))), [""; 0]);
-        assert_eq!(keys(expiry.expired(at(130))), ["b@2"]);
-        assert_eq!(keys(expiry.expired(at(150))), ["c@4", "a@3"]);
-        assert_eq!(expiry.next(at(150)), None);
+        assert_eq!(keys(expiry.take_expired(at(129))), [""; 0]);
+        assert_eq!(keys(expiry.take_expired(at(130))), ["b@2"]);
+        assert_eq!(keys(expiry.take_expired(at(150))), ["c@4", "a@3"]);
+        assert_eq!(expiry.time_to_next_expiry(at(150)), None);
     }
 
     #[test]
     fn an_event_that_is_written_often_is_in_the_queue_once() {
         let ttl = SignedDuration::from_secs(100);
-        let mut expiry = Expiry::default();
+        let mut expiry = ExpiryQueue::default();
         for (second, revision) in (0..10_000).zip(1..) {
-            expiry.written(at(second), "a".into(), revision, ttl);
-            expiry.written(at(second), "b".into(), revision + 20_000, ttl);
+            expiry.record_write(at(second), "a".into(), revision, ttl);
+            expiry.record_write(at(second), "b".into(), revision + 20_000, ttl);
         }
         assert_eq!((expiry.queue.len(), expiry.positions.len()), (2, 2));
-        expiry.deleted("a");
-        expiry.deleted("c");
-        let expired = expiry.expired(at(20_000));
+        expiry.record_deletion("a");
+        expiry.record_deletion("c");
+        let expired = expiry.take_expired(at(20_000));
         assert_eq!(expired.iter().map(|e| &*e.key).collect::<Vec<_>>(), ["b"]);
         expiry.put_back(expired);
-        assert_eq!(expiry.next(at(10_000)), Some(Duration::from_secs(99)));
+        assert_eq!(expiry.time_to_next_expiry(at(10_000)), Some(Duration::from_secs(99)));
     }
 
     #[test]
     fn the_last_write_is_the_latest_timestamp_of_an_event() {
         let event = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z",
             "managedFields": [{"time": "2026-01-01T00:02:00Z"}]}, "lastTimestamp": "2026-01-01T00:01:00Z", "eventTime": null});
-        assert_eq!(written(&event), "2026-01-01T00:02:00Z".parse().ok());
-        assert_eq!(written(&json!({})), None);
+        assert_eq!(last_write_time(&event), "2026-01-01T00:02:00Z".parse().ok());
+        assert_eq!(last_write_time(&json!({})), None);
     }
 }

@@ -31,11 +31,11 @@ pub struct Streams {
     pub tty: bool,
 }
 
-/// A connection to a server that runs in the same process.
+/// Connection to a server in a pod or of a kubelet, which runs in the same process.
 pub struct PodConnection {
-    /// The client's end. It is closed when the server ends.
+    /// Client's end. The server closes it when it ends.
     pub stream: DuplexStream,
-    /// The server's work. The caller polls it beside the stream.
+    /// Future that runs the server. The caller must poll it while it uses the stream.
     pub server: BoxFuture<'static, ()>,
 }
 
@@ -73,13 +73,13 @@ pub trait Kubelet: Send + Sync {
     /// restart. Returns no lines if there is no such run. The call may block.
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine>;
 
-    /// Streams the lines after the first `seen` ones as the container prints them, until the container ends.
+    /// Streams the lines after the first `n_skipped` ones as the container prints them, until the container ends.
     fn follow_log(
         &self,
         pod: PodRef<'_>,
         container: &str,
         previous: bool,
-        seen: usize,
+        n_skipped: usize,
     ) -> BoxStream<'static, LogLine>;
 
     /// Executes a command in a running container until it ends, and returns its exit code. Dropping the future kills
@@ -117,17 +117,17 @@ pub struct PodRef<'a> {
 }
 
 /// Maximum number of concurrent log reads. Further requests wait.
-const MAX_READS: usize = 2;
+const MAX_LOG_READS: usize = 2;
 
 /// Connected kubelets; a new server has none.
 pub(crate) struct Kubelets {
     connected: RwLock<Option<Arc<dyn Kubelet>>>,
-    reads: Arc<Semaphore>,
+    log_reads: Arc<Semaphore>,
 }
 
 impl Default for Kubelets {
     fn default() -> Self {
-        Self { connected: RwLock::default(), reads: Arc::new(Semaphore::new(MAX_READS)) }
+        Self { connected: RwLock::default(), log_reads: Arc::new(Semaphore::new(MAX_LOG_READS)) }
     }
 }
 
@@ -148,8 +148,8 @@ impl Kubelets {
         container: &str,
         previous: bool,
     ) -> Vec<LogLine> {
-        // The semaphore is never closed.
-        let permit = self.reads.clone().acquire_owned().await.ok();
+        // Never fails, because nothing closes the semaphore.
+        let permit = self.log_reads.clone().acquire_owned().await.ok();
         let (kubelet, container) = (kubelet.clone(), container.to_owned());
         let (namespace, name) = (pod.namespace.to_owned(), pod.name.to_owned());
         #[expect(clippy::disallowed_methods, reason = "the request resumes its panic")]
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Kubelet whose log reads end only when [`MAX_READS`] of them run concurrently.
+    /// Kubelet whose log reads end only when [`MAX_LOG_READS`] of them run concurrently.
     struct Slow {
         together: Barrier,
         reading: AtomicUsize,
@@ -240,12 +240,12 @@ mod tests {
     #[tokio::test]
     async fn concurrent_log_reads_are_limited_and_do_not_block_the_worker() {
         let slow = Arc::new(Slow {
-            together: Barrier::new(MAX_READS),
+            together: Barrier::new(MAX_LOG_READS),
             reading: AtomicUsize::new(0),
             max_reading: AtomicUsize::new(0),
         });
         let (kubelets, kubelet) = (Kubelets::default(), slow.clone() as Arc<dyn Kubelet>);
-        let names: Vec<String> = (0..MAX_READS * 5).map(|n| format!("p{n}")).collect();
+        let names: Vec<String> = (0..MAX_LOG_READS * 5).map(|n| format!("p{n}")).collect();
         let read = |name: &'static str| {
             kubelets.container_log(&kubelet, PodRef { namespace: "ns", name }, "c", false)
         };
@@ -256,7 +256,7 @@ mod tests {
         for (name, log) in names.iter().zip(logs) {
             assert_eq!(log[0].text, format!("ns/{name} c\n"));
         }
-        assert_eq!(slow.max_reading.load(Ordering::SeqCst), MAX_READS);
+        assert_eq!(slow.max_reading.load(Ordering::SeqCst), MAX_LOG_READS);
         let panicked = evenkeel_tasks::catch_panic(read("panics")).await;
         assert!(panicked.is_err());
     }

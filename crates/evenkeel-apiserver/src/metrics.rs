@@ -11,11 +11,13 @@ use crate::store::Store;
 /// Metrics of requests, watches, connections and health checks.
 #[derive(Default)]
 pub(crate) struct Metrics {
+    /// Number of finished requests.
     requests: Mutex<BTreeMap<Key, u64>>,
+    /// Number of open watches.
     watches: Arc<AtomicI64>,
-    /// Connections to processes and ports.
+    /// Number of open connections to processes and ports of pods.
     connections: Arc<AtomicI64>,
-    /// Requests in flight: reads, writes.
+    /// Number of requests in flight: reads, then writes.
     inflight: [Arc<AtomicI64>; 2],
     /// Requests that the server terminated in self-defense, by code.
     terminations: Mutex<BTreeMap<Key, u64>>,
@@ -23,13 +25,13 @@ pub(crate) struct Metrics {
     aborts: Mutex<BTreeMap<Key, u64>>,
     /// Durations of requests in seconds, by verb.
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
-    /// Results of health checks by name and root (such as `livez`).
-    checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
+    /// Results of health checks by name of the check and endpoint (such as `livez`).
+    checks: Mutex<BTreeMap<(&'static str, &'static str), CheckResults>>,
 }
 
 /// Results of one health check.
 #[derive(Debug, Default)]
-struct Checked {
+struct CheckResults {
     /// Whether the last check passed.
     passed: bool,
     successes: u64,
@@ -37,16 +39,19 @@ struct Checked {
 }
 
 /// Upper bounds of the buckets for durations, in seconds.
-const BOUNDS: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 2.0, 5.0, 20.0, 60.0];
+const DURATION_BOUNDS: [f64; 12] =
+    [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 2.0, 5.0, 20.0, 60.0];
 
+/// Histogram of durations in seconds.
 #[derive(Clone, Copy, Default)]
 struct Histogram {
-    buckets: [u64; BOUNDS.len()],
+    /// Cumulative count for each upper bound.
+    buckets: [u64; DURATION_BOUNDS.len()],
     count: u64,
     sum: f64,
 }
 
-/// Unit of a gauge. Its drop lowers the gauge by one.
+/// One unit of a gauge. The drop decrements the gauge.
 pub(crate) struct InFlight(Arc<AtomicI64>);
 
 impl InFlight {
@@ -62,13 +67,14 @@ impl Drop for InFlight {
     }
 }
 
+/// Labels of a counter with the response code. The order of the fields is the order of the output.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     verb: &'static str,
-    group: std::sync::Arc<str>,
-    version: std::sync::Arc<str>,
-    resource: std::sync::Arc<str>,
-    subresource: std::sync::Arc<str>,
+    group: Arc<str>,
+    version: Arc<str>,
+    resource: Arc<str>,
+    subresource: Arc<str>,
     scope: &'static str,
     dry_run: &'static str,
     code: u16,
@@ -78,10 +84,10 @@ struct Key {
 #[derive(Clone, Default)]
 pub(crate) struct Labels {
     pub(crate) verb: &'static str,
-    pub(crate) group: std::sync::Arc<str>,
-    pub(crate) version: std::sync::Arc<str>,
-    pub(crate) resource: std::sync::Arc<str>,
-    pub(crate) subresource: std::sync::Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) resource: Arc<str>,
+    pub(crate) subresource: Arc<str>,
     pub(crate) scope: &'static str,
     /// Value of `dryRun`, or `invalid`. Only `apiserver_request_total` has it.
     pub(crate) dry_run: &'static str,
@@ -125,7 +131,7 @@ impl Metrics {
     pub(crate) fn took(&self, verb: &'static str, seconds: f64) {
         let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
         let histogram = durations.entry(verb).or_default();
-        for (bucket, bound) in histogram.buckets.iter_mut().zip(BOUNDS) {
+        for (bucket, bound) in histogram.buckets.iter_mut().zip(DURATION_BOUNDS) {
             *bucket += u64::from(seconds <= bound);
         }
         histogram.count += 1;
@@ -143,11 +149,15 @@ impl Metrics {
     }
 
     /// Counts a health check and keeps its result.
-    pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
+    pub(crate) fn checked(&self, endpoint: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = checks.entry((check, root)).or_default();
-        counted.passed = passed;
-        *(if passed { &mut counted.successes } else { &mut counted.errors }) += 1;
+        let results = checks.entry((check, endpoint)).or_default();
+        results.passed = passed;
+        if passed {
+            results.successes += 1;
+        } else {
+            results.errors += 1;
+        }
     }
 
     /// Renders `/metrics/slis`: the results of health checks.
@@ -156,20 +166,20 @@ impl Metrics {
         let mut out = String::from(
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n# TYPE kubernetes_healthcheck gauge\n",
         );
-        for ((check, root), counted) in checks.iter() {
-            let passed = u8::from(counted.passed);
+        for ((check, endpoint), results) in checks.iter() {
+            let passed = u8::from(results.passed);
             let _ = writeln!(
                 out,
-                "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} {passed}"
+                "kubernetes_healthcheck{{name=\"{check}\",type=\"{endpoint}\"}} {passed}"
             );
         }
         out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
-        for ((check, root), counted) in checks.iter() {
-            for (status, count) in [("error", counted.errors), ("success", counted.successes)] {
+        for ((check, endpoint), results) in checks.iter() {
+            for (status, count) in [("error", results.errors), ("success", results.successes)] {
                 if count > 0 {
                     let _ = writeln!(
                         out,
-                        "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{root}\"}} {count}"
+                        "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{endpoint}\"}} {count}"
                     );
                 }
             }
@@ -205,7 +215,7 @@ impl Metrics {
             );
         }
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
-        for resource in table.rows().all.iter().filter(|r| r.stored) {
+        for resource in table.rows().all.iter().filter(|resource| resource.stored) {
             let count = store.count(&resource.resource_prefix);
             if count > 0 {
                 let _ = writeln!(
@@ -230,10 +240,10 @@ impl Metrics {
                 "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
             )
         };
-        let locked = |counter: &Mutex<BTreeMap<Key, u64>>| {
+        let snapshot = |counter: &Mutex<BTreeMap<Key, u64>>| {
             counter.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
-        for (key, count) in locked(&self.terminations) {
+        for (key, count) in snapshot(&self.terminations) {
             let _ = writeln!(
                 out,
                 "apiserver_request_terminations_total{{code=\"{}\",component=\"apiserver\",{}}} {count}",
@@ -242,18 +252,19 @@ impl Metrics {
             );
         }
         out.push_str("# HELP apiserver_request_aborts_total [ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, resource, subresource and scope\n# TYPE apiserver_request_aborts_total counter\n");
-        for (key, count) in locked(&self.aborts) {
+        for (key, count) in snapshot(&self.aborts) {
             let _ = writeln!(out, "apiserver_request_aborts_total{{{}}} {count}", labels(&key));
         }
     }
 
+    /// Writes the metrics of requests in flight, durations and CPU time.
     fn render_requests(&self, out: &mut String) {
         out.push_str("# HELP apiserver_current_inflight_requests [STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.\n# TYPE apiserver_current_inflight_requests gauge\n");
         for (gauge, kind) in self.inflight.iter().zip(["readOnly", "mutating"]) {
-            let now = gauge.load(Ordering::Relaxed);
+            let requests = gauge.load(Ordering::Relaxed);
             let _ = writeln!(
                 out,
-                "apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {now}"
+                "apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {requests}"
             );
         }
         out.push_str("# HELP apiserver_request_duration_seconds [STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.\n# TYPE apiserver_request_duration_seconds histogram\n");
@@ -261,7 +272,7 @@ impl Metrics {
         for (verb, histogram) in
             self.durations.lock().unwrap_or_else(PoisonError::into_inner).iter()
         {
-            for (bucket, bound) in histogram.buckets.iter().zip(BOUNDS) {
+            for (bucket, bound) in histogram.buckets.iter().zip(DURATION_BOUNDS) {
                 let _ = writeln!(
                     out,
                     "{NAME}_bucket{{component=\"apiserver\",verb=\"{verb}\",le=\"{bound}\"}} {bucket}"
@@ -286,10 +297,12 @@ impl Metrics {
 }
 
 /// Returns the CPU time of this process in seconds, or `None` without Linux's `/proc`. Fields 14 and 15 of its stat
-/// contain the time in hundredths of a second.
+/// contain the user and system time in hundredths of a second.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Field 2, the program's name in parentheses, may contain spaces. The rest begins with field 3.
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut ticks = fields.split_whitespace().skip(11).take(2).map(|f| f.parse::<f64>().ok());
+    let mut ticks =
+        fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<f64>().ok());
     Some((ticks.next()?? + ticks.next()??) / 100.0)
 }

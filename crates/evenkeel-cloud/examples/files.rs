@@ -1,21 +1,23 @@
-//! A provider whose load balancers are files: one for each service, in the form of haproxy's configuration.
+//! Example of a cloud provider: writes an haproxy configuration file for each load balancer.
 //!
-//! It shows all that a provider of load balancers needs. `cargo run --example files -- --kubeconfig FILE
-//! --cloud-provider files --cloud-config FOLDER` runs it; the folder has a file `address` with the balancer's own.
+//! Run it with `cargo run --example files -- --kubeconfig FILE --cloud-provider files --cloud-config FOLDER`. The
+//! folder must contain a file `address` with the IP address of the haproxy.
 
 use async_trait::async_trait;
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
 use evenkeel_cloud::{CloudError, CloudProvider, LoadBalancer};
 use std::{fmt::Write, io::ErrorKind, path::PathBuf, sync::Arc};
 
-/// Where the files are, and the address that the balancer on this machine listens on.
+/// Provider that writes configuration files for an haproxy.
 pub struct Files {
+    /// Folder of the configuration files.
     folder: PathBuf,
+    /// IP address of the haproxy.
     address: String,
 }
 
 impl Files {
-    /// A provider that writes into this folder, which exists.
+    /// Returns a provider that writes to an existing folder.
     pub fn new(folder: impl Into<PathBuf>, address: &str) -> Self {
         Self { folder: folder.into(), address: address.to_owned() }
     }
@@ -26,7 +28,8 @@ impl Files {
 
     fn status(&self) -> LoadBalancerStatus {
         let ip = self.address.as_str().into();
-        // Packets arrive from the balancer, not with its address as their destination.
+        // The balancer forwards connections to nodes, so packets do not reach nodes with its address as their
+        // destination.
         let ip_mode = "Proxy".into();
         let ingress = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
         LoadBalancerStatus { ingress: Box::new([ingress]) }
@@ -71,10 +74,10 @@ impl LoadBalancer for Files {
     ) -> Result<(), CloudError> {
         let text = configuration(&self.load_balancer_name(cluster, service), service, nodes)?;
         let path = self.path(cluster, service);
-        // First aside, so that nobody reads half of it.
-        let aside = path.with_extension("new");
-        std::fs::write(&aside, text)
-            .and_then(|()| std::fs::rename(&aside, &path))
+        // Write a temporary file first, so that the haproxy never reads an incomplete file.
+        let temporary = path.with_extension("new");
+        std::fs::write(&temporary, text)
+            .and_then(|()| std::fs::rename(&temporary, &path))
             .map_err(|error| CloudError::because(format!("cannot write {}", path.display()), error))
     }
 
@@ -89,7 +92,7 @@ impl LoadBalancer for Files {
     }
 }
 
-/// A `listen` section for each port, with a server for each node.
+/// Returns the configuration: a `listen` section for each port, with a server for each node.
 fn configuration(name: &str, service: &Service, nodes: &[Arc<Node>]) -> Result<String, CloudError> {
     let mut text = String::new();
     for port in &service.spec.ports {
@@ -104,7 +107,8 @@ fn configuration(name: &str, service: &Service, nodes: &[Arc<Node>]) -> Result<S
             writeln!(text, "listen {name}-{}\n    mode tcp\n    bind :{}", port.port, port.port);
         for node in nodes {
             let addresses = &node.status.addresses;
-            let Some(address) = addresses.iter().find(|a| &*a.type_ == "InternalIP") else {
+            let Some(address) = addresses.iter().find(|address| &*address.type_ == "InternalIP")
+            else {
                 continue;
             };
             let (node, address) = (&node.meta.name, &address.address);

@@ -14,9 +14,9 @@ pub(crate) fn target<V: View>(object: &V) -> Target {
 
 /// Returns a merge patch of a node. Its precondition is the node's resourceVersion, because a merge patch
 /// replaces whole lists.
-pub(crate) fn of_node(node: &Node, mut change: Value) -> Patch {
-    change["metadata"]["resourceVersion"] = json!(&*node.meta.resource_version);
-    Patch::new(target(node), PatchForm::Merge, change.to_string())
+pub(crate) fn node_patch(node: &Node, mut body: Value) -> Patch {
+    body["metadata"]["resourceVersion"] = json!(&*node.meta.resource_version);
+    Patch::new(target(node), PatchForm::Merge, body.to_string())
 }
 
 /// Returns the JSON of `spec.taints`, or `null` if no taint is left.
@@ -26,6 +26,10 @@ pub(crate) fn taints<'a>(taints: impl Iterator<Item = &'a Taint>) -> Value {
 }
 
 /// Returns the status of the node's condition of this type.
-pub(crate) fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a str> {
-    node.status.conditions.iter().find(|c| &*c.type_ == type_).map(|c| &*c.status)
+pub(crate) fn condition_status<'a>(node: &'a Node, type_: &str) -> Option<&'a str> {
+    node.status
+        .conditions
+        .iter()
+        .find(|condition| &*condition.type_ == type_)
+        .map(|condition| &*condition.status)
 }

@@ -1,6 +1,6 @@
 //! Connections of an HTTP server: accepts them within limits and serves HTTP/1.1 and HTTP/2 with deadlines.
 //!
-//! | behaviour | implemented in |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Connections in total and per peer; accepting continues after every error | `accept::Listener` |
 //! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog::Watchdog` |

@@ -6,18 +6,18 @@ use std::{collections::HashSet, net::Ipv4Addr};
 #[derive(Debug)]
 pub(crate) struct Addresses {
     next: u32,
-    taken: HashSet<u32>,
+    in_use: HashSet<u32>,
 }
 
 impl Addresses {
     /// Returns an allocator that begins with `first`.
     pub(crate) fn new(first: Ipv4Addr) -> Self {
-        Self { next: first.into(), taken: HashSet::new() }
+        Self { next: first.into(), in_use: HashSet::new() }
     }
 
     /// Allocates the next address that no pod uses.
-    pub(crate) fn take(&mut self) -> Ipv4Addr {
-        while !self.taken.insert(self.next) {
+    pub(crate) fn allocate(&mut self) -> Ipv4Addr {
+        while !self.in_use.insert(self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let address = self.next;
@@ -25,20 +25,20 @@ impl Addresses {
         address.into()
     }
 
-    /// Marks an address as in use. Its pod has it from an earlier process.
-    pub(crate) fn keep(&mut self, address: Ipv4Addr) {
-        self.taken.insert(address.into());
+    /// Marks an address as in use. An earlier process allocated it to the pod.
+    pub(crate) fn mark_in_use(&mut self, address: Ipv4Addr) {
+        self.in_use.insert(address.into());
     }
 
     /// Returns how many addresses are in use.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.taken.len()
+        self.in_use.len()
     }
 
     /// Returns an address of a deleted pod to the allocator.
     pub(crate) fn release(&mut self, address: Ipv4Addr) {
-        self.taken.remove(&address.into());
+        self.in_use.remove(&address.into());
     }
 }
 
@@ -49,12 +49,12 @@ mod tests {
     #[test]
     fn addresses_in_use_are_not_allocated() {
         let mut addresses = Addresses::new(Ipv4Addr::new(10, 0, 0, 1));
-        addresses.keep(Ipv4Addr::new(10, 0, 0, 2));
-        assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 1));
-        assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 3));
+        addresses.mark_in_use(Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(addresses.allocate(), Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(addresses.allocate(), Ipv4Addr::new(10, 0, 0, 3));
         addresses.release(Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!(
-            addresses.take(),
+            addresses.allocate(),
             Ipv4Addr::new(10, 0, 0, 4),
             "a released address is not reused at once"
         );

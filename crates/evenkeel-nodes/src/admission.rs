@@ -5,8 +5,8 @@ use evenkeel_component_helpers::resource;
 
 use crate::pod::facts::{Rejection, RejectionReason};
 
-/// Returns why the node rejects `pod`; `None` if it admits the pod. Of the node's `others`, Succeeded and Failed pods
-/// do not count.
+/// Returns the rejection of `pod` by its node; `None` if the node admits the pod. `others` are the pods of the node;
+/// Succeeded and Failed pods do not count.
 pub(crate) fn reject<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,
@@ -15,14 +15,14 @@ pub(crate) fn reject<'a>(
     let active = others.filter(|other| {
         other.meta.uid != pod.meta.uid && !matches!(&*other.status.phase, "Succeeded" | "Failed")
     });
-    too_many(active.clone().count(), capacity)
-        .or_else(|| ports(pod, active.clone()))
-        .or_else(|| resources(pod, active, capacity))
+    check_pod_count(active.clone().count(), capacity)
+        .or_else(|| check_ports(pod, active.clone()))
+        .or_else(|| check_resources(pod, active, capacity))
 }
 
 /// Checks the node's capacity of `pods`, which no container requests.
-fn too_many(active: usize, capacity: &[(String, String)]) -> Option<Rejection> {
-    let max_pods = amount(capacity, "pods")?.value();
+fn check_pod_count(active: usize, capacity: &[(String, String)]) -> Option<Rejection> {
+    let max_pods = capacity_of(capacity, "pods")?.value();
     (i64::try_from(active).unwrap_or(i64::MAX) >= max_pods).then(|| Rejection {
         reason: RejectionReason::Pods,
         message: format!(
@@ -32,15 +32,15 @@ fn too_many(active: usize, capacity: &[(String, String)]) -> Option<Rejection> {
 }
 
 /// Checks that no other pod on the node uses the pod's host ports.
-fn ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Rejection> {
+fn check_ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Rejection> {
     let requested_ports: Vec<_> = host_ports(pod).collect();
     if requested_ports.is_empty() {
         return None;
     }
-    let taken = others
+    let has_conflict = others
         .flat_map(host_ports)
         .any(|used| requested_ports.iter().any(|requested| requested.conflicts_with(&used)));
-    taken.then(|| Rejection {
+    has_conflict.then(|| Rejection {
         reason: RejectionReason::Ports,
         message:
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
@@ -80,27 +80,29 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
 }
 
 /// Checks that the node's capacity suffices for the requests of the pod and its other pods.
-fn resources<'a>(
+fn check_resources<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
 ) -> Option<Rejection> {
     // As upstream, extended resources that the node does not report are ignored.
-    let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
-    let pod_requests: Vec<_> =
-        resource::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
+    let is_reported = |name: &str| !name.contains('/') || capacity_of(capacity, name).is_some();
+    let pod_requests: Vec<_> = resource::pod_requests(pod, &[])
+        .into_iter()
+        .filter(|(name, _)| is_reported(name))
+        .collect();
     if pod_requests.iter().all(|(_, amount)| amount.is_zero()) {
         return None;
     }
     let zero = Quantity::from_units(0);
-    let taken: Vec<_> = others.map(|other| resource::pod_requests(other, &[])).collect();
+    let other_requests: Vec<_> = others.map(|other| resource::pod_requests(other, &[])).collect();
     pod_requests.iter().filter(|(_, amount)| !amount.is_zero()).find_map(|(name, requested)| {
-        let used = taken
+        let used = other_requests
             .iter()
             .flatten()
             .filter(|(other, _)| other == name)
             .fold(zero, |sum, (_, request)| sum.plus(*request));
-        let available = amount(capacity, name).unwrap_or(zero);
+        let available = capacity_of(capacity, name).unwrap_or(zero);
         (used.plus(*requested) > available).then(|| Rejection {
             reason: reason_for(name),
             message: format!(
@@ -129,7 +131,7 @@ fn message_amount(name: &str, amount: Quantity) -> i64 {
 }
 
 /// Returns the node's capacity of a resource; `None` if the node does not report it.
-fn amount(capacity: &[(String, String)], name: &str) -> Option<Quantity> {
+fn capacity_of(capacity: &[(String, String)], name: &str) -> Option<Quantity> {
     let (_, text) = capacity.iter().find(|(resource, _)| resource == name)?;
     Quantity::parse(text).ok()
 }

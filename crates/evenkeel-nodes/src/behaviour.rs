@@ -8,6 +8,7 @@ use crate::Delays;
 /// Prefix of all simulation annotations.
 pub const PREFIX: &str = "sim.evenkeel.dev/";
 
+// Names of the annotations after the prefix.
 const RUN_TIME: &str = "run-time";
 const EXIT_CODE: &str = "exit-code";
 const CRASH_AFTER: &str = "crash-after";
@@ -54,13 +55,13 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
-    /// Which values come from annotations; these take precedence over the container's command.
-    pub(crate) set: Set,
+    /// Flags of the values that come from annotations, which take precedence over the container's command.
+    pub(crate) annotated: AnnotatedValues,
 }
 
 /// Flags for the values of a [`Script`] that come from annotations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Set {
+pub(crate) struct AnnotatedValues {
     pub(crate) run_time: bool,
     pub(crate) exit_code: bool,
     pub(crate) termination_time: bool,
@@ -85,23 +86,23 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
         ready: true,
         termination_time: delays.termination,
         pullable: true,
-        set: Set::default(),
+        annotated: AnnotatedValues::default(),
     }
 }
 
 /// Image tags that cannot be pulled, so that users can make a rollout fail by its image.
-const NO_SUCH_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
+const UNPULLABLE_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
 
-/// Reports whether the image can be pulled: its tag is not one of `NO_SUCH_TAGS`.
-pub(crate) fn exists(image: &str) -> bool {
+/// Reports whether the image can be pulled: its tag is not one of `UNPULLABLE_TAGS`.
+pub(crate) fn is_pullable(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
-    name.split_once(':').is_none_or(|(_, tag)| !NO_SUCH_TAGS.contains(&tag))
+    name.split_once(':').is_none_or(|(_, tag)| !UNPULLABLE_TAGS.contains(&tag))
 }
 
 /// Overrides `script` with the annotations for the container `name`. Invalid values change nothing; see
 /// [`annotation_errors`].
 pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
-    for (key, value) in simulated(annotations) {
+    for (key, value) in simulation_annotations(annotations) {
         if let Some(value) = value_for(value, name) {
             let _reported_by_annotation_errors = apply(&mut script, key, value);
         }
@@ -111,38 +112,38 @@ pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Scri
 
 /// Returns one sentence per error in the annotations, for events on the pod.
 pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
-    for (key, value) in simulated(annotations) {
+    let mut errors = Vec::new();
+    for (key, value) in simulation_annotations(annotations) {
         if !KEYS.contains(&key) {
-            found.push(format!(
+            errors.push(format!(
                 "annotation {PREFIX}{key} is unknown; known are {}",
                 KEYS.join(", ")
             ));
             continue;
         }
-        for (name, value) in entries(value) {
+        for (name, value) in container_values(value) {
             if let Some(name) = name.filter(|name| !containers.contains(name)) {
-                found.push(format!(
+                errors.push(format!(
                     "annotation {PREFIX}{key} names container {name:?}, which the pod does not have"
                 ));
             }
-            let mut probe = defaults(&Delays::default(), None);
-            if let Err(reason) = apply(&mut probe, key, value) {
-                found.push(format!("annotation {PREFIX}{key} is ignored: {value:?} {reason}"));
+            let mut unused_script = defaults(&Delays::default(), None);
+            if let Err(reason) = apply(&mut unused_script, key, value) {
+                errors.push(format!("annotation {PREFIX}{key} is ignored: {value:?} {reason}"));
             }
         }
     }
-    found
+    errors
 }
 
 /// Iterates over the simulation annotations: each name without the prefix, and its value.
-fn simulated(annotations: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+fn simulation_annotations(annotations: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)))
 }
 
 /// Splits `5s`, `web=5s,log=1s` or `5s,log=1s` into values; a value without a container name applies to all
 /// containers.
-fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
+fn container_values(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
     value.split(',').map(|entry| match entry.split_once('=') {
         Some((name, value)) => (Some(name.trim()), value.trim()),
         None => (None, entry.trim()),
@@ -151,9 +152,9 @@ fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
 
 /// Returns the value for a container: the one that names it, else the one for all containers.
 fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
-    let of_container = entries(value).find(|(container, _)| *container == Some(name));
+    let of_container = container_values(value).find(|(container, _)| *container == Some(name));
     of_container
-        .or_else(|| entries(value).find(|(container, _)| container.is_none()))
+        .or_else(|| container_values(value).find(|(container, _)| container.is_none()))
         .map(|(_, value)| value)
 }
 
@@ -162,15 +163,15 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
     match key {
         RUN_TIME => {
             script.run_time = if value == "forever" { None } else { Some(duration(value)?) };
-            script.set.run_time = true;
+            script.annotated.run_time = true;
         }
         EXIT_CODE => {
             script.exit_code = exit_code(value)?;
-            script.set.exit_code = true;
+            script.annotated.exit_code = true;
         }
         CRASH_AFTER => {
             script.run_time = Some(duration(value)?);
-            script.set.run_time = true;
+            script.annotated.run_time = true;
             if script.exit_code == 0 {
                 script.exit_code = 1;
             }
@@ -179,15 +180,15 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
         START_DELAY => script.start_delay = duration(value)?,
         READY_DELAY => script.ready_delay = duration(value)?,
         READINESS => {
-            script.ready = one_of(value, "always", "never")?;
-            script.set.readiness = true;
+            script.ready = parse_choice(value, "always", "never")?;
+            script.annotated.readiness = true;
         }
         TERMINATION_TIME => {
             script.termination_time = duration(value)?;
-            script.set.termination_time = true;
+            script.annotated.termination_time = true;
         }
-        IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
-        // A script has no usage. `amount` reads it from the annotations.
+        IMAGE_PULL => script.pullable = parse_choice(value, "ok", "fail")?,
+        // A script has no usage. `annotated_usage` reads it from the annotations.
         CPU | CPU_LOAD | MEMORY => {
             quantity(value)?;
         }
@@ -197,8 +198,9 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
 }
 
 /// Returns the usage that an annotation sets for the container `name`; `None` if it is absent or invalid.
-pub(crate) fn amount(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
-    let (_, value) = simulated(annotations).find(|(annotation, _)| *annotation == key)?;
+pub(crate) fn annotated_usage(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
+    let (_, value) =
+        simulation_annotations(annotations).find(|(annotation, _)| *annotation == key)?;
     quantity(value_for(value, name)?).ok()
 }
 
@@ -214,7 +216,7 @@ fn exit_code(value: &str) -> Result<i32, &'static str> {
 }
 
 /// Returns true for the value `yes`, and false for the value `no`.
-fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
+fn parse_choice(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
     if value == yes {
         Ok(true)
     } else if value == no {
@@ -229,13 +231,13 @@ fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
 
 /// Parses a Go duration of at most 100 years, such as `300ms`, `1.5s`, `1m30s`, `2h` or `0`.
 fn duration(text: &str) -> Result<Duration, &'static str> {
-    const WRONG: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
+    const INVALID: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
     if text == "0" {
         return Ok(Duration::ZERO);
     }
     let (mut rest, mut seconds) = (text, 0.0_f64);
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(WRONG)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(INVALID)?;
         let (number, tail) = rest.split_at(digits);
         let unit_length = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_length);
@@ -246,15 +248,15 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
             "ms" => 1e-3,
             "us" | "µs" => 1e-6,
             "ns" => 1e-9,
-            _ => return Err(WRONG),
+            _ => return Err(INVALID),
         };
-        seconds += number.parse::<f64>().map_err(|_| WRONG)? * scale;
+        seconds += number.parse::<f64>().map_err(|_| INVALID)? * scale;
         rest = tail;
     }
     if text.is_empty() || seconds > 3600.0 * 24.0 * 365.0 * 100.0 {
-        return Err(WRONG);
+        return Err(INVALID);
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| WRONG)
+    Duration::try_from_secs_f64(seconds).map_err(|_| INVALID)
 }
 
 #[cfg(test)]
@@ -318,11 +320,11 @@ mod tests {
         assert_eq!(script(&invalid, "web"), defaults(&Delays::default(), None));
         let annotations: StrMap =
             invalid.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
-        let found = annotation_errors(&annotations, &["web"]);
-        assert_eq!(found.len(), 4, "{found:?}");
+        let errors = annotation_errors(&annotations, &["web"]);
+        assert_eq!(errors.len(), 4, "{errors:?}");
         assert!(
-            found.iter().any(|text| text.contains("run-time") && text.contains("soon")),
-            "{found:?}"
+            errors.iter().any(|text| text.contains("run-time") && text.contains("soon")),
+            "{errors:?}"
         );
         let annotations: StrMap = [(format!("{PREFIX}run-time"), "other=1s")].into_iter().collect();
         assert!(annotation_errors(&annotations, &["web"])[0].contains("\"other\""));

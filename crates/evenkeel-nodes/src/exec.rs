@@ -1,14 +1,16 @@
-//! Commands in running containers: their streams, and their time.
+//! Executes commands in running containers, and attaches clients to containers.
 //!
-//! What a command prints follows from what it finds, so it is interpreted ahead and then printed at its time; again when files
-//! change, and when more time has passed than was looked ahead. Nothing of it waits while it is interpreted but itself.
+//! The output of a command is a function of its input and of the files. The interpreter therefore computes the output
+//! up to [`HORIZON`] ahead, and [`Execution`] sends each part when it is due. The command is interpreted again when its
+//! input is complete, when files change, and when the computed time has passed. The interpreter runs on a separate
+//! thread, so that other tasks do not wait for it.
 
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::clock::Clock;
 use evenkeel_shell::{
     Environment, ExecRun, Full, Output, Progress, RunContext, ShellSession, Write, copies_input,
-    encoding, later, reads_commands, shown,
+    encoding, later, reads_commands, with_carriage_returns,
 };
 use futures::StreamExt as _;
 use std::{
@@ -21,114 +23,115 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    kubelets::{Kubelets, beside},
+    kubelets::{Kubelets, interpret_blocking},
     logs::ContainerRef,
     pod::memory::CommandWrites,
     pod_workers::CurrentRun,
     stdin::{Read, Stdin},
 };
 
-/// How far ahead a command is interpreted.
+/// Time ahead of now up to which a command is interpreted.
 const HORIZON: Duration = Duration::from_secs(60);
-/// Bytes of output that are sent together.
-const MAX_CHUNK: usize = 32 * 1024;
-/// Exit code of a command whose container ends: that of SIGKILL.
-const KILLED: i32 = 137;
-/// Exit code of a command that is interrupted by Ctrl-C.
-const INTERRUPTED: i32 = 130;
+/// Size in bytes from which output is not merged into one chunk any more.
+const MAX_CHUNK_BYTES: usize = 32 * 1024;
+/// Exit code of a command whose container ends or whose client disconnects: that of SIGKILL.
+const KILLED_EXIT_CODE: i32 = 137;
+/// Exit code of a command that Ctrl-C interrupts.
+const INTERRUPTED_EXIT_CODE: i32 = 130;
 
-/// A command to execute in a container.
+/// Command to execute in a container.
 #[derive(Debug)]
 pub struct ExecRequest {
-    /// The container; its run is the one that goes on.
+    /// Container, in its current run.
     pub container: ContainerRef,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Whether it gets a terminal, which echoes what is typed.
+    /// Whether the command has a terminal, which echoes the input.
     pub tty: bool,
-    /// Its standard streams.
+    /// Standard streams of the command.
     pub streams: Streams,
 }
 
-/// A container to attach to.
+/// Container to attach to.
 #[derive(Debug)]
 pub struct AttachRequest {
-    /// The container; its run is the one that goes on.
+    /// Container, in its current run.
     pub container: ContainerRef,
-    /// Whether it has a terminal, which echoes what is typed.
+    /// Whether the container has a terminal, which echoes the input.
     pub tty: bool,
-    /// The streams that are connected to those of its process.
+    /// Client's ends of the standard streams of the container's process.
     pub streams: Streams,
 }
 
 /// Standard streams of a process.
 #[derive(Debug)]
 pub struct Streams {
-    /// What somebody types, to its end; none where standard input is empty.
+    /// Input from the client until its end; `None` if standard input is empty.
     pub stdin: Option<mpsc::Receiver<Bytes>>,
-    /// What the process prints. When nobody reads it any more, the process ends.
+    /// Output of the process. A closed channel ends the process.
     pub output: mpsc::Sender<Chunk>,
 }
 
-/// A piece of output.
+/// Chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whether to standard error.
+    /// Whether the process wrote the chunk to standard error.
     pub to_stderr: bool,
-    /// Bytes in their order.
+    /// Bytes of the chunk.
     pub bytes: Bytes,
 }
 
-/// Why a command could not be executed.
+/// Error of a command that could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecError {
-    /// The container of this name does not run.
+    /// The container with this name does not run.
     NoContainer(String),
-    /// The container has no such program.
+    /// The container does not have the program with this name.
     NoProgram(String),
-    /// The pod could not be read.
+    /// The pod could not be read, for this reason.
     Unreadable(String),
 }
 
-/// Interprets a command up to a time after its start. A shell that goes on after it comes with the outcome.
+/// Interprets a command up to a time since its start. Returns its outcome, and the session of a shell that continues
+/// after the command.
 type Interpret =
     Arc<dyn Fn(&RunContext<'_>, Duration) -> (ExecRun, Option<ShellSession>) + Send + Sync>;
 
-/// How far the output of a command was printed.
-enum Printed {
-    /// To its end, with its exit code and the shell that goes on.
+/// Point up to which the output of a command was sent.
+enum Sent {
+    /// The command ended with this exit code; the session of its shell if the shell continues.
     All(i32, Option<Box<ShellSession>>),
-    /// To where it waits for its input.
-    Reads,
-    /// To Ctrl-C.
+    /// The command waits for its input.
+    NeedsInput,
+    /// Ctrl-C interrupted the command.
     Interrupted,
 }
 
-/// Why a command ends before its time.
+/// Reason why an execution ends early.
 enum Stop {
-    /// With an error.
+    /// The command could not be started.
     Error(ExecError),
-    /// With an exit code.
+    /// The command exits with this code, because its container ended, its client disconnected or it reached a limit.
     Exit(i32),
 }
 
 impl Kubelets {
-    /// Executes a command in a container until it ends, and returns its exit code. A command ends with its container, and when it
-    /// is dropped.
+    /// Executes a command in a container until it ends, and returns its exit code. The end of the container and the
+    /// drop of the future end the command.
     ///
     /// # Errors
-    /// When it does not start.
+    /// The command cannot be started.
     pub async fn exec(&self, request: ExecRequest) -> Result<i32, ExecError> {
         let ExecRequest { container, command, tty, streams } = request;
         let mut execution = Execution::start(self.clone(), container, tty, streams).await?;
-        let done = if execution.stdin.is_open() && reads_commands(&command) {
-            execution.shell(&command).await
+        let result = if execution.stdin.is_open() && reads_commands(&command) {
+            execution.run_shell(&command).await
         } else if execution.stdin.is_open() && copies_input(&command) {
-            execution.copy().await
+            execution.copy_input().await
         } else {
-            execution.command(command).await
+            execution.run_command(command).await
         };
-        match done {
+        match result {
             Ok(code) | Err(Stop::Exit(code)) => Ok(code),
             Err(Stop::Error(error)) => Err(error),
         }
@@ -136,54 +139,55 @@ impl Kubelets {
 }
 
 impl Kubelets {
-    /// Prints what a container prints from now on, until it ends. Where its process is a shell with an open standard input, it
-    /// gets what is typed, and the container ends with it.
+    /// Sends the output of a container from now on, until the container ends. If its process is a shell with an open
+    /// standard input, the shell reads its commands from the client, and the end of the shell ends the container.
     ///
     /// # Errors
-    /// When the container does not run.
+    /// The container does not run.
     pub async fn attach(&self, request: AttachRequest) -> Result<(), ExecError> {
         let AttachRequest { container, tty, streams } = request;
         let mut execution = Execution::start(self.clone(), container, tty, streams).await?;
         let shell = execution.environment.attached_shell().map(str::to_owned);
-        let done = match shell.filter(|_| execution.stdin.is_open()) {
+        let result = match shell.filter(|_| execution.stdin.is_open()) {
             Some(program) => {
-                let ended = execution.shell(&[program]).await;
-                if let (Ok(code), Some(workers)) = (&ended, self.workers()) {
+                let exit_code = execution.run_shell(&[program]).await;
+                if let (Ok(code), Some(workers)) = (&exit_code, self.workers()) {
                     workers.end_shell(&execution.run, &execution.container.name, *code);
                 }
-                ended
+                exit_code
             }
             None => execution.follow_output().await,
         };
-        match done {
+        match result {
             Ok(_) | Err(Stop::Exit(_)) => Ok(()),
             Err(Stop::Error(error)) => Err(error),
         }
     }
 }
 
-/// A command that is being executed.
+/// Command that is being executed, or a client that is attached.
 struct Execution {
     kubelets: Kubelets,
     clock: Clock,
     container: ContainerRef,
     environment: Arc<Environment>,
-    /// The run of the container when the command began.
+    /// Run of the container in which the command began.
     run: CurrentRun,
     tty: bool,
     stdin: Stdin,
     output: mpsc::Sender<Chunk>,
-    /// The command's number among all.
+    /// Number of the command, unique in the process.
     number: u64,
-    /// What is recorded of the command that is interpreted now.
-    recorded: Option<CommandWrites>,
+    /// Recorded writes of the current command, including those that are not due yet.
+    recorded_writes: Option<CommandWrites>,
 }
 
-/// How long a container may take to run that does so by its status.
+/// Maximum wait for a container whose written status is already running.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The run of a container. Its status is written a moment before the kubelet takes the run for started.
-async fn running(
+/// Returns the current run of a container, or `None` if it does not run. Waits if the written status says that it runs:
+/// the kubelet writes the status a moment before it updates its memory.
+async fn wait_until_running(
     kubelets: &Kubelets,
     clock: &Clock,
     container: &ContainerRef,
@@ -201,10 +205,11 @@ async fn running(
             return None;
         }
         drop(workers);
-        let wait = Duration::try_from(deadline.duration_since(clock.now())).unwrap_or_default();
+        let remaining =
+            Duration::try_from(deadline.duration_since(clock.now())).unwrap_or_default();
         tokio::select! {
             () = changed => {}
-            () = clock.sleep(wait) => {}
+            () = clock.sleep(remaining) => {}
         }
     }
 }
@@ -226,11 +231,11 @@ impl Execution {
         let environment = Arc::new(environment.ok_or_else(no_container)?);
         let clock = workers.clock().clone();
         drop(workers);
-        let run = running(&kubelets, &clock, &container).await.ok_or_else(no_container)?;
+        let run =
+            wait_until_running(&kubelets, &clock, &container).await.ok_or_else(no_container)?;
         let number = COMMANDS.fetch_add(1, Ordering::Relaxed);
         let stdin = Stdin::new(streams.stdin, tty);
         let output = streams.output;
-        let recorded = None;
         Ok(Self {
             kubelets,
             clock,
@@ -241,48 +246,46 @@ impl Execution {
             stdin,
             output,
             number,
-            recorded,
+            recorded_writes: None,
         })
     }
 
-    /// Executes a command that is no shell with lines.
-    async fn command(&mut self, words: Vec<String>) -> Result<i32, Stop> {
+    /// Executes a command that is not an interactive shell.
+    async fn run_command(&mut self, words: Vec<String>) -> Result<i32, Stop> {
         let by: Arc<str> = format!("{}/exec/{}", self.run.id, self.number).into();
         let mut input: Option<Arc<str>> = (!self.stdin.is_open()).then(|| "".into());
-        let mut n_shown = 0;
+        let mut n_sent = 0;
         loop {
-            let (environment, words, input_now) =
-                (self.environment.clone(), words.clone(), input.clone());
-            let tty = self.tty;
+            let (environment, words) = (self.environment.clone(), words.clone());
+            let (current_input, tty) = (input.clone(), self.tty);
             let interpret: Interpret = Arc::new(move |context, until| {
-                (environment.exec(&words, input_now.clone(), tty, context, until), None)
+                (environment.exec(&words, current_input.clone(), tty, context, until), None)
             });
-            match self
-                .print_run(&by, self.clock.now(), Duration::ZERO, &interpret, &mut n_shown)
-                .await?
-            {
-                Printed::All(code, _) => return Ok(code),
-                Printed::Interrupted => return Ok(INTERRUPTED),
-                Printed::Reads => input = Some(self.gather().await?),
+            let start = self.clock.now();
+            match self.run_to_end(&by, start, Duration::ZERO, &interpret, &mut n_sent).await? {
+                Sent::All(code, _) => return Ok(code),
+                Sent::Interrupted => return Ok(INTERRUPTED_EXIT_CODE),
+                Sent::NeedsInput => input = Some(self.read_all_input().await?),
             }
         }
     }
 
     /// Reads commands line by line, and executes them.
-    async fn shell(&mut self, words: &[String]) -> Result<i32, Stop> {
+    async fn run_shell(&mut self, words: &[String]) -> Result<i32, Stop> {
         let program = words.first().map_or("sh", String::as_str);
         let environment = self.environment.clone();
         let mut session = ShellSession::new(environment, program, self.tty, self.run.address);
         let (start, mut text) = (self.clock.now(), String::new());
         for line_number in 0_u64.. {
             if self.tty {
+                // The second prompt asks for the rest of an incomplete command.
                 let prompt = if text.is_empty() { session.prompt() } else { "> ".to_owned() };
                 self.send(false, prompt.into_bytes()).await?;
             }
-            match self.read().await? {
+            match self.read_line().await? {
                 Read::Line(line) => {
                     text.push_str(&line);
-                    if ShellSession::needs_more(&text) {
+                    if ShellSession::is_incomplete(&text) {
                         continue;
                     }
                 }
@@ -296,38 +299,40 @@ impl Execution {
             }
             let by: Arc<str> = format!("{}/exec/{}/{line_number}", self.run.id, self.number).into();
             let commands: Arc<str> = std::mem::take(&mut text).into();
-            let (mut input, mut n_shown) = (None::<Arc<str>>, 0);
-            let after =
-                |now: Timestamp| Duration::try_from(now.duration_since(start)).unwrap_or_default();
+            let (mut input, mut n_sent) = (None::<Arc<str>>, 0);
+            let since_start = |time: Timestamp| {
+                Duration::try_from(time.duration_since(start)).unwrap_or_default()
+            };
             loop {
-                let began = after(self.clock.now());
-                let (session_now, input_now, commands) =
+                let began = since_start(self.clock.now());
+                let (current_session, current_input, commands) =
                     (session.clone(), input.clone(), Arc::clone(&commands));
                 let interpret: Interpret = Arc::new(move |context, until| {
-                    session_now.run(&commands, input_now.clone(), began, context, until)
+                    current_session.run(&commands, current_input.clone(), began, context, until)
                 });
-                match self.print_run(&by, start, began, &interpret, &mut n_shown).await? {
-                    Printed::All(_, Some(next)) => session = *next,
-                    Printed::All(code, None) => return Ok(code),
-                    Printed::Interrupted => session.interrupt(),
-                    Printed::Reads => {
-                        input = Some(self.gather().await?);
+                match self.run_to_end(&by, start, began, &interpret, &mut n_sent).await? {
+                    Sent::All(_, Some(next)) => session = *next,
+                    Sent::All(code, None) => return Ok(code),
+                    Sent::Interrupted => session.interrupt(),
+                    Sent::NeedsInput => {
+                        input = Some(self.read_all_input().await?);
                         continue;
                     }
                 }
                 break;
             }
-            self.recorded = None;
+            // The writes of this command stay, even if a later one is interrupted.
+            self.recorded_writes = None;
         }
         Ok(0)
     }
 
-    /// Prints what the container prints from now on.
+    /// Sends the output of the container from now on.
     async fn follow_output(&mut self) -> Result<i32, Stop> {
         let (kubelets, container) = (self.kubelets.clone(), self.container.clone());
-        let printed = beside(move || kubelets.log(&container)).await.flatten();
-        let seen = printed.map_or(0, |lines| lines.len());
-        let mut lines = std::pin::pin!(self.kubelets.follow(self.container.clone(), seen));
+        let log = interpret_blocking(move || kubelets.log(&container)).await.flatten();
+        let n_printed = log.map_or(0, |lines| lines.len());
+        let mut lines = std::pin::pin!(self.kubelets.follow(self.container.clone(), n_printed));
         let output = self.output.clone();
         loop {
             tokio::select! {
@@ -335,55 +340,53 @@ impl Execution {
                     Some(line) => self.send(false, encoding::bytes(&line.text)).await?,
                     None => return Ok(0),
                 },
-                // Nobody reads it, but that Ctrl-C lets a terminal go.
+                // The process does not read the input. On a terminal, Ctrl-C detaches.
                 _ = self.stdin.type_ahead() => {
                     if self.stdin.take_interrupt() {
-                        return Ok(INTERRUPTED);
+                        return Ok(INTERRUPTED_EXIT_CODE);
                     }
-                    self.stdin.forget();
+                    self.stdin.discard();
                 }
-                () = output.closed() => return Err(Stop::Exit(KILLED)),
+                () = output.closed() => return Err(Stop::Exit(KILLED_EXIT_CODE)),
             }
         }
     }
 
-    /// Prints what is typed, as it comes.
-    async fn copy(&mut self) -> Result<i32, Stop> {
+    /// Sends the input back as it arrives, as `cat` does.
+    async fn copy_input(&mut self) -> Result<i32, Stop> {
         loop {
-            match self.read_some().await? {
+            match self.read_available().await? {
                 Read::Line(bytes) => self.send(false, encoding::bytes(&bytes)).await?,
-                Read::Interrupt => return Ok(INTERRUPTED),
+                Read::Interrupt => return Ok(INTERRUPTED_EXIT_CODE),
                 Read::End => return Ok(0),
             }
         }
     }
 
-    /// Interprets a command, and prints its output at its time. All times are counted from `start`; `n_shown` pieces of output are
-    /// printed already.
-    async fn print_run(
+    /// Interprets a command, repeatedly if necessary, and sends its output when it is due. All durations are counted
+    /// from `start`.
+    /// `began` is the begin of the command, `by` the ID of its writes. `n_sent` counts the sent parts of its output.
+    async fn run_to_end(
         &mut self,
         by: &Arc<str>,
         start: Timestamp,
         began: Duration,
         interpret: &Interpret,
-        n_shown: &mut usize,
-    ) -> Result<Printed, Stop> {
+        n_sent: &mut usize,
+    ) -> Result<Sent, Stop> {
         loop {
-            let now = self.clock.now();
-            let after =
-                |now: Timestamp| Duration::try_from(now.duration_since(start)).unwrap_or_default();
-            let until = later(now, HORIZON);
-            let mut run = self.current_run()?;
-            let (interpret, name, horizon) = (interpret.clone(), Arc::clone(by), after(until));
-            let (found, address) = (run.clone(), run.address);
-            let (outcome, next) = beside(move || {
+            let until = later(self.clock.now(), HORIZON);
+            let horizon = Duration::try_from(until.duration_since(start)).unwrap_or_default();
+            let run = self.current_run()?;
+            let (interpret, id) = (interpret.clone(), Arc::clone(by));
+            let (outcome, next_session) = interpret_blocking(move || {
                 let context = RunContext {
                     start,
                     signal: None,
-                    run: &name,
-                    pod: &found.files,
-                    node: &found.node_files,
-                    address,
+                    run: &id,
+                    pod: &run.files,
+                    node: &run.node_files,
+                    address: run.address,
                 };
                 interpret(&context, horizon)
             })
@@ -392,34 +395,36 @@ impl Execution {
             if let Progress::NotFound(program) = outcome.progress {
                 return Err(Stop::Error(ExecError::NoProgram(program)));
             }
-            if self.record(by, start, &outcome.writes) == Err(Full) {
+            if self.record_writes(by, start, &outcome.writes) == Err(Full) {
                 let text = "evenkeel: no space is left in the files of the pod\n";
                 self.send(!self.tty, text.as_bytes().to_vec()).await?;
                 return Err(Stop::Exit(1));
             }
-            run = self.current_run()?;
-            if let Some(printed) =
-                self.print(&outcome, start, until, run.changes(), n_shown).await?
-            {
-                return Ok(match printed {
-                    Printed::All(code, _) => Printed::All(code, next.map(Box::new)),
-                    other => other,
-                });
+            // The files include the writes that were just recorded.
+            let changes = self.current_run()?.changes();
+            match self.send_output(&outcome, start, until, changes, n_sent).await? {
+                Some(Sent::All(code, _)) => {
+                    return Ok(Sent::All(code, next_session.map(Box::new)));
+                }
+                Some(sent) => return Ok(sent),
+                None => {}
             }
         }
     }
 
-    /// Prints the output of a run at its time; nothing if it has to be interpreted again.
-    async fn print(
+    /// Sends the output of an interpreted command when it is due. Returns `None` if the command must be interpreted
+    /// again: because the counters `changes` of the files changed, or because the interpreted time has passed at
+    /// `until`.
+    async fn send_output(
         &mut self,
         outcome: &ExecRun,
         start: Timestamp,
         until: Timestamp,
         changes: (u64, u64),
-        n_shown: &mut usize,
-    ) -> Result<Option<Printed>, Stop> {
+        n_sent: &mut usize,
+    ) -> Result<Option<Sent>, Stop> {
         loop {
-            let workers = self.kubelets.workers().ok_or(Stop::Exit(KILLED))?;
+            let workers = self.kubelets.workers().ok_or(Stop::Exit(KILLED_EXIT_CODE))?;
             let changed = workers.changed();
             drop(workers);
             let mut changed = std::pin::pin!(changed.notified());
@@ -428,72 +433,72 @@ impl Execution {
                 return Ok(None);
             }
             let now = self.clock.now();
-            self.print_due(outcome, start, now, n_shown).await?;
-            let next = outcome.printed.get(*n_shown).map(|output| later(start, output.after));
+            self.send_due_output(outcome, start, now, n_sent).await?;
+            let next_output = outcome.outputs.get(*n_sent).map(|output| later(start, output.after));
             let end = match outcome.progress {
                 Progress::Ended(end, code) => {
                     let end = later(start, end);
                     if end <= now {
-                        return Ok(Some(Printed::All(code, None)));
+                        return Ok(Some(Sent::All(code, None)));
                     }
                     Some(end)
                 }
-                Progress::Reads if next.is_none() => return Ok(Some(Printed::Reads)),
+                Progress::NeedsInput if next_output.is_none() => return Ok(Some(Sent::NeedsInput)),
                 _ => None,
             };
             if now >= until {
                 return Ok(None);
             }
-            let wake = [next, end].into_iter().flatten().fold(until, Timestamp::min);
+            let wake = [next_output, end].into_iter().flatten().fold(until, Timestamp::min);
             let wait = Duration::try_from(wake.duration_since(now)).unwrap_or_default();
             let (tty, output) = (self.tty, self.output.clone());
             tokio::select! {
                 () = self.clock.sleep(wait) => {}
                 () = changed => {}
-                () = output.closed() => return Err(Stop::Exit(KILLED)),
+                () = output.closed() => return Err(Stop::Exit(KILLED_EXIT_CODE)),
                 echo = self.stdin.type_ahead(), if tty => {
                     let interrupted = self.stdin.take_interrupt();
                     self.send(false, echo).await?;
                     if interrupted {
-                        self.cut();
-                        return Ok(Some(Printed::Interrupted));
+                        self.drop_later_writes();
+                        return Ok(Some(Sent::Interrupted));
                     }
                 }
             }
         }
     }
 
-    /// Prints what is due.
-    async fn print_due(
+    /// Sends the output that is due at `now`.
+    async fn send_due_output(
         &mut self,
         outcome: &ExecRun,
         start: Timestamp,
         now: Timestamp,
-        n_shown: &mut usize,
+        n_sent: &mut usize,
     ) -> Result<(), Stop> {
         let is_due = |output: &&Output| later(start, output.after) <= now;
-        while let Some(first) = outcome.printed.get(*n_shown).filter(is_due) {
+        while let Some(first) = outcome.outputs.get(*n_sent).filter(is_due) {
             let mut bytes = Vec::new();
-            let together = outcome.printed.iter().skip(*n_shown).take_while(is_due);
-            for output in together {
-                if output.to_stderr != first.to_stderr || bytes.len() > MAX_CHUNK {
+            let due_outputs = outcome.outputs.iter().skip(*n_sent).take_while(is_due);
+            for output in due_outputs {
+                if output.to_stderr != first.to_stderr || bytes.len() > MAX_CHUNK_BYTES {
                     break;
                 }
                 bytes.extend(encoding::bytes(&output.text));
-                *n_shown += 1;
+                *n_sent += 1;
             }
             self.send(first.to_stderr, bytes).await?;
         }
         Ok(())
     }
 
-    /// The input of a command, to its end.
-    async fn gather(&mut self) -> Result<Arc<str>, Stop> {
+    /// Reads the input of a command to its end.
+    async fn read_all_input(&mut self) -> Result<Arc<str>, Stop> {
         let mut input = String::new();
         loop {
-            match self.read().await? {
+            match self.read_line().await? {
                 Read::Line(line) => input.push_str(&line),
-                Read::Interrupt => return Err(Stop::Exit(INTERRUPTED)),
+                Read::Interrupt => return Err(Stop::Exit(INTERRUPTED_EXIT_CODE)),
                 Read::End => return Ok(input.into()),
             }
             if input.len() > Stdin::MAX_BYTES {
@@ -504,8 +509,8 @@ impl Execution {
         }
     }
 
-    /// The next line.
-    async fn read(&mut self) -> Result<Read, Stop> {
+    /// Reads the next line.
+    async fn read_line(&mut self) -> Result<Read, Stop> {
         loop {
             if let Some(read) = self.stdin.next_line() {
                 return Ok(read);
@@ -514,19 +519,19 @@ impl Execution {
         }
     }
 
-    /// What is typed next: a line of a terminal, else whatever comes.
-    async fn read_some(&mut self) -> Result<Read, Stop> {
+    /// Reads the available input: one line from a terminal, otherwise all received bytes.
+    async fn read_available(&mut self) -> Result<Read, Stop> {
         loop {
-            if let Some(read) = self.stdin.next_piece() {
+            if let Some(read) = self.stdin.next_available() {
                 return Ok(read);
             }
             self.receive().await?;
         }
     }
 
-    /// Waits for what is typed, and echoes it.
+    /// Waits for input, and echoes it on a terminal.
     async fn receive(&mut self) -> Result<(), Stop> {
-        let workers = self.kubelets.workers().ok_or(Stop::Exit(KILLED))?;
+        let workers = self.kubelets.workers().ok_or(Stop::Exit(KILLED_EXIT_CODE))?;
         let changed = workers.changed();
         drop(workers);
         let mut changed = std::pin::pin!(changed.notified());
@@ -536,28 +541,34 @@ impl Execution {
         tokio::select! {
             echo = self.stdin.receive() => self.send(false, echo).await,
             () = changed => Ok(()),
-            () = output.closed() => Err(Stop::Exit(KILLED)),
+            () = output.closed() => Err(Stop::Exit(KILLED_EXIT_CODE)),
         }
     }
 
+    /// Sends output to the client.
     async fn send(&self, to_stderr: bool, bytes: Vec<u8>) -> Result<(), Stop> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let bytes = if self.tty { shown(&bytes) } else { bytes };
+        let bytes = if self.tty { with_carriage_returns(&bytes) } else { bytes };
         let chunk = Chunk { to_stderr, bytes: bytes.into() };
-        self.output.send(chunk).await.map_err(|_| Stop::Exit(KILLED))
+        self.output.send(chunk).await.map_err(|_| Stop::Exit(KILLED_EXIT_CODE))
     }
 
-    /// The run of the container, as long as it is the one in which the command began.
+    /// Returns the current run of the container. Fails if the run in which the command began has ended.
     fn current_run(&self) -> Result<CurrentRun, Stop> {
         let run = self.kubelets.workers().and_then(|workers| workers.current_run(&self.container));
-        run.filter(|run| run.id == self.run.id).ok_or(Stop::Exit(KILLED))
+        run.filter(|run| run.id == self.run.id).ok_or(Stop::Exit(KILLED_EXIT_CODE))
     }
 
-    /// Records what the command writes.
-    fn record(&mut self, by: &Arc<str>, start: Timestamp, writes: &[Write]) -> Result<(), Full> {
-        if writes.is_empty() && self.recorded.is_none() {
+    /// Records the writes of the command. They replace those recorded before.
+    fn record_writes(
+        &mut self,
+        by: &Arc<str>,
+        start: Timestamp,
+        writes: &[Write],
+    ) -> Result<(), Full> {
+        if writes.is_empty() && self.recorded_writes.is_none() {
             return Ok(());
         }
         let command = CommandWrites {
@@ -569,13 +580,14 @@ impl Execution {
         };
         let Some(workers) = self.kubelets.workers() else { return Ok(()) };
         workers.record(&self.run, command.clone())?;
-        self.recorded = Some(command);
+        self.recorded_writes = Some(command);
         Ok(())
     }
 
-    /// Takes back what the command would write from now on.
-    fn cut(&mut self) {
-        let (Some(mut command), Some(workers)) = (self.recorded.take(), self.kubelets.workers())
+    /// Drops the recorded writes that are not due yet.
+    fn drop_later_writes(&mut self) {
+        let (Some(mut command), Some(workers)) =
+            (self.recorded_writes.take(), self.kubelets.workers())
         else {
             return;
         };
@@ -590,6 +602,6 @@ impl Execution {
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.cut();
+        self.drop_later_writes();
     }
 }

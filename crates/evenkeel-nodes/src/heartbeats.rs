@@ -25,7 +25,7 @@ pub(crate) struct Heartbeats {
     clock: Clock,
     options: NodesOptions,
     /// Indexes into `options.nodes`, by node name.
-    names: HashMap<Text, usize>,
+    node_indexes: HashMap<Text, usize>,
     nodes: Cache<Node>,
     /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
@@ -37,9 +37,9 @@ pub(crate) struct Heartbeats {
 #[derive(Debug, Clone, Default)]
 struct State {
     /// Time of the last status report; `None` until the node is registered.
-    reported: Option<Timestamp>,
+    last_report: Option<Timestamp>,
     /// Whether its Lease is known to exist.
-    leased: bool,
+    has_lease: bool,
 }
 
 impl Heartbeats {
@@ -50,15 +50,22 @@ impl Heartbeats {
         nodes: &Cache<Node>,
         queue: Queue<usize>,
     ) -> Arc<Self> {
-        let names = options
+        let node_indexes = options
             .nodes
             .iter()
             .enumerate()
             .map(|(index, node)| (node.name.as_str().into(), index))
             .collect();
         let state = Mutex::new(vec![State::default(); options.nodes.len()]);
-        let heartbeats =
-            Arc::new(Self { client, clock, options, names, nodes: nodes.clone(), queue, state });
+        let heartbeats = Arc::new(Self {
+            client,
+            clock,
+            options,
+            node_indexes,
+            nodes: nodes.clone(),
+            queue,
+            state,
+        });
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
@@ -70,7 +77,7 @@ impl Heartbeats {
 
     /// Enqueues a node at once if a controller marked it not ready, or if its partition has ended.
     fn handle_update(&self, node: &Node, reconnected: bool) {
-        let Some(index) = self.names.get(&node.meta.name) else { return };
+        let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         if reconnected || !is_ready(node) && !partition::is_partitioned(node) {
             self.queue.add(*index, Priority::NORMAL);
         }
@@ -81,8 +88,8 @@ impl Heartbeats {
         self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
     }
 
-    /// Enqueues every node. Its first heartbeat registers it.
-    pub(crate) fn begin(&self) {
+    /// Enqueues all nodes. The first heartbeat of a node registers it.
+    pub(crate) fn enqueue_all(&self) {
         for index in 0..self.options.nodes.len() {
             self.queue.add(index, Priority::NORMAL);
         }
@@ -127,23 +134,23 @@ impl Heartbeats {
         }
         let mut state = self.lock()[index].clone();
         let now = self.clock.now();
-        match state.reported {
+        match state.last_report {
             None => {
                 self.register_with_api_server(options, now).await?;
-                state.reported = Some(now);
+                state.last_report = Some(now);
                 self.lock()[index] = state.clone();
             }
             Some(_) if self.was_marked_not_ready(options) => {
                 self.patch_node(options, node::status_patch(options, now, now)).await?;
-                state.reported = Some(now);
+                state.last_report = Some(now);
             }
             Some(last) if now.duration_since(last).unsigned_abs() >= self.options.status_report => {
                 self.patch_node(options, node::heartbeat_patch(now)).await?;
-                state.reported = Some(now);
+                state.last_report = Some(now);
             }
             Some(_) => {}
         }
-        state.leased = self.renew_lease(options, state.leased).await?;
+        state.has_lease = self.renew_lease(options, state.has_lease).await?;
         self.lock()[index] = state;
         Ok(())
     }
@@ -184,13 +191,13 @@ impl Heartbeats {
     }
 
     /// Renews or creates the Lease; returns whether it is known to exist.
-    async fn renew_lease(&self, options: &NodeOptions, leased: bool) -> Result<bool, ApiError> {
+    async fn renew_lease(&self, options: &NodeOptions, has_lease: bool) -> Result<bool, ApiError> {
         let (kind, namespace, duration): (Kind, _, _) =
             (Lease::kind(), node::LEASE_NAMESPACE, self.options.lease_duration);
         let now = self.clock.now();
-        let renewal = || node::renewal(&options.name, duration, now).into();
+        let renewal = || node::lease_renewal_patch(&options.name, duration, now).into();
         let form = PatchForm::Merge;
-        if leased {
+        if has_lease {
             match self
                 .client
                 .patch::<Metadata>(&kind, namespace, &options.name, "", form, renewal())

@@ -1,10 +1,10 @@
-//! Pages of a kubelet's server: which there are, and those that follow from the options.
+//! Pages of a kubelet's server, by path, and its configuration.
 
 use serde_json::{Value, json};
 
 use crate::NodesOptions;
 
-/// A page of a kubelet.
+/// Page of a kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page<'a> {
     /// Health of the kubelet.
@@ -13,22 +13,22 @@ pub(crate) enum Page<'a> {
     Pods,
     /// Usage of the node and its pods, as JSON.
     Summary,
-    /// Usage of the node and its pods, as metrics.
+    /// Usage of the node and its pods, as Prometheus metrics.
     ResourceMetrics,
     /// Metrics of the kubelet itself.
     Metrics,
     /// Configuration of the kubelet.
     Configuration,
-    /// Files of logs on the node.
+    /// List of the node's log files.
     Logs,
-    /// Log of a container, by namespace, pod and name.
-    ContainerLog(&'a str, &'a str, &'a str),
+    /// Log of a container.
+    ContainerLog { namespace: &'a str, pod: &'a str, container: &'a str },
 }
 
-/// Returns the page at a path.
+/// Returns the page at a path, or `None` for an unknown path.
 ///
 /// Upstream: `InstallAuthNotRequiredHandlers`, `InstallAuthRequiredHandlers` of the kubelet's server.
-pub(crate) fn of(path: &str) -> Option<Page<'_>> {
+pub(crate) fn page_at(path: &str) -> Option<Page<'_>> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     Some(match *parts.as_slice() {
         ["healthz"] | ["healthz", "ping" | "log" | "syncloop"] => Page::Health,
@@ -39,7 +39,7 @@ pub(crate) fn of(path: &str) -> Option<Page<'_>> {
         ["configz"] => Page::Configuration,
         ["logs", ""] => Page::Logs,
         ["containerLogs", namespace, pod, container] => {
-            Page::ContainerLog(namespace, pod, container)
+            Page::ContainerLog { namespace, pod, container }
         }
         _ => return None,
     })
@@ -75,11 +75,14 @@ mod tests {
             ("/configz", Some(Page::Configuration)),
             ("/logs/", Some(Page::Logs)),
             ("/logs/kubelet.log", None),
-            ("/containerLogs/ns/p/c", Some(Page::ContainerLog("ns", "p", "c"))),
+            (
+                "/containerLogs/ns/p/c",
+                Some(Page::ContainerLog { namespace: "ns", pod: "p", container: "c" }),
+            ),
             ("/run/ns/p/c", None),
             ("", None),
         ] {
-            assert_eq!(of(path), page, "{path}");
+            assert_eq!(page_at(path), page, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Container logs of the simulated kubelets, for an API server.
+//! Handle through which an API server reads container logs of the simulated kubelets.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::later;
@@ -44,13 +44,13 @@ impl Kubelets {
         Some(run.lines(&container.name, workers.now()))
     }
 
-    /// Streams the lines after the first `seen` ones as the container prints them, until the run ends.
+    /// Streams the lines after the first `n_sent` ones as the container prints them, until the run ends.
     pub fn follow(
         &self,
         container: ContainerRef,
-        seen: usize,
+        n_sent: usize,
     ) -> impl Stream<Item = LogLine> + Send + use<> {
-        let follower = Follower { kubelets: self.clone(), container, seen, known: None };
+        let follower = Follower { kubelets: self.clone(), container, n_sent, known: None };
         let batches = stream::unfold(Some(follower), |follower| async move {
             let (lines, follower) = follower?.next().await?;
             Some((stream::iter(lines), follower))
@@ -59,19 +59,20 @@ impl Kubelets {
     }
 }
 
-/// Runs and commands that are interpreted at once.
-static INTERPRETED: Semaphore = Semaphore::const_new(2);
+/// Limits the number of runs and commands that are interpreted concurrently.
+static INTERPRETER_PERMITS: Semaphore = Semaphore::const_new(2);
 
-/// Interprets a run or a command beside the tasks: it may take hundreds of thousands of steps. Nothing comes of it when the
-/// runtime ends.
-pub(crate) async fn beside<T: Send + 'static>(
+/// Interprets a run or a command on a thread for blocking work, because it may take hundreds of thousands of steps.
+/// Returns
+/// `None` if the runtime shuts down.
+pub(crate) async fn interpret_blocking<T: Send + 'static>(
     interpret: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    // It is never closed.
-    let permit = INTERPRETED.acquire().await.ok();
+    // Never fails, because nothing closes the semaphore.
+    let permit = INTERPRETER_PERMITS.acquire().await.ok();
     #[expect(clippy::disallowed_methods, reason = "its panic goes on in whoever waits")]
     let interpreted = tokio::task::spawn_blocking(move || {
-        // Also where nobody waits for the outcome any more.
+        // Occupy the permit until the end, even if the caller has stopped waiting.
         let _permit = permit;
         interpret()
     });
@@ -86,7 +87,8 @@ pub(crate) async fn beside<T: Send + 'static>(
 struct Follower {
     kubelets: Kubelets,
     container: ContainerRef,
-    seen: usize,
+    /// Number of lines that the client has received or skipped.
+    n_sent: usize,
     /// The followed run, as last interpreted.
     known: Option<InterpretedRun>,
 }
@@ -109,18 +111,19 @@ impl Follower {
             let run = workers.logged_run(&self.container)?;
             let (clock, now) = (workers.clock().clone(), workers.now());
             drop(workers);
+            // The container has restarted.
             if self.known.as_ref().is_some_and(|known| known.run.id != run.id) {
                 return None;
             }
             let ended = run.end.is_some();
-            let (new, next) = self.read(run, now).await;
+            let (new_lines, next_time) = self.new_lines(run, now).await;
             if ended {
-                return Some((new, None));
+                return Some((new_lines, None));
             }
-            if !new.is_empty() {
-                return Some((new, Some(self)));
+            if !new_lines.is_empty() {
+                return Some((new_lines, Some(self)));
             }
-            let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+            let wait = Duration::try_from(next_time.duration_since(now)).unwrap_or_default();
             tokio::select! {
                 () = clock.sleep(wait) => {}
                 () = changed => {}
@@ -130,23 +133,24 @@ impl Follower {
 
     /// Returns the lines printed since the last call, and when to look again. Pods change often, so a run is
     /// interpreted again only if its inputs changed.
-    async fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
+    async fn new_lines(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
         let is_current =
             |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);
         let known = match self.known.take().filter(is_current) {
             Some(known) => known,
             None => {
                 let until = later(now, HORIZON);
-                let (its, container) = (run.clone(), self.container.name.clone());
-                let lines = beside(move || its.lines(&container, until)).await.unwrap_or_default();
+                let (logged_run, container) = (run.clone(), self.container.name.clone());
+                let lines = interpret_blocking(move || logged_run.lines(&container, until)).await;
+                let lines = lines.unwrap_or_default();
                 InterpretedRun { lines, until, run }
             }
         };
-        let printed = known.lines.partition_point(|line| line.time <= now);
-        let next = known.lines.get(printed).map_or(known.until, |line| line.time);
-        let new = known.lines.get(self.seen..printed).unwrap_or_default().to_vec();
-        self.seen += new.len();
+        let n_printed = known.lines.partition_point(|line| line.time <= now);
+        let next_time = known.lines.get(n_printed).map_or(known.until, |line| line.time);
+        let new_lines = known.lines.get(self.n_sent..n_printed).unwrap_or_default().to_vec();
+        self.n_sent += new_lines.len();
         self.known = Some(known);
-        (new, next)
+        (new_lines, next_time)
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! # What pods do
 //!
-//! Containers start after [`Delays::start`] and are ready [`Delays::ready`] later, with a probe not before its
-//! `initialDelaySeconds`. They run until they are stopped. Containers of a Job's pods exit with code 0 after
-//! [`Delays::job`], init containers after [`Delays::init`].
+//! Containers start after [`Delays::start`] and are ready [`Delays::ready`] later, but not before the
+//! `initialDelaySeconds` of their probes. They run until they are stopped. Containers of a Job's pods exit with code 0
+//! after [`Delays::job`], init containers after [`Delays::init`].
 //!
 //! Init containers run in order, sidecars beside the rest. `restartPolicy`, CrashLoopBackOff (10 s, doubled up to 5
 //! min), `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` work as on a real node.
@@ -53,15 +53,16 @@
 //!
 //! # Commands in containers
 //!
-//! [`Kubelets::exec`] interprets a command in a running container: on its files, with its environment, in the same language.
-//! [`Kubelets::attach`] connects somebody to what a container prints, and to a shell that is its process.
+//! [`Kubelets::exec`] interprets a command in a running container, with the container's files and environment.
+//! [`Kubelets::attach`] connects a client to the output of a container, and to its input if its process is a shell.
 //!
 //! # Ports of containers
 //!
-//! [`Kubelets::connect`] connects to a port of a pod. A running container listens on the TCP ports that it declares, one of a
-//! well-known web server (nginx, httpd, …) also on that of its image. It answers HTTP: while it is ready, with its file below the web
-//! server's folder, or else with a page that says which container was asked what; with 503 while it is not.
-//! [`Kubelets::connect_node`] connects to a kubelet: `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`,
+//! [`Kubelets::connect`] connects to a port of a pod. A running container listens on the TCP ports that it declares. A
+//! container of a well-known web server (nginx, httpd, …) also listens on the port of its image. It responds to HTTP
+//! requests with the requested file in the web server's folder, or else with a page that describes the container and
+//! the request. While it is not ready, it responds with 503. [`Kubelets::connect_node`] connects to a kubelet:
+//! `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`,
 //! `/configz`, `/containerLogs`.
 //!
 //! # Network partitions
@@ -69,11 +70,11 @@
 //! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
 //! Lease, reports no node status and writes no pod status, while the pods run on. Without the annotation, the
 //! kubelet reports the current state again.
-
+//!
 //! # Volumes
 //!
-//! With [`NodesOptions::storage`], the simulated storage acts as driver and provisioner [`DRIVER`] with a default
-//! StorageClass. A pod's containers start when its claims are bound.
+//! With [`NodesOptions::storage`], the simulated storage acts as the CSI driver and provisioner [`DRIVER`], and creates
+//! a default StorageClass. A pod's containers start when its claims are bound.
 
 mod addresses;
 mod admission;

@@ -12,9 +12,9 @@ use crate::pod::memory::{Memory, Slot, State};
 /// Reference to a container's log: of its current run, or of the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerRef {
-    /// Namespace of its pod.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of its pod.
+    /// Name of the pod.
     pub pod: String,
     /// Name of the container.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct ContainerRef {
 /// One line of a container's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Time at which the container printed it.
+    /// Time at which the container printed the line.
     pub time: Timestamp,
     /// Text with its newline, which only the last line of a log may lack.
     pub text: String,
@@ -56,20 +56,21 @@ impl LoggedRun {
         processes: &Arc<Processes>,
         node_files: Arc<Files>,
     ) -> Option<Self> {
-        let last = || {
-            // While the container waits for its restart, the run that ended is still the newest.
-            let waits = matches!(slot.state, State::BackOff { .. });
-            let number = if waits { slot.restarts } else { slot.restarts.checked_sub(1)? };
+        let previous_run = || {
+            // During the backoff, the restart is not counted yet, so the run that ended has the current number.
+            let is_in_backoff = matches!(slot.state, State::BackOff { .. });
+            let number =
+                if is_in_backoff { slot.restarts } else { slot.restarts.checked_sub(1)? };
             let last = slot.last?;
             Some((number, last.started?, Some(last.finished), None))
         };
         let (number, start, end, signal) = match slot.state {
-            _ if container.previous => last()?,
+            _ if container.previous => previous_run()?,
             State::Running { since } => (slot.restarts, since, None, slot.signal),
             State::Ended(ended) => {
                 (slot.restarts, ended.started?, Some(ended.finished), slot.signal)
             }
-            _ => last()?,
+            _ => previous_run()?,
         };
         Some(Self {
             id: run_id(uid, &container.name, number),
@@ -83,7 +84,7 @@ impl LoggedRun {
         })
     }
 
-    /// Whether both are the same run with the same inputs.
+    /// Reports whether both are the same run with the same inputs.
     pub(crate) fn prints_the_same_as(&self, other: &Self) -> bool {
         let input = |run: &Self| {
             (run.start, run.end, run.signal, run.files.changes(), run.node_files.changes())
@@ -95,18 +96,19 @@ impl LoggedRun {
     /// command.
     pub(crate) fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
         let Some(process) = self.processes.get(container) else { return Vec::new() };
-        let after =
-            |at: Timestamp| Duration::try_from(at.duration_since(self.start)).unwrap_or_default();
+        let since_start = |time: Timestamp| {
+            Duration::try_from(time.duration_since(self.start)).unwrap_or_default()
+        };
         let context = RunContext {
             start: self.start,
-            signal: self.signal.map(after),
+            signal: self.signal.map(since_start),
             run: &self.id,
             pod: &self.files,
             node: &self.node_files,
             address: self.address,
         };
         let until = self.end.map_or(until, |end| end.min(until));
-        let lines = process.log(&context, after(until)).into_iter();
+        let lines = process.log(&context, since_start(until)).into_iter();
         lines.map(|line| LogLine { time: later(self.start, line.after), text: line.text }).collect()
     }
 }

@@ -1,25 +1,40 @@
-//! The simulated network of pods: which container listens on a port, and what it answers to HTTP.
+//! Simulated network of pods: finds the container that listens on a port, and builds its HTTP responses.
 //!
-//! A running container listens on the TCP ports that it declares; one of a well-known web server also on that of its image. Probes
-//! of a simulated container succeed while it is ready, and so do requests.
+//! A running container listens on the TCP ports that it declares. A container of a well-known web server also listens
+//! on the port of its image. Its probes and HTTP requests succeed while it is ready.
 
 use evenkeel_api::views::{Container, Pod};
 use std::fmt::Write as _;
 
-/// Web servers by the name of their image, with the port on which the image listens and the folder that it serves.
-const WEB_SERVERS: [(&str, u16, &str); 9] = [
-    ("caddy", 80, "/usr/share/caddy"),
-    ("echoserver", 8080, ""),
-    ("hello-app", 8080, ""),
-    ("httpd", 80, "/usr/local/apache2/htdocs"),
-    ("nginx", 80, "/usr/share/nginx/html"),
-    ("nginx-unprivileged", 8080, "/usr/share/nginx/html"),
-    ("podinfo", 9898, ""),
-    ("traefik", 80, ""),
-    ("whoami", 80, ""),
+/// Image of a web server.
+#[derive(Debug, Clone, Copy)]
+struct WebServer {
+    /// Name of the image without registry and tag.
+    image: &'static str,
+    /// Port on which the image listens.
+    port: u16,
+    /// Folder whose files the image serves; `None` if it serves no files.
+    folder: Option<&'static str>,
+}
+
+const fn web_server(image: &'static str, port: u16, folder: Option<&'static str>) -> WebServer {
+    WebServer { image, port, folder }
+}
+
+/// Well-known web servers.
+const WEB_SERVERS: [WebServer; 9] = [
+    web_server("caddy", 80, Some("/usr/share/caddy")),
+    web_server("echoserver", 8080, None),
+    web_server("hello-app", 8080, None),
+    web_server("httpd", 80, Some("/usr/local/apache2/htdocs")),
+    web_server("nginx", 80, Some("/usr/share/nginx/html")),
+    web_server("nginx-unprivileged", 8080, Some("/usr/share/nginx/html")),
+    web_server("podinfo", 9898, None),
+    web_server("traefik", 80, None),
+    web_server("whoami", 80, None),
 ];
 
-/// A container that listens on a port.
+/// Container that listens on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listener {
     /// Namespace of its pod.
@@ -32,14 +47,14 @@ pub(crate) struct Listener {
     address: String,
     port: u16,
     is_ready: bool,
-    /// Folder whose files it serves.
+    /// Folder whose files it serves over HTTP.
     folder: Option<&'static str>,
 }
 
-/// What a client asks a container for.
+/// Method, target and headers of an HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestHead {
-    /// The method of HTTP.
+    /// HTTP method, such as `GET`.
     pub(crate) method: String,
     /// Path and query.
     pub(crate) target: String,
@@ -47,19 +62,19 @@ pub(crate) struct RequestHead {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// Returns the container that listens on a port of a pod; `None` if none does.
+/// Returns the container that listens on a port of a pod; `None` if no running container does.
 pub(crate) fn listener(pod: &Pod, port: u16) -> Option<Listener> {
     let statuses = pod.status.container_statuses.iter().chain(&*pod.status.init_container_statuses);
-    let running = |container: &&Container| {
+    let running_status = |container: &&Container| {
         statuses
             .clone()
             .find(|status| status.name == container.name && status.state.running.is_some())
     };
-    let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
+    let sidecars = pod.spec.init_containers.iter().filter(|init| &*init.restart_policy == "Always");
     let mut containers = pod.spec.containers.iter().chain(sidecars);
     let (container, status) = containers.find_map(|container| {
-        let status = running(&container)?;
-        listens(container, port).then_some((container, status))
+        let status = running_status(&container)?;
+        listens_on(container, port).then_some((container, status))
     })?;
     Some(Listener {
         namespace: pod.meta.namespace.to_string(),
@@ -69,32 +84,36 @@ pub(crate) fn listener(pod: &Pod, port: u16) -> Option<Listener> {
         address: pod.status.pod_ip.to_string(),
         port,
         is_ready: status.ready,
-        folder: web_server(&container.image).map(|(_, _, folder)| folder).filter(|f| !f.is_empty()),
+        folder: web_server_of(&container.image).and_then(|server| server.folder),
     })
 }
 
-fn listens(container: &Container, port: u16) -> bool {
+/// Reports whether a running container listens on a port.
+fn listens_on(container: &Container, port: u16) -> bool {
     let declared = container.ports.iter().any(|declared| {
         declared.container_port == i32::from(port) && matches!(&*declared.protocol, "" | "TCP")
     });
     // A command replaces the server of the image.
-    let is_server = container.command.is_empty();
-    declared || is_server && web_server(&container.image).is_some_and(|(_, own, _)| own == port)
+    let runs_entrypoint = container.command.is_empty();
+    declared
+        || runs_entrypoint
+            && web_server_of(&container.image).is_some_and(|server| server.port == port)
 }
 
-fn web_server(image: &str) -> Option<(&'static str, u16, &'static str)> {
+/// Returns the well-known web server of an image.
+fn web_server_of(image: &str) -> Option<&'static WebServer> {
     let name = image.rsplit('/').next()?.split(['@', ':']).next()?;
-    WEB_SERVERS.iter().find(|(known, ..)| *known == name).copied()
+    WEB_SERVERS.iter().find(|server| server.image == name)
 }
 
 impl Listener {
-    /// Whether it answers requests; otherwise its probes fail.
+    /// Reports whether the container is ready. Otherwise its probes and requests fail.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_ready
     }
 
-    /// Returns the path of the file that a request is for; `None` if the container serves no files. A path of a folder stands for
-    /// its index.
+    /// Returns the path of the requested file in the container; `None` if the container serves no files. The path of a
+    /// folder refers to its `index.html`.
     pub(crate) fn file(&self, path: &str) -> Option<String> {
         let folder = self.folder?;
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
@@ -104,7 +123,7 @@ impl Listener {
         Some(format!("{folder}{path}{index}"))
     }
 
-    /// Returns the page that says who answers, and what was asked.
+    /// Returns the page that describes the container and repeats the request.
     pub(crate) fn page(&self, head: &RequestHead) -> String {
         let Self { namespace, pod, container, image, address, port, .. } = self;
         let RequestHead { method, target, headers } = head;

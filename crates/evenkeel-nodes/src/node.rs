@@ -74,14 +74,14 @@ pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
     json!({ "status": { "conditions": heartbeats } }).to_string()
 }
 
-/// Returns the whole node status; `since` is the last transition time of the conditions.
-fn status(node: &NodeOptions, since: Timestamp, now: Timestamp) -> Value {
+/// Returns the whole node status; `ready_since` is the last transition time of the conditions.
+fn status(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> Value {
     let resources: Map<String, Value> =
         node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
     let conditions = CONDITIONS.map(|(kind, reason, message, status)| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(since),
+            "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(ready_since),
         })
     });
     json!({
@@ -121,17 +121,17 @@ pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -
         "spec": {
             "holderIdentity": node,
             "leaseDurationSeconds": duration.as_secs(),
-            "renewTime": micros(now),
+            "renewTime": micro_time(now),
         },
     })
 }
 
 /// Returns the patch that renews the Lease of `node`.
-pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String {
+pub(crate) fn lease_renewal_patch(node: &str, duration: Duration, now: Timestamp) -> String {
     json!({ "spec": {
         "holderIdentity": node,
         "leaseDurationSeconds": duration.as_secs(),
-        "renewTime": micros(now),
+        "renewTime": micro_time(now),
     } })
     .to_string()
 }
@@ -140,7 +140,7 @@ pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String 
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Formats a time as `metav1.MicroTime` does.
-fn micros(time: Timestamp) -> String {
+fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 

@@ -4,11 +4,11 @@ use evenkeel_api::views::Node;
 use evenkeel_runtime::cache::{Cache, CacheEvent};
 
 /// Annotation of a Node; `"true"` partitions it.
-const SILENT: &str = "sim.evenkeel.dev/silent";
+const PARTITION_ANNOTATION: &str = "sim.evenkeel.dev/silent";
 
 /// Reports whether the node's annotation partitions it from the API server.
 pub(crate) fn is_partitioned(node: &Node) -> bool {
-    node.meta.annotations.get(SILENT) == Some("true")
+    node.meta.annotations.get(PARTITION_ANNOTATION) == Some("true")
 }
 
 /// Reports whether the cache has a partitioned node with this name.

@@ -49,10 +49,9 @@ pub(crate) struct PodWorkers {
     options: NodesOptions,
     /// Indexes into `options.nodes` by name.
     nodes: HashMap<Text, usize>,
-    /// Cache of Node objects.
-    objects: Cache<Node>,
+    node_cache: Cache<Node>,
     pods: Cache<Pod>,
-    by_node: Index<Pod>,
+    pods_by_node: Index<Pod>,
     volumes: Volumes,
     queue: Queue<Key>,
     state: Mutex<State>,
@@ -62,14 +61,14 @@ pub(crate) struct PodWorkers {
 
 /// State that the workers share.
 struct State {
-    memories: HashMap<Key, Remembered>,
+    memories: HashMap<Key, SyncedPod>,
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
-    files: HashMap<usize, Arc<Files>>,
+    node_files: HashMap<usize, Arc<Files>>,
 }
 
 /// A synced pod.
-struct Remembered {
+struct SyncedPod {
     uid: Text,
     host_network: bool,
     memory: Memory,
@@ -97,6 +96,7 @@ pub(crate) struct CurrentRun {
     pub(crate) node_files: Arc<Files>,
     key: Key,
     uid: Text,
+    /// Index of the node.
     node: usize,
 }
 
@@ -123,11 +123,11 @@ impl PodWorkers {
             .enumerate()
             .map(|(index, node)| (node.name.as_str().into(), index))
             .collect();
-        let by_node = pods.index("node", corev1::node_key);
+        let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
             memories: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
-            files: HashMap::new(),
+            node_files: HashMap::new(),
         };
         let pod_workers = Self {
             client,
@@ -135,21 +135,21 @@ impl PodWorkers {
             recorder,
             options,
             nodes,
-            objects: caches.of(),
+            node_cache: caches.of(),
             volumes: Volumes::new(caches, &pods),
             pods,
-            by_node,
+            pods_by_node,
             queue,
             state: Mutex::new(state),
             changed: Arc::default(),
         };
         let pod_workers = Arc::new(pod_workers);
-        pod_workers.listen();
+        pod_workers.subscribe();
         pod_workers
     }
 
     /// Enqueues the pods that events of pods, nodes and volumes concern.
-    fn listen(self: &Arc<Self>) {
+    fn subscribe(self: &Arc<Self>) {
         let pod_workers = Arc::downgrade(self);
         self.pods.subscribe(move |event| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
@@ -165,17 +165,17 @@ impl PodWorkers {
             }
         });
         let pod_workers = Arc::downgrade(self);
-        self.objects.subscribe(move |event| {
+        self.node_cache.subscribe(move |event| {
             if let (Some(pod_workers), Some(node)) =
                 (pod_workers.upgrade(), partition::reconnected_node(event))
             {
-                for pod in pod_workers.by_node.get(&node.meta.name) {
+                for pod in pod_workers.pods_by_node.get(&node.meta.name) {
                     pod_workers.queue.add(key(&pod), Priority::NORMAL);
                 }
             }
         });
         let pod_workers = Arc::downgrade(self);
-        self.volumes.listen(move |pod| {
+        self.volumes.subscribe(move |pod| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
             if pod_workers.nodes.contains_key(&pod.spec.node_name) {
                 pod_workers.queue.add(key(pod), Priority::NORMAL);
@@ -186,17 +186,17 @@ impl PodWorkers {
     /// Syncs pods until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(key) = self.queue.next().await {
-            self.queue.process(&key, self.handle(&key)).await;
+            self.queue.process(&key, self.sync_and_requeue(&key)).await;
         }
     }
 
     /// Syncs one pod, and enqueues it for its next sync.
-    async fn handle(&self, key: &Key) {
+    async fn sync_and_requeue(&self, key: &Key) {
         match self.sync_pod(key).await {
-            Ok(wake) => {
+            Ok(next_sync) => {
                 self.queue.forget(key);
-                if let Some(wait) = wake {
-                    self.queue.add_after(key.clone(), wait);
+                if let Some(delay) = next_sync {
+                    self.queue.add_after(key.clone(), delay);
                 }
             }
             Err(error) => {
@@ -215,25 +215,25 @@ impl PodWorkers {
             return Ok(None);
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
-        if partition::is_node_partitioned(&self.objects, &pod.spec.node_name) {
+        if partition::is_node_partitioned(&self.node_cache, &pod.spec.node_name) {
             return Ok(None);
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
         let mut facts =
             observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
-                .with_processes(&processes, self.files(*node));
+                .with_processes(&processes, self.node_files(*node));
         facts.mounted = self.volumes.are_mountable(&pod);
-        let memory = self.recall(key, &pod, &mut facts, *node);
+        let memory = self.recall_memory(key, &pod, &mut facts, *node);
         let Decision { mut memory, patch, remove, wake, events, node_writes } =
             plan(&facts, &memory, self.clock.now());
-        let mut gone = false;
+        let mut is_gone = false;
         if let Some(patch) = patch {
-            match self.patch(key, patch).await {
+            match self.patch_status(key, patch).await {
                 Ok(Some(version)) => memory.version = version,
-                Ok(None) => gone = true,
+                Ok(None) => is_gone = true,
                 Err(error) => {
-                    self.release_unremembered(key, &pod, memory.ip);
+                    self.release_unstored(key, &pod, memory.ip);
                     return Err(error);
                 }
             }
@@ -247,11 +247,12 @@ impl PodWorkers {
                 message: event.message,
             });
         }
-        memory.removed |= gone;
-        self.keep(*node, node_writes);
-        // Before the deletion: if that fails, the retry repeats neither the events nor the writes.
-        self.remember(key, &pod, memory, processes);
-        if remove && !gone {
+        memory.removed |= is_gone;
+        self.record_node_writes(*node, node_writes);
+        // Store the memory before the deletion. If the deletion fails, the retry repeats neither the events nor the
+        // writes.
+        self.store_memory(key, &pod, memory, processes);
+        if remove && !is_gone {
             self.delete(key, &pod.meta.uid).await?;
             if let Some(known) = self.lock().memories.get_mut(key) {
                 known.memory.removed = true;
@@ -262,7 +263,7 @@ impl PodWorkers {
     }
 
     /// Writes a status. Returns the new resourceVersion; `None` if the pod no longer exists.
-    async fn patch(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
+    async fn patch_status(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
         let (namespace, name) = (&key.namespace, &key.name);
         let form = PatchForm::Strategic;
         let kind = Pod::kind();
@@ -291,9 +292,9 @@ impl PodWorkers {
         }
     }
 
-    /// Returns the memory of a pod. That of an unknown pod is recovered from its status; if the pod has not started, it
-    /// goes through admission first.
-    fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
+    /// Returns the memory of a pod. The memory of an unknown pod is recovered from the pod's status. An unknown pod
+    /// that has not started goes through admission first.
+    fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         let State { memories, addresses, .. } = &mut *state;
         if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
@@ -303,21 +304,21 @@ impl PodWorkers {
             observe::notice_changes(pod, &mut memory);
             return memory;
         }
-        let found: Option<Ipv4Addr> = pod.status.pod_ip.parse().ok();
-        let ip = match found {
+        let status_ip: Option<Ipv4Addr> = pod.status.pod_ip.parse().ok();
+        let ip = match status_ip {
             _ if pod.spec.host_network => facts.host_ip,
             Some(ip) => {
-                addresses.keep(ip);
+                addresses.mark_in_use(ip);
                 ip
             }
-            None => addresses.take(),
+            None => addresses.allocate(),
         };
         drop(state);
         if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
-            let others = self.by_node.get(&pod.spec.node_name);
+            let pods_on_node = self.pods_by_node.get(&pod.spec.node_name);
             facts.rejection = admission::reject(
                 pod,
-                others.iter().map(|pod| &**pod),
+                pods_on_node.iter().map(|pod| &**pod),
                 &self.options.nodes[node].capacity,
             );
         }
@@ -332,15 +333,15 @@ impl PodWorkers {
         pod: &Pod,
         host_ip: Ipv4Addr,
     ) -> Result<Option<Arc<Processes>>, ApiError> {
-        let ephemerals = pod.spec.ephemeral_containers.len();
+        let n_ephemerals = pod.spec.ephemeral_containers.len();
         if let Some(known) =
             self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
-            && known.memory.ephemerals.len() >= ephemerals
+            && known.memory.ephemerals.len() >= n_ephemerals
         {
             return Ok(Some(Arc::clone(&known.processes)));
         }
         let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
-        let has_processes = ephemerals > 0
+        let has_processes = n_ephemerals > 0
             || containers.any(|container| {
                 !container.command.is_empty()
                     || !container.args.is_empty()
@@ -362,54 +363,54 @@ impl PodWorkers {
     }
 
     /// Returns the files that pods wrote to the node.
-    fn files(&self, node: usize) -> Arc<Files> {
-        self.lock().files.get(&node).cloned().unwrap_or_default()
+    fn node_files(&self, node: usize) -> Arc<Files> {
+        self.lock().node_files.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Keeps the writes of runs to the node's files.
-    fn keep(&self, node: usize, writes: Vec<NodeWrites>) {
+    /// Records the writes of runs to the node's files.
+    fn record_node_writes(&self, node: usize, writes: Vec<NodeWrites>) {
         if writes.is_empty() {
             return;
         }
         let mut state = self.lock();
-        let files = Arc::make_mut(state.files.entry(node).or_default());
+        let files = Arc::make_mut(state.node_files.entry(node).or_default());
         for NodeWrites { by, start, writes } in writes {
             files.replace(&by, start, &writes.iter().collect::<Vec<_>>());
         }
     }
 
-    /// Keeps the result of a sync. Writes of commands during the sync are added to it.
-    fn remember(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
+    /// Stores the memory after a sync, with the writes that commands made during the sync.
+    fn store_memory(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
         let mut state = self.lock();
         let (mut commands, mut exits, mut file_bytes) = (Vec::new(), Vec::new(), 0);
-        if let Some(before) =
-            state.memories.get_mut(key).filter(|before| *before.uid == *pod.meta.uid)
+        if let Some(previous) =
+            state.memories.get_mut(key).filter(|previous| *previous.uid == *pod.meta.uid)
         {
-            commands = std::mem::take(&mut before.commands);
-            exits = std::mem::take(&mut before.exits);
-            file_bytes = before.file_bytes;
+            commands = std::mem::take(&mut previous.commands);
+            exits = std::mem::take(&mut previous.exits);
+            file_bytes = previous.file_bytes;
         }
         for command in &commands {
-            // The writes fitted into the memory that this one replaces.
+            // The writes fit, because they fitted into the memory that this one replaces.
             let _ = memory.record(pod, command);
         }
         exits.retain(|exit: &ShellExit| {
             memory.slot(pod, &exit.container).is_some_and(|slot| slot.restarts == exit.restarts)
         });
-        let remembered =
-            Remembered { uid, host_network, memory, processes, commands, exits, file_bytes };
-        if let Some(before) = state.memories.insert(key.clone(), remembered)
-            && *before.uid != *pod.meta.uid
+        let synced_pod =
+            SyncedPod { uid, host_network, memory, processes, commands, exits, file_bytes };
+        if let Some(previous) = state.memories.insert(key.clone(), synced_pod)
+            && *previous.uid != *pod.meta.uid
         {
-            state.release(&before);
+            state.release_address(&previous);
         }
         drop(state);
         self.changed.notify_waiters();
     }
 
     /// Releases the address that a first sync allocated and did not write. The retry allocates one again.
-    fn release_unremembered(&self, key: &Key, pod: &Pod, ip: Ipv4Addr) {
+    fn release_unstored(&self, key: &Key, pod: &Pod, ip: Ipv4Addr) {
         let mut state = self.lock();
         let is_known = state.memories.get(key).is_some_and(|known| *known.uid == *pod.meta.uid);
         if !is_known && !pod.spec.host_network && pod.status.pod_ip.is_empty() {
@@ -420,15 +421,15 @@ impl PodWorkers {
     /// Forgets a deleted pod, and releases its address.
     fn forget(&self, key: &Key) {
         let mut state = self.lock();
-        if let Some(before) = state.memories.remove(key) {
-            state.release(&before);
+        if let Some(deleted) = state.memories.remove(key) {
+            state.release_address(&deleted);
         }
         drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Returns the pod as it was last seen.
-    pub(crate) fn cached(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+    /// Returns a pod of a simulated node from the cache.
+    pub(crate) fn cached_pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let pod = self.pods.get(namespace, name)?;
         self.nodes.contains_key(&pod.spec.node_name).then_some(pod)
     }
@@ -438,10 +439,11 @@ impl PodWorkers {
         self.nodes.contains_key(name)
     }
 
-    /// Returns the PodList of a node's pods, read anew.
+    /// Returns the PodList of a node's pods in JSON, read from the API server.
     pub(crate) async fn pod_list(&self, node: &str) -> Result<String, String> {
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
-        let request = http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
+        let request =
+            http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
         self.client.kube().request_text(request).await.map_err(|error| error.to_string())
     }
 
@@ -471,10 +473,10 @@ impl PodWorkers {
     pub(crate) fn logged_run(&self, container: &ContainerRef) -> Option<LoggedRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;
-        let node_files = self.files(node);
+        let node_files = self.node_files(node);
         let state = self.lock();
         let known = state.memories.get(&key(&pod)).filter(|known| *known.uid == *pod.meta.uid)?;
-        let Remembered { memory, processes, .. } = known;
+        let SyncedPod { memory, processes, .. } = known;
         let slot = memory.slot(&pod, &container.name)?;
         LoggedRun::select(&known.uid, container, slot, memory, processes, node_files)
     }
@@ -483,7 +485,7 @@ impl PodWorkers {
     pub(crate) fn current_run(&self, container: &ContainerRef) -> Option<CurrentRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;
-        let node_files = self.files(node);
+        let node_files = self.node_files(node);
         let state = self.lock();
         let key = key(&pod);
         let known = state.memories.get(&key).filter(|known| *known.uid == *pod.meta.uid)?;
@@ -546,32 +548,32 @@ impl PodWorkers {
         self.queue.add(run.key.clone(), Priority::NORMAL);
     }
 
-    /// Records what a command writes, and enqueues the pod, whose other processes may read it. Does nothing if the pod
-    /// no longer exists.
+    /// Records the writes of a command, and enqueues the pod, because its other processes may read the files. Does
+    /// nothing if the pod no longer exists.
     ///
     /// # Errors
     /// If there is no space left.
     pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
         let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
         let mut state = self.lock();
-        let total: usize = state.memories.values().map(|known| known.file_bytes).sum();
-        let added: usize = command.writes.iter().map(Write::size).sum();
+        let total_bytes: usize = state.memories.values().map(|known| known.file_bytes).sum();
+        let added_bytes: usize = command.writes.iter().map(Write::size).sum();
         let known = state.memories.get_mut(&run.key);
         let Some(known) = known.filter(|known| known.uid == pod.meta.uid && *known.uid == *run.uid)
         else {
             return Ok(());
         };
-        if total + added > MAX_FILE_BYTES {
+        if total_bytes + added_bytes > MAX_FILE_BYTES {
             return Err(Full);
         }
         known.memory.record(&pod, &command)?;
         known.file_bytes = known.memory.files.size();
-        let of_node: Vec<&Write> =
+        let node_writes: Vec<&Write> =
             command.writes.iter().filter(|write| write.path.scope == Scope::Node).collect();
         let (by, start) = (Arc::clone(&command.by), command.start);
-        if !of_node.is_empty() {
-            let files = Arc::make_mut(state.files.entry(run.node).or_default());
-            files.record(&by, start, &of_node)?;
+        if !node_writes.is_empty() {
+            let files = Arc::make_mut(state.node_files.entry(run.node).or_default());
+            files.record(&by, start, &node_writes)?;
         }
         if let Some(known) = state.memories.get_mut(&run.key) {
             known.commands.retain(|known| known.by != by);
@@ -590,7 +592,7 @@ impl PodWorkers {
 
 impl State {
     /// Releases the address of a pod that has its own.
-    fn release(&mut self, pod: &Remembered) {
+    fn release_address(&mut self, pod: &SyncedPod) {
         if !pod.host_network {
             self.addresses.release(pod.memory.ip);
         }

@@ -38,7 +38,7 @@ pub async fn run(
     let kubelets = options.kubelets.clone();
     let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
     kubelets.set(&pod_workers);
-    heartbeats.begin();
+    heartbeats.enqueue_all();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
         tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {

@@ -1,4 +1,5 @@
-//! Servers of simulated containers and kubelets. They have no address: whoever connects gets one end of a stream of bytes.
+//! Servers of simulated containers and kubelets. They have no network address: a client gets one end of an in-process
+//! byte stream.
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -12,19 +13,19 @@ use tokio::{io::DuplexStream, sync::mpsc};
 use crate::{
     exec::{Chunk, ExecRequest, Streams},
     kubelet_pages::{self, Page},
-    kubelets::{Kubelets, beside},
+    kubelets::{Kubelets, interpret_blocking},
     logs::ContainerRef,
     network::{self, Listener, RequestHead},
 };
 
-/// Bytes that wait in each direction of a connection, and that a server reads ahead.
-const BUFFER: usize = 16 * 1024;
+/// Buffer size in bytes of each direction of a connection, and of a server's reads.
+const BUFFER_SIZE: usize = 16 * 1024;
 
-/// A connection to a simulated server.
+/// Connection to a simulated server.
 pub struct Connection {
-    /// The client's end. It is closed when the server ends.
+    /// Client's end. The server closes it when it ends.
     pub stream: DuplexStream,
-    /// The server's work, which whoever connects polls beside the stream.
+    /// Future that runs the server. The client must poll it while it uses the stream.
     pub server: BoxFuture<'static, ()>,
 }
 
@@ -37,30 +38,34 @@ impl std::fmt::Debug for Connection {
 impl Kubelets {
     /// Connects to a TCP port of a pod; `None` if no container listens there.
     pub fn connect(&self, namespace: &str, pod: &str, port: u16) -> Option<Connection> {
-        let pod = self.workers()?.cached(namespace, pod)?;
+        let pod = self.workers()?.cached_pod(namespace, pod)?;
         let (kubelets, listener) = (self.clone(), Arc::new(network::listener(&pod, port)?));
-        Some(serve(move |request| answer(kubelets.clone(), Arc::clone(&listener), request)))
+        Some(serve(move |request| {
+            container_response(kubelets.clone(), Arc::clone(&listener), request)
+        }))
     }
 
     /// Connects to the server of a node's kubelet; `None` if the node is not simulated.
     pub fn connect_node(&self, node: &str) -> Option<Connection> {
-        let known = self.workers()?.has_node(node);
+        if !self.workers()?.has_node(node) {
+            return None;
+        }
         let (kubelets, node) = (self.clone(), node.to_owned());
-        known.then(|| serve(move |request| answer_node(kubelets.clone(), node.clone(), request)))
+        Some(serve(move |request| kubelet_response(kubelets.clone(), node.clone(), request)))
     }
 }
 
 /// Serves HTTP on a new connection.
-fn serve<F>(answer: impl Fn(Request<Incoming>) -> F + Send + 'static) -> Connection
+fn serve<F>(respond: impl Fn(Request<Incoming>) -> F + Send + 'static) -> Connection
 where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
-    let (stream, server) = tokio::io::duplex(BUFFER);
-    let service = service_fn(move |request| answer(request).map(Ok::<_, Infallible>));
+    let (stream, server) = tokio::io::duplex(BUFFER_SIZE);
+    let service = service_fn(move |request| respond(request).map(Ok::<_, Infallible>));
     let server = async move {
         let mut builder = http1::Builder::new();
-        // A client may finish its direction before it has the answer.
-        builder.half_close(true).max_buf_size(BUFFER);
+        // A client may close its direction before it receives the response.
+        builder.half_close(true).max_buf_size(BUFFER_SIZE);
         if let Err(error) = builder.serve_connection(TokioIo::new(server), service).await {
             tracing::debug!(%error, "a simulated server's connection ended");
         }
@@ -68,8 +73,8 @@ where
     Connection { stream, server: server.boxed() }
 }
 
-/// Answers as a container does: with its file, or else with a page that says who answers.
-async fn answer(
+/// Returns the response of a container: the requested file, or else a page that describes the container.
+async fn container_response(
     kubelets: Kubelets,
     listener: Arc<Listener>,
     request: Request<Incoming>,
@@ -78,9 +83,9 @@ async fn answer(
         let page = "the container is not ready\n";
         return respond(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", page);
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if let Some(path) = listener.file(request.uri().path()).filter(|_| reads)
-        && let Some(content) = file(&kubelets, &listener, &path).await
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if let Some(path) = listener.file(request.uri().path()).filter(|_| is_read)
+        && let Some(content) = read_file(&kubelets, &listener, &path).await
     {
         return respond(StatusCode::OK, network::media_type(&path), content);
     }
@@ -95,33 +100,33 @@ async fn answer(
     respond(StatusCode::OK, "text/plain; charset=utf-8", listener.page(&head))
 }
 
-/// Reads a file of a container as a command in it does; `None` if there is no such file.
-async fn file(kubelets: &Kubelets, listener: &Listener, path: &str) -> Option<Bytes> {
+/// Reads a file of a container by the command `cat`; `None` if the command fails.
+async fn read_file(kubelets: &Kubelets, listener: &Listener, path: &str) -> Option<Bytes> {
     let container = ContainerRef {
         namespace: listener.namespace.clone(),
         pod: listener.pod.clone(),
         name: listener.container.clone(),
         previous: false,
     };
-    let (output, mut printed) = mpsc::channel(1);
+    let (output, mut output_receiver) = mpsc::channel(1);
     let command = vec!["cat".to_owned(), path.to_owned()];
     let streams = Streams { stdin: None, output };
-    let read = kubelets.exec(ExecRequest { container, command, tty: false, streams });
+    let execution = kubelets.exec(ExecRequest { container, command, tty: false, streams });
     let collect = async {
         let mut content = Vec::new();
-        while let Some(Chunk { to_stderr, bytes }) = printed.recv().await {
+        while let Some(Chunk { to_stderr, bytes }) = output_receiver.recv().await {
             if !to_stderr {
                 content.extend_from_slice(&bytes);
             }
         }
         content
     };
-    let (code, content) = futures::join!(read, collect);
+    let (code, content) = futures::join!(execution, collect);
     (code == Ok(0)).then(|| content.into())
 }
 
-/// Answers as a kubelet does.
-async fn answer_node(
+/// Returns the response of a kubelet.
+async fn kubelet_response(
     kubelets: Kubelets,
     node: String,
     request: Request<Incoming>,
@@ -133,7 +138,7 @@ async fn answer_node(
         return respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, "405: Method Not Allowed");
     }
     let Some(workers) = kubelets.workers() else { return not_found() };
-    match kubelet_pages::of(request.uri().path()) {
+    match kubelet_pages::page_at(request.uri().path()) {
         Some(Page::Health) => respond(StatusCode::OK, TEXT, "ok"),
         Some(Page::Pods) => match workers.pod_list(&node).await {
             Ok(list) => respond(StatusCode::OK, JSON, list),
@@ -152,12 +157,12 @@ async fn answer_node(
             let page = kubelet_pages::configuration(workers.options());
             respond(StatusCode::OK, JSON, page.to_string())
         }
-        // A simulated node has no files of logs.
+        // A simulated node has no log files.
         Some(Page::Logs) => respond(StatusCode::OK, "text/html; charset=utf-8", "<pre>\n</pre>\n"),
-        Some(Page::ContainerLog(namespace, pod, container)) => {
+        Some(Page::ContainerLog { namespace, pod, container }) => {
             let [namespace, pod, name] = [namespace, pod, container].map(str::to_owned);
             let container = ContainerRef { namespace, pod, name, previous: false };
-            match beside(move || kubelets.log(&container)).await.flatten() {
+            match interpret_blocking(move || kubelets.log(&container)).await.flatten() {
                 Some(lines) => {
                     let text: String = lines.into_iter().map(|line| line.text).collect();
                     respond(StatusCode::OK, TEXT, evenkeel_shell::encoding::bytes(&text))

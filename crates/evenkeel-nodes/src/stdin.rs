@@ -1,14 +1,14 @@
-//! Standard input of a command: bytes, or what a terminal makes of them.
+//! Standard input of a command: raw bytes, or the lines and keys of a terminal.
 
 use bytes::Bytes;
 use evenkeel_shell::{Terminal, Typed, encoding};
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
-/// What is read from standard input.
+/// Result of reading standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// A line, which only at the end may lack its newline.
+    /// A line. Only the last line may lack its newline.
     Line(String),
     /// Ctrl-C was typed.
     Interrupt,
@@ -18,19 +18,20 @@ pub(crate) enum Read {
 
 /// Standard input of one command.
 pub(crate) struct Stdin {
-    /// `None` at the end.
+    /// Channel from the client; `None` after its end.
     receiver: Option<mpsc::Receiver<Bytes>>,
     terminal: Option<Terminal>,
-    /// What came and was not read.
+    /// Received bytes that were not read yet, without a terminal.
     bytes: Vec<u8>,
+    /// Typed lines and keys that were not read yet, with a terminal.
     typed: VecDeque<Typed>,
 }
 
-/// Lines that are typed ahead.
-const MAX_TYPED: usize = 256;
+/// Maximum number of lines that a client may type ahead.
+const MAX_TYPED_AHEAD: usize = 256;
 
 impl Stdin {
-    /// Longest input of a command, and longest line.
+    /// Maximum size in bytes of a command's input, and of a line.
     pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
     pub(crate) fn new(receiver: Option<mpsc::Receiver<Bytes>>, tty: bool) -> Self {
@@ -38,20 +39,21 @@ impl Stdin {
         Self { receiver, terminal, bytes: Vec::new(), typed: VecDeque::new() }
     }
 
-    /// Whether something may come.
+    /// Returns whether the client may still send input.
     pub(crate) fn is_open(&self) -> bool {
         self.receiver.is_some()
     }
 
-    /// Waits for what is typed next; at the end, for ever. Returns what is echoed.
+    /// Waits for the next input while a command runs. Never returns after the end of the input, or if too many lines
+    /// are waiting. Returns the echo.
     pub(crate) async fn type_ahead(&mut self) -> Vec<u8> {
-        if self.receiver.is_none() || self.typed.len() > MAX_TYPED {
+        if self.receiver.is_none() || self.typed.len() > MAX_TYPED_AHEAD {
             std::future::pending::<()>().await;
         }
         self.receive().await
     }
 
-    /// Waits for what is typed next, or for the end. Returns what is echoed.
+    /// Waits for the next input or its end. Returns the echo, which is empty without a terminal.
     pub(crate) async fn receive(&mut self) -> Vec<u8> {
         let Some(receiver) = &mut self.receiver else { return Vec::new() };
         let Some(bytes) = receiver.recv().await else {
@@ -62,18 +64,18 @@ impl Stdin {
             self.bytes.extend_from_slice(&bytes);
             return Vec::new();
         };
-        let (echo, typed) = terminal.take(&bytes);
+        let (echo, typed) = terminal.process(&bytes);
         self.typed.extend(typed);
         echo
     }
 
-    /// Forgets what came and was not read.
-    pub(crate) fn forget(&mut self) {
+    /// Discards all input that was not read yet.
+    pub(crate) fn discard(&mut self) {
         self.bytes.clear();
         self.typed.clear();
     }
 
-    /// Takes Ctrl-C, with all that was typed before it.
+    /// Removes the last Ctrl-C and all input before it. Returns whether there was one.
     pub(crate) fn take_interrupt(&mut self) -> bool {
         let last = self.typed.iter().rposition(|typed| *typed == Typed::Interrupt);
         if let Some(last) = last {
@@ -82,7 +84,7 @@ impl Stdin {
         last.is_some()
     }
 
-    /// The next line, if it has come.
+    /// Returns the next line, or `None` if it is not complete.
     pub(crate) fn next_line(&mut self) -> Option<Read> {
         if let Some(typed) = self.typed.pop_front() {
             return Some(typed.into());
@@ -98,8 +100,8 @@ impl Stdin {
         Some(Read::Line(encoding::text(&line)))
     }
 
-    /// What came, up to whole characters or lines.
-    pub(crate) fn next_piece(&mut self) -> Option<Read> {
+    /// Returns all received bytes or the next typed line, or `None` if nothing was received.
+    pub(crate) fn next_available(&mut self) -> Option<Read> {
         if self.bytes.is_empty() {
             return self.next_line();
         }

@@ -15,9 +15,9 @@ pub(crate) struct Volumes {
     drivers: Cache<CsiDriver>,
     nodes: Cache<Node>,
     /// Pods by the `namespace/name` of the claims that they use.
-    users: Index<Pod>,
+    pods_by_claim: Index<Pod>,
     /// Pods by node.
-    by_node: Index<Pod>,
+    pods_by_node: Index<Pod>,
     pods: Cache<Pod>,
 }
 
@@ -28,28 +28,28 @@ impl Volumes {
             volumes: caches.of(),
             drivers: caches.of(),
             nodes: caches.of(),
-            users: pods.index("claim", claims::keys_of_pod),
-            by_node: pods.index("node", corev1::node_key),
+            pods_by_claim: pods.index("claim", claims::keys_of_pod),
+            pods_by_node: pods.index("node", corev1::node_key),
             pods: pods.clone(),
         }
     }
 
     /// Calls `wake` with each pod whose volumes may have become mountable.
-    pub(crate) fn listen(&self, wake: impl Fn(&Pod) + Clone + Send + Sync + 'static) {
-        let (users, wake_user) = (self.users.clone(), wake.clone());
+    pub(crate) fn subscribe(&self, wake: impl Fn(&Pod) + Clone + Send + Sync + 'static) {
+        let (pods_by_claim, wake_user) = (self.pods_by_claim.clone(), wake.clone());
         self.claims.subscribe(move |event| {
             let meta = &event.object().meta;
             if !matches!(event, CacheEvent::Deleted(_)) {
-                let pods = users.get(&claims::key(&meta.namespace, &meta.name));
+                let pods = pods_by_claim.get(&claims::key(&meta.namespace, &meta.name));
                 pods.iter().for_each(|pod| wake_user(pod));
             }
         });
-        let (users, wake_user) = (self.users.clone(), wake.clone());
+        let (pods_by_claim, wake_user) = (self.pods_by_claim.clone(), wake.clone());
         self.volumes.subscribe(move |event| {
-            if let (Some(of), false) =
-                (&event.object().spec.claim_ref, matches!(event, CacheEvent::Deleted(_)))
+            if let Some(claim) = &event.object().spec.claim_ref
+                && !matches!(event, CacheEvent::Deleted(_))
             {
-                let pods = users.get(&claims::key(&of.namespace, &of.name));
+                let pods = pods_by_claim.get(&claims::key(&claim.namespace, &claim.name));
                 pods.iter().for_each(|pod| wake_user(pod));
             }
         });
@@ -63,12 +63,12 @@ impl Volumes {
                 with_claims.for_each(|pod| wake_user(pod));
             }
         });
-        let by_node = self.by_node.clone();
+        let pods_by_node = self.pods_by_node.clone();
         self.nodes.subscribe(move |event| {
             if let CacheEvent::Updated { old, new } = event
                 && old.status.volumes_attached != new.status.volumes_attached
             {
-                let pods = by_node.get(&new.meta.name);
+                let pods = pods_by_node.get(&new.meta.name);
                 let with_claims = pods.iter().filter(|pod| claims::of_pod(pod).next().is_some());
                 with_claims.for_each(|pod| wake(pod));
             }
@@ -93,19 +93,20 @@ impl Volumes {
 
     /// Reports whether a claim is bound, and its volume is attached to the node if its driver requires it.
     fn is_mountable(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
-        self.bound_volume(claim).is_some_and(|volume| {
-            attached_name(&volume, self.driver(&volume).as_deref()).is_none_or(|name| {
-                node.is_some_and(|node| {
-                    node.status.volumes_attached.iter().any(|attached| *attached.name == *name)
-                })
-            })
+        let Some(volume) = self.bound_volume(claim) else { return false };
+        let driver = self.driver(&volume);
+        let Some(name) = attached_name(&volume, driver.as_deref()) else { return true };
+        node.is_some_and(|node| {
+            node.status.volumes_attached.iter().any(|attached| *attached.name == *name)
         })
     }
 
     /// Returns the volume of a bound claim; `None` if the claim is not bound or the cache lacks the volume.
     fn bound_volume(&self, claim: &PersistentVolumeClaim) -> Option<Arc<PersistentVolume>> {
-        let is_bound = &*claim.status.phase == "Bound";
-        is_bound.then(|| self.volumes.get("", &claim.spec.volume_name))?
+        if &*claim.status.phase != "Bound" {
+            return None;
+        }
+        self.volumes.get("", &claim.spec.volume_name)
     }
 
     /// Returns the CSIDriver of the volume.
@@ -114,7 +115,7 @@ impl Volumes {
     }
 
     /// Returns the names of the pod's attachable volumes, as in `status.volumesInUse`.
-    pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
+    pub(crate) fn attachable_volumes(&self, pod: &Pod) -> Vec<String> {
         let volumes = claims::of_pod(pod).filter_map(|used| {
             self.bound_volume(&*self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?)
         });
@@ -130,6 +131,8 @@ impl Volumes {
 /// Upstream: `skipAttach`.
 fn attached_name(volume: &PersistentVolume, driver: Option<&CsiDriver>) -> Option<String> {
     volume.spec.source.csi.as_deref()?;
-    let attaches = driver.is_none_or(|driver| driver.spec.attach_required != Some(false));
-    attaches.then(|| attach::attached_name(volume))?
+    if driver.is_some_and(|driver| driver.spec.attach_required == Some(false)) {
+        return None;
+    }
+    attach::attached_name(volume)
 }

@@ -54,7 +54,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
             on_pod(event.object());
         }
     });
-    reporter.volumes.listen(add);
+    reporter.volumes.subscribe(add);
     let reconnected_queue = reporter.queue.clone();
     reporter.nodes.subscribe(move |event| {
         if let Some(node) = partition::reconnected_node(event)
@@ -80,8 +80,10 @@ fn status_patch(node: &Node, used: &BTreeSet<String>) -> Option<String> {
     let reported = &node.status.volumes_in_use;
     let is_current =
         reported.len() == used.len() && reported.iter().all(|name| used.contains(&**name));
-    (!is_current && !partition::is_partitioned(node))
-        .then(|| json!({"status": {"volumesInUse": used}}).to_string())
+    if is_current || partition::is_partitioned(node) {
+        return None;
+    }
+    Some(json!({"status": {"volumesInUse": used}}).to_string())
 }
 
 impl VolumesInUse {
@@ -108,7 +110,7 @@ impl VolumesInUse {
         let used: BTreeSet<String> = pods
             .iter()
             .filter(|pod| !is_terminal(pod))
-            .flat_map(|pod| self.volumes.attachable(pod))
+            .flat_map(|pod| self.volumes.attachable_volumes(pod))
             .collect();
         let Some(body) = status_patch(&node, &used) else { return Ok(()) };
         let (kind, form) = (Node::kind(), PatchForm::Merge);

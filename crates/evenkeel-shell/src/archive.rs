@@ -7,10 +7,10 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use crate::{
     encoding,
-    files::normal,
+    files::normalize,
     interpreter::{Interpreter, MAX_COMMAND_FILE},
-    shell::{Flow, Halt, Shell, unknown},
-    tools::ABSENT,
+    shell::{Flow, Halt, Shell, unsupported},
+    tools::NO_SUCH_FILE,
 };
 
 /// Maximum nesting of folders in an archive.
@@ -59,25 +59,26 @@ impl Options {
                 _ => {}
             }
         }
-        let is_one = options.create != options.extract;
-        (is_one && options.file == "-").then_some(options)
+        let has_one_mode = options.create != options.extract;
+        (has_one_mode && options.file == "-").then_some(options)
     }
 }
 
 impl Interpreter<'_> {
     pub(crate) fn tar(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let Some(options) = Options::parse(words) else {
-            return unknown(format!("tar {}", words.join(" ")));
+            return unsupported(format!("tar {}", words.join(" ")));
         };
         if !options.folder.is_empty() {
             if !self.is_folder(shell, &options.folder)? {
-                let text = format!("tar: can't change directory to '{}': {ABSENT}", options.folder);
+                let text =
+                    format!("tar: can't change directory to '{}': {NO_SUCH_FILE}", options.folder);
                 return self.complain(shell, &text);
             }
-            let mut there = shell.clone();
-            there.folder = normal(&shell.folder, &options.folder);
-            let flow = self.archive(&mut there, &options);
-            shell.status = there.status;
+            let mut inner_shell = shell.clone();
+            inner_shell.folder = normalize(&shell.folder, &options.folder);
+            let flow = self.archive(&mut inner_shell, &options);
+            shell.status = inner_shell.status;
             return flow;
         }
         self.archive(shell, &options)
@@ -91,17 +92,17 @@ impl Interpreter<'_> {
         let mut archive = Builder::new(Vec::new());
         let time = self.time(shell);
         for path in paths {
-            let full = normal(&shell.folder, path);
+            let absolute = normalize(&shell.folder, path);
             let name = path.trim_matches('/');
             if name.is_empty() || !self.exists(shell, path)? {
-                self.complain(shell, &format!("tar: {path}: {ABSENT}"))?;
+                self.complain(shell, &format!("tar: {path}: {NO_SUCH_FILE}"))?;
                 continue;
             }
-            self.add(shell, &mut archive, &full, name, time, 0)?;
+            self.add(shell, &mut archive, &absolute, name, time, 0)?;
         }
         match archive.into_inner() {
             Ok(bytes) => self.print(shell, shell.output, &encoding::text(&bytes)),
-            Err(_) => unknown("tar of these files"),
+            Err(_) => unsupported("tar of these files"),
         }
     }
 
@@ -133,10 +134,10 @@ impl Interpreter<'_> {
         let content = content.unwrap_or_default();
         header.set_size(content.len() as u64);
         if archive.append_data(&mut header, format!("{name}{suffix}"), &*content).is_err() {
-            return unknown("a name in tar");
+            return unsupported("a name in tar");
         }
         if is_folder {
-            for inner in self.names(shell, path)? {
+            for inner in self.folder_entries(shell, path)? {
                 let (path, name) = (format!("{path}/{inner}"), format!("{name}/{inner}"));
                 self.add(shell, archive, &path, &name, time, depth + 1)?;
             }
@@ -145,9 +146,9 @@ impl Interpreter<'_> {
     }
 
     fn extract(&mut self, shell: &mut Shell) -> Flow {
-        let input = encoding::bytes(&self.input(shell)?);
+        let input = encoding::bytes(&self.read_input(shell)?);
         let mut archive = Archive::new(&*input);
-        let Ok(entries) = archive.entries() else { return unknown("the archive") };
+        let Ok(entries) = archive.entries() else { return unsupported("the archive") };
         for entry in entries {
             self.step()?;
             let Ok(mut entry) = entry else {
@@ -155,8 +156,8 @@ impl Interpreter<'_> {
             };
             let name = encoding::text(&entry.path_bytes());
             // As with GNU tar, no entry is extracted outside of the folder.
-            let path = format!("{}{}", shell.folder, normal("", &name));
-            let made = match entry.header().entry_type() {
+            let path = format!("{}{}", shell.folder, normalize("", &name));
+            let succeeded = match entry.header().entry_type() {
                 EntryType::Directory => self.make_folder(shell, &path, true)?,
                 EntryType::Regular | EntryType::Continuous => {
                     let mut content = Vec::new();
@@ -170,7 +171,7 @@ impl Interpreter<'_> {
                 }
                 _ => false,
             };
-            if !made {
+            if !succeeded {
                 self.complain(shell, &format!("tar: can't create '{name}'"))?;
             }
         }

@@ -16,16 +16,17 @@ pub(crate) trait Variables {
 /// Evaluates an expression whose `$` expansions have been done. Fails if the expression is invalid or divides by
 /// zero.
 pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
-    let mut reader = Reader { text, position: 0, depth: 0, variables, skipped: 0 };
+    let mut evaluator = Evaluator { text, position: 0, depth: 0, variables, skipped: 0 };
     if text.trim().is_empty() {
         return Ok(0);
     }
-    let value = reader.assignment()?;
-    reader.blanks();
-    if reader.position < text.len() { reader.wrong() } else { Ok(value) }
+    let value = evaluator.assignment()?;
+    evaluator.skip_blanks();
+    if evaluator.position < text.len() { evaluator.syntax_error() } else { Ok(value) }
 }
 
-struct Reader<'r> {
+/// State of the evaluation of an expression, which is parsed and evaluated in one pass.
+struct Evaluator<'r> {
     text: &'r str,
     position: usize,
     depth: u32,
@@ -36,7 +37,7 @@ struct Reader<'r> {
 }
 
 /// Binary operators by precedence, lowest first.
-const LEVELS: [&[&str]; 10] = [
+const PRECEDENCE_LEVELS: [&[&str]; 10] = [
     &["||"],
     &["&&"],
     &["|"],
@@ -49,40 +50,40 @@ const LEVELS: [&[&str]; 10] = [
     &["*", "/", "%"],
 ];
 
-impl<'r> Reader<'r> {
-    fn wrong<T>(&self) -> Result<T, String> {
+impl<'r> Evaluator<'r> {
+    fn syntax_error<T>(&self) -> Result<T, String> {
         Err(format!("arithmetic {:?} is not understood", self.text))
     }
 
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         let rest = &self.text[self.position..];
         self.position += rest.len() - rest.trim_start().len();
     }
 
-    fn eat(&mut self, token: &str) -> bool {
-        self.blanks();
+    fn consume(&mut self, token: &str) -> bool {
+        self.skip_blanks();
         let found = self.text[self.position..].starts_with(token);
         self.position += if found { token.len() } else { 0 };
         found
     }
 
-    fn deeper(
+    fn nested(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
         self.depth += 1;
-        let value = if self.depth > MAX_DEPTH { self.wrong() } else { read(self) };
+        let value = if self.depth > MAX_DEPTH { self.syntax_error() } else { read(self) };
         self.depth -= 1;
         value
     }
 
     /// Evaluates an assignment such as `NAME = …` or `NAME += …`, or else a conditional expression.
     fn assignment(&mut self) -> Result<i64, String> {
-        self.blanks();
+        self.skip_blanks();
         let from = self.position;
         let name = self.name();
         if let Some(name) = name {
-            self.blanks();
+            self.skip_blanks();
             let rest = &self.text[self.position..];
             let operator = ["+", "-", "*", "/", "%", ""].into_iter().find(|operator| {
                 let after = rest.strip_prefix(operator).unwrap_or("x");
@@ -90,14 +91,14 @@ impl<'r> Reader<'r> {
             });
             if let Some(operator) = operator {
                 self.position += operator.len() + 1;
-                let value = self.deeper(Self::assignment)?;
+                let value = self.nested(Self::assignment)?;
                 let value = if operator.is_empty() {
                     value
                 } else {
-                    let before = self.value_of(name)?;
+                    let before = self.variable_value(name)?;
                     self.compute(operator, before, value)?
                 };
-                return Ok(self.store(name, value));
+                return Ok(self.set_variable(name, value));
             }
         }
         self.position = from;
@@ -106,58 +107,59 @@ impl<'r> Reader<'r> {
 
     fn conditional(&mut self) -> Result<i64, String> {
         let condition = self.binary(0)?;
-        if !self.eat("?") {
+        if !self.consume("?") {
             return Ok(condition);
         }
         let yes = self.evaluate_if(condition != 0, Self::assignment)?;
-        if !self.eat(":") {
-            return self.wrong();
+        if !self.consume(":") {
+            return self.syntax_error();
         }
         let no = self.evaluate_if(condition == 0, Self::assignment)?;
         Ok(if condition != 0 { yes } else { no })
     }
 
+    /// Parses an operand, which is only evaluated if `is_evaluated` is true.
     fn evaluate_if(
         &mut self,
-        evaluated: bool,
+        is_evaluated: bool,
         read: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
-        self.skipped += u32::from(!evaluated);
-        let value = self.deeper(read);
-        self.skipped -= u32::from(!evaluated);
+        self.skipped += u32::from(!is_evaluated);
+        let value = self.nested(read);
+        self.skipped -= u32::from(!is_evaluated);
         value
     }
 
     fn binary(&mut self, level: usize) -> Result<i64, String> {
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let Some(operators) = PRECEDENCE_LEVELS.get(level) else { return self.unary() };
         let mut left = self.binary(level + 1)?;
         while let Some(operator) = self.operator(operators) {
-            let decided = match operator {
+            let is_decided = match operator {
                 "||" => left != 0,
                 "&&" => left == 0,
                 _ => false,
             };
-            let right = self.evaluate_if(!decided, |reader| reader.binary(level + 1))?;
+            let right = self.evaluate_if(!is_decided, |evaluator| evaluator.binary(level + 1))?;
             left = self.compute(operator, left, right)?;
         }
         Ok(left)
     }
 
     fn operator(&mut self, operators: &[&'static str]) -> Option<&'static str> {
-        self.blanks();
+        self.skip_blanks();
         let rest = &self.text[self.position..];
         let found = operators.iter().copied().find(|operator| rest.starts_with(operator))?;
         // The match may be the start of a longer operator or of an assignment.
-        let longer = match found {
+        let is_longer = match found {
             "|" | "&" | "<" | ">" => rest[1..].starts_with(found),
             "*" => rest[1..].starts_with('*'),
             _ => false,
         };
         let after = &rest[found.len()..];
-        let assigns = !matches!(found, "==" | "!=" | "<=" | ">=")
+        let is_assignment = !matches!(found, "==" | "!=" | "<=" | ">=")
             && after.starts_with('=')
             && !after.starts_with("==");
-        if longer || assigns {
+        if is_longer || is_assignment {
             return None;
         }
         self.position += found.len();
@@ -168,6 +170,7 @@ impl<'r> Reader<'r> {
         if right == 0 && matches!(operator, "/" | "%") {
             return if self.skipped > 0 { Ok(0) } else { Err("division by zero".into()) };
         }
+        // As in C on most processors, only the lowest six bits count.
         let shift = u32::try_from(right & 63).unwrap_or(0);
         Ok(match operator {
             "||" => i64::from(left != 0 || right != 0),
@@ -188,46 +191,46 @@ impl<'r> Reader<'r> {
             "*" => left.wrapping_mul(right),
             "/" => left.wrapping_div(right),
             "%" => left.wrapping_rem(right),
-            _ => return self.wrong(),
+            _ => return self.syntax_error(),
         })
     }
 
     fn unary(&mut self) -> Result<i64, String> {
-        self.blanks();
+        self.skip_blanks();
         for (sign, step) in [("++", 1), ("--", -1)] {
-            if self.eat(sign) {
-                self.blanks();
-                let Some(name) = self.name() else { return self.wrong() };
-                let value = self.value_of(name)?.wrapping_add(step);
-                return Ok(self.store(name, value));
+            if self.consume(sign) {
+                self.skip_blanks();
+                let Some(name) = self.name() else { return self.syntax_error() };
+                let value = self.variable_value(name)?.wrapping_add(step);
+                return Ok(self.set_variable(name, value));
             }
         }
-        if self.eat("-") {
-            return self.deeper(Self::unary).map(i64::wrapping_neg);
+        if self.consume("-") {
+            return self.nested(Self::unary).map(i64::wrapping_neg);
         }
-        if self.eat("+") {
-            return self.deeper(Self::unary);
+        if self.consume("+") {
+            return self.nested(Self::unary);
         }
-        if self.eat("!") {
-            return self.deeper(Self::unary).map(|value| i64::from(value == 0));
+        if self.consume("!") {
+            return self.nested(Self::unary).map(|value| i64::from(value == 0));
         }
-        if self.eat("~") {
-            return self.deeper(Self::unary).map(|value| !value);
+        if self.consume("~") {
+            return self.nested(Self::unary).map(|value| !value);
         }
         self.operand()
     }
 
     fn operand(&mut self) -> Result<i64, String> {
-        if self.eat("(") {
-            let value = self.deeper(Self::assignment)?;
-            return if self.eat(")") { Ok(value) } else { self.wrong() };
+        if self.consume("(") {
+            let value = self.nested(Self::assignment)?;
+            return if self.consume(")") { Ok(value) } else { self.syntax_error() };
         }
         if let Some(name) = self.name() {
-            let value = self.value_of(name)?;
+            let value = self.variable_value(name)?;
             for (sign, step) in [("++", 1), ("--", -1)] {
                 if self.text[self.position..].starts_with(sign) {
                     self.position += sign.len();
-                    self.store(name, value.wrapping_add(step));
+                    self.set_variable(name, value.wrapping_add(step));
                 }
             }
             return Ok(value);
@@ -235,7 +238,7 @@ impl<'r> Reader<'r> {
         let rest = &self.text[self.position..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
         self.position += end;
-        number(&rest[..end]).map_or_else(|| self.wrong(), Ok)
+        number(&rest[..end]).map_or_else(|| self.syntax_error(), Ok)
     }
 
     fn name(&mut self) -> Option<&'r str> {
@@ -249,7 +252,7 @@ impl<'r> Reader<'r> {
         Some(name)
     }
 
-    fn value_of(&mut self, name: &str) -> Result<i64, String> {
+    fn variable_value(&mut self, name: &str) -> Result<i64, String> {
         let text = self.variables.get(name)?;
         match text.trim() {
             "" => Ok(0),
@@ -259,7 +262,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    fn store(&mut self, name: &str, value: i64) -> i64 {
+    fn set_variable(&mut self, name: &str, value: i64) -> i64 {
         if self.skipped == 0 {
             self.variables.set(name, value);
         }
@@ -272,9 +275,11 @@ fn number(text: &str) -> Option<i64> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return i64::from_str_radix(digits, 16).ok();
     }
-    let octal = text.len() > 1 && text.starts_with('0');
-    let digits = text.bytes().all(|c| c.is_ascii_digit());
-    digits.then(|| i64::from_str_radix(text, if octal { 8 } else { 10 }).ok()).flatten()
+    let is_octal = text.len() > 1 && text.starts_with('0');
+    if !text.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    i64::from_str_radix(text, if is_octal { 8 } else { 10 }).ok()
 }
 
 #[cfg(test)]

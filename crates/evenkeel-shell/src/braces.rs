@@ -18,24 +18,26 @@ fn expand_nested(text: &str, depth: usize) -> Option<Vec<String>> {
     if depth > MAX_DEPTH {
         return None;
     }
-    let Some((before, choices, after)) = first(text) else { return Some(vec![text.to_owned()]) };
+    let Some((before, choices, after)) = first_braces(text) else {
+        return Some(vec![text.to_owned()]);
+    };
     let choices = match choices {
         Choices::Range(words) => words,
         Choices::Texts(texts) => {
-            let mut all = Vec::new();
+            let mut words = Vec::new();
             for text in texts {
-                all.extend(expand_nested(text, depth + 1)?);
+                words.extend(expand_nested(text, depth + 1)?);
             }
-            all
+            words
         }
     };
-    let ends = expand_nested(after, depth + 1)?;
-    if choices.len().saturating_mul(ends.len()) > MAX_WORDS {
+    let endings = expand_nested(after, depth + 1)?;
+    if choices.len().saturating_mul(endings.len()) > MAX_WORDS {
         return None;
     }
     let words = choices
         .iter()
-        .flat_map(|choice| ends.iter().map(move |end| format!("{before}{choice}{end}")));
+        .flat_map(|choice| endings.iter().map(move |ending| format!("{before}{choice}{ending}")));
     Some(words.collect())
 }
 
@@ -46,10 +48,10 @@ enum Choices<'t> {
 }
 
 /// Returns the alternatives of the first pair of braces that can be expanded, with the text before and after it.
-fn first(text: &str) -> Option<(&str, Choices<'_>, &str)> {
+fn first_braces(text: &str) -> Option<(&str, Choices<'_>, &str)> {
     for (open, _) in text.match_indices('{') {
         let inner = &text[open + 1..];
-        let Some((commas, close)) = parts(inner) else { continue };
+        let Some((commas, close)) = comma_positions(inner) else { continue };
         let (inner, after) = (&inner[..close], &inner[close + 1..]);
         let choices = if commas.is_empty() {
             let Some(range) = range(inner) else { continue };
@@ -66,7 +68,7 @@ fn first(text: &str) -> Option<(&str, Choices<'_>, &str)> {
 
 /// Returns the positions of the commas between a pair of braces, and of the closing brace. `inner` begins after the
 /// opening brace.
-fn parts(inner: &str) -> Option<(Vec<usize>, usize)> {
+fn comma_positions(inner: &str) -> Option<(Vec<usize>, usize)> {
     let (mut depth, mut commas) = (0_usize, Vec::new());
     for (at, c) in inner.char_indices() {
         match c {
@@ -95,15 +97,17 @@ fn range(text: &str) -> Option<Vec<String>> {
         _ => None,
     };
     if let (Some(from), Some(to)) = (letter(from), letter(to)) {
-        let name = |n: i64| u8::try_from(n).ok().map(|n| char::from(n).to_string());
-        return numbers(from, to, step)?.into_iter().map(name).collect();
+        let to_letter =
+            |code: i64| u8::try_from(code).ok().map(|code| char::from(code).to_string());
+        return numbers(from, to, step)?.into_iter().map(to_letter).collect();
     }
     // A leading zero pads all numbers to the width of the widest.
     let digits = |text: &str| text.trim_start_matches('-').to_owned();
-    let is_padded = [from, to].iter().any(|n| digits(n).len() > 1 && digits(n).starts_with('0'));
+    let is_padded =
+        [from, to].iter().any(|number| digits(number).len() > 1 && digits(number).starts_with('0'));
     let width = if is_padded { from.len().max(to.len()) } else { 0 };
-    let all = numbers(from.parse().ok()?, to.parse().ok()?, step)?;
-    Some(all.into_iter().map(|n| format!("{n:0width$}")).collect())
+    let values = numbers(from.parse().ok()?, to.parse().ok()?, step)?;
+    Some(values.into_iter().map(|value| format!("{value:0width$}")).collect())
 }
 
 /// Returns the numbers from `from` to `to`, up or down, or `None` if there are more than the maximum.
@@ -111,10 +115,11 @@ fn numbers(from: i64, to: i64, step: usize) -> Option<Vec<i64>> {
     if from.abs_diff(to) / step as u64 >= MAX_WORDS as u64 {
         return None;
     }
-    let up = from <= to;
-    let (least, most) = (from.min(to), from.max(to));
-    let count = least..=most;
-    Some(if up { count.step_by(step).collect() } else { count.rev().step_by(step).collect() })
+    Some(if from <= to {
+        (from..=to).step_by(step).collect()
+    } else {
+        (to..=from).rev().step_by(step).collect()
+    })
 }
 
 #[cfg(test)]

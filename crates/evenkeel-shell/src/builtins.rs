@@ -5,39 +5,43 @@ use crate::{
     interpreter::{Interpreter, Job},
     parse::is_name,
     shell::is_shell,
-    shell::{Flow, Halt, Input, Shell, Variable, unknown},
+    shell::{Flow, Halt, Input, Shell, Variable, unsupported},
 };
 
+/// Maximum nesting of shells and commands at which another shell may start.
+const MAX_SHELL_DEPTH: u32 = 50;
+
 /// Folders that contain the usual commands in every image, so that `/bin/NAME` is the command `NAME`.
-const PATH: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
+const COMMAND_FOLDERS: [&str; 6] =
+    ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
 
 impl Interpreter<'_> {
     /// Executes a simple command. The first of `words` is the name of the command.
     pub(crate) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         self.step()?;
         let name = match words[0].rsplit_once('/') {
-            Some((folder, name)) if PATH.contains(&folder) => name,
-            Some(_) => return self.not_found(shell, &words[0]),
+            Some((folder, name)) if COMMAND_FOLDERS.contains(&folder) => name,
+            Some(_) => return self.command_not_found(shell, &words[0]),
             None => &words[0],
         };
         let arguments = &words[1..];
-        let last = std::mem::replace(&mut shell.status, 0);
+        let last_status = std::mem::replace(&mut shell.status, 0);
         match name {
             ":" | "true" => Ok(()),
             "false" => failed(shell),
-            "exit" => Err(Halt::Exit(status(last, arguments))),
+            "exit" => Err(Halt::Exit(status(last_status, arguments))),
             "return" if shell.calls > 0 => {
-                shell.status = status(last, arguments);
+                shell.status = status(last_status, arguments);
                 Err(Halt::Return)
             }
             "break" | "continue" if shell.loops > 0 => {
-                let most = shell.loops;
-                let n = arguments.first().map_or(Ok(1), |n| n.parse::<u32>());
-                let n = n.map_or(most, |n| n.clamp(1, most));
-                Err(if name == "break" { Halt::Break(n) } else { Halt::Continue(n) })
+                let all_loops = shell.loops;
+                let count = arguments.first().map_or(Ok(1), |count| count.parse::<u32>());
+                let count = count.map_or(all_loops, |count| count.clamp(1, all_loops));
+                Err(if name == "break" { Halt::Break(count) } else { Halt::Continue(count) })
             }
             "cd" => self.change_folder(shell, arguments),
-            "eval" => self.text(shell, &arguments.join(" ")),
+            "eval" => self.run_script(shell, &arguments.join(" ")),
             "exec" => self.replace_process(shell, arguments),
             "export" | "local" | "readonly" | "declare" | "typeset" => {
                 self.declare(shell, name, arguments)
@@ -63,10 +67,10 @@ impl Interpreter<'_> {
             "test" => self.test(shell, arguments),
             "[" => match arguments.split_last() {
                 Some((last, words)) if last == "]" => self.test(shell, words),
-                _ => unknown("a bracket that is not closed"),
+                _ => unsupported("a bracket that is not closed"),
             },
             name if is_shell(name) => self.start_shell(shell, name, arguments),
-            _ => self.tool(shell, name, arguments),
+            _ => self.run_tool(shell, name, arguments),
         }
     }
 
@@ -79,7 +83,7 @@ impl Interpreter<'_> {
         (child.output, child.errors) = (shell.output, shell.errors);
         child.input = shell.input.clone();
         self.depth += 1;
-        let flow = self.awaited(shell, child, |interpreter, child| {
+        let flow = self.run_and_wait(shell, child, |interpreter, child| {
             interpreter.run_shell(child, name, arguments)
         });
         self.depth -= 1;
@@ -93,87 +97,87 @@ impl Interpreter<'_> {
         name: &str,
         arguments: &[String],
     ) -> Flow {
-        if self.depth > 50 {
-            return unknown("shells in shells too deep");
+        if self.depth > MAX_SHELL_DEPTH {
+            return unsupported("shells in shells too deep");
         }
         shell.bash = name == "bash";
         name.clone_into(&mut shell.name);
-        let read = shell.options(arguments)?;
-        let (options, rest) = arguments.split_at(read);
-        let script = options.iter().any(|word| word.starts_with('-') && word.contains('c'));
+        let n_options = shell.apply_options(arguments)?;
+        let (options, rest) = arguments.split_at(n_options);
+        let has_script = options.iter().any(|word| word.starts_with('-') && word.contains('c'));
         match rest {
-            [text, others @ ..] if script => {
+            [text, others @ ..] if has_script => {
                 if let [name, positional @ ..] = others {
                     name.clone_into(&mut shell.name);
                     shell.positional = positional.to_vec();
                 }
-                self.text(shell, text)
+                self.run_script(shell, text)
             }
-            [] if !script => {
-                let text = self.input(shell)?;
+            [] if !has_script => {
+                let text = self.read_input(shell)?;
                 shell.input = Input::default();
-                self.text(shell, &text)
+                self.run_script(shell, &text)
             }
-            [path, positional @ ..] if !script => match self.read(shell, path)? {
+            [path, positional @ ..] if !has_script => match self.read(shell, path)? {
                 Some(text) => {
                     path.clone_into(&mut shell.name);
                     shell.positional = positional.to_vec();
-                    self.text(shell, &text)
+                    self.run_script(shell, &text)
                 }
-                None if self.exec.is_none() => unknown("a script in a file"),
+                None if self.exec.is_none() => unsupported("a script in a file"),
                 None => {
                     shell.status = 2;
                     let what = format!("{name}: can't open '{path}'\n");
                     self.print(shell, shell.errors, &what)
                 }
             },
-            _ => unknown("a shell without a script"),
+            _ => unsupported("a shell without a script"),
         }
     }
 
     fn change_folder(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
-        let [path] = arguments else { return unknown("the home folder") };
+        let [path] = arguments else { return unsupported("the home folder") };
         if !self.is_folder(shell, path)? {
             return failed(shell);
         }
-        shell.folder = super::files::normal(&shell.folder, path);
+        shell.folder = super::files::normalize(&shell.folder, path);
         Ok(())
     }
 
     fn replace_process(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         if words.is_empty() || words[0].starts_with('-') {
-            return unknown("exec without a command");
+            return unsupported("exec without a command");
         }
         shell.traps.clear();
         self.execute(shell, words)?;
         Err(Halt::Exit(shell.status))
     }
 
-    fn declare(&mut self, shell: &mut Shell, how: &str, words: &[String]) -> Flow {
+    fn declare(&mut self, shell: &mut Shell, builtin: &str, words: &[String]) -> Flow {
         for word in words {
             if word.starts_with('-') {
-                return unknown(format!("{how} {word}"));
+                return unsupported(format!("{builtin} {word}"));
             }
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (word.as_str(), None),
             };
             if !is_name(name) {
-                return unknown(format!("the name {name}"));
+                return unsupported(format!("the name {name}"));
             }
             if name == "IFS" && value.is_some() {
-                return unknown("changing IFS");
+                return unsupported("changing IFS");
             }
-            if how != "export" && how != "readonly" && shell.calls > 0 {
+            if builtin != "export" && builtin != "readonly" && shell.calls > 0 {
                 shell.locals.push((name.to_owned(), shell.variables.get(name).cloned()));
                 shell.variables.remove(name);
             }
             if let Some(value) = value {
                 shell.set(name, value);
             }
-            if how == "export" {
-                let none = Variable { value: Some(String::new()), exported: true };
-                shell.variables.entry(name.to_owned()).or_insert(none).exported = true;
+            if builtin == "export" {
+                let empty = Variable { value: Some(String::new()), exported: true };
+                shell.variables.entry(name.to_owned()).or_insert(empty).exported = true;
             }
         }
         Ok(())
@@ -181,15 +185,16 @@ impl Interpreter<'_> {
 
     fn wait_for(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
         if arguments.is_empty() {
-            let all: Vec<usize> = (0..self.jobs.len()).collect();
-            return self.wait(shell, &all);
+            let all_jobs: Vec<usize> = (0..self.jobs.len()).collect();
+            return self.wait_for_jobs(shell, &all_jobs);
         }
-        let jobs: Option<Vec<usize>> = arguments.iter().map(|pid| expand::job(pid)).collect();
+        let jobs: Option<Vec<usize>> =
+            arguments.iter().map(|pid| expand::job_with_pid(pid)).collect();
         let Some(jobs) = jobs.filter(|jobs| jobs.iter().all(|job| *job < self.jobs.len())) else {
             shell.status = 127;
             return Ok(());
         };
-        self.wait(shell, &jobs)?;
+        self.wait_for_jobs(shell, &jobs)?;
         if let (0, Some(Job { status, .. })) =
             (shell.status, jobs.last().and_then(|job| self.jobs.get(*job)))
         {
@@ -200,7 +205,7 @@ impl Interpreter<'_> {
 
     fn kill(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
         let (signal, pids) = match arguments {
-            [how, signal, pids @ ..] if how == "-s" => (&**signal, pids),
+            [option, signal, pids @ ..] if option == "-s" => (&**signal, pids),
             [signal, pids @ ..] if signal.starts_with('-') => (&signal[1..], pids),
             pids => ("TERM", pids),
         };
@@ -211,13 +216,13 @@ impl Interpreter<'_> {
             "QUIT" | "3" => 3,
             "KILL" | "9" => 9,
             "TERM" | "15" => 15,
-            other => return unknown(format!("signal {other}")),
+            other => return unsupported(format!("signal {other}")),
         };
         for pid in pids {
-            let index = expand::job(pid);
+            let index = expand::job_with_pid(pid);
             let Some((index, job)) = index.and_then(|index| Some((index, self.jobs.get(index)?)))
             else {
-                return unknown(format!("killing {pid}"));
+                return unsupported(format!("killing {pid}"));
             };
             if job.end.is_some_and(|end| end <= shell.now) {
                 shell.status = 1;
@@ -229,6 +234,7 @@ impl Interpreter<'_> {
     }
 }
 
+/// Sets the exit status to 1.
 pub(crate) fn failed(shell: &mut Shell) -> Flow {
     shell.status = 1;
     Ok(())
@@ -242,14 +248,14 @@ fn status(last: i32, arguments: &[String]) -> i32 {
 }
 
 fn unset(shell: &mut Shell, words: &[String]) {
-    let (functions, names) = match words {
+    let (is_function_option, names) = match words {
         [option, names @ ..] if option == "-f" => (true, names),
         [option, names @ ..] if option == "-v" => (false, names),
         names => (false, names),
     };
     for name in names {
         // Without an option, bash removes the function if no variable has the name.
-        let is_function = functions
+        let is_function = is_function_option
             || shell.bash && names.len() == words.len() && !shell.variables.contains_key(name);
         if is_function {
             shell.functions.remove(&**name);
@@ -260,8 +266,8 @@ fn unset(shell: &mut Shell, words: &[String]) {
 }
 
 fn set(shell: &mut Shell, words: &[String]) -> Flow {
-    let read = shell.options(words)?;
-    let rest = &words[read..];
+    let n_options = shell.apply_options(words)?;
+    let rest = &words[n_options..];
     match rest {
         [] => Ok(()),
         [dashes, positional @ ..] if dashes == "--" => {
@@ -277,9 +283,9 @@ fn set(shell: &mut Shell, words: &[String]) -> Flow {
 
 fn trap(shell: &mut Shell, words: &[String]) -> Flow {
     let words = if words.first().is_some_and(|word| word == "--") { &words[1..] } else { words };
-    let [action, signals @ ..] = words else { return unknown("which traps there are") };
+    let [action, signals @ ..] = words else { return unsupported("which traps there are") };
     if action.starts_with('-') && action.len() > 1 {
-        return unknown(format!("trap {action}"));
+        return unsupported(format!("trap {action}"));
     }
     for signal in signals {
         let upper = signal.to_ascii_uppercase();
@@ -290,7 +296,7 @@ fn trap(shell: &mut Shell, words: &[String]) -> Flow {
             "2" | "INT" => "INT",
             "3" | "QUIT" => "QUIT",
             "USR1" | "USR2" | "ALRM" | "PIPE" | "CHLD" | "WINCH" => continue,
-            other => return unknown(format!("trap for {other}")),
+            other => return unsupported(format!("trap for {other}")),
         };
         if action == "-" {
             shell.traps.remove(name);

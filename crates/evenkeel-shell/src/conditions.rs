@@ -3,7 +3,7 @@
 use crate::{
     interpreter::Interpreter,
     parse::is_name,
-    shell::{Flow, Halt, Shell, unknown},
+    shell::{Flow, Halt, Shell, unsupported},
     syntax::Word,
 };
 
@@ -17,32 +17,32 @@ struct Term<'w> {
     /// The word in `[[`, which is expanded only when its condition is evaluated.
     word: Option<&'w Word>,
     /// Whether the word may be an operator. A quoted word in `[[` is never an operator.
-    operator: bool,
+    may_be_operator: bool,
 }
 
 /// Value of a conditional expression, or `None` if the expression is malformed.
-type Answer = Result<Option<bool>, Halt>;
+type ConditionResult = Result<Option<bool>, Halt>;
 
-const BINARY: [&str; 12] =
+const BINARY_OPERATORS: [&str; 12] =
     ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=~"];
 /// Operators that compare two files.
-const FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
+const FILE_OPERATORS: [&str; 3] = ["-nt", "-ot", "-ef"];
 
 impl Interpreter<'_> {
     /// Runs `test`, or `[` with the words before the closing bracket.
     pub(crate) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
-        let term = |text: &String| Term { text: text.clone(), word: None, operator: true };
+        let term = |text: &String| Term { text: text.clone(), word: None, may_be_operator: true };
         let terms: Vec<Term<'_>> = words.iter().map(term).collect();
-        let answer = match &*terms {
+        let result = match &*terms {
             [] => Some(false),
             [only] => Some(!only.text.is_empty()),
-            [no, only] if no.text == "!" => Some(only.text.is_empty()),
-            [left, operator, right] if operator.is(&BINARY) => {
+            [negation, only] if negation.text == "!" => Some(only.text.is_empty()),
+            [left, operator, right] if operator.is(&BINARY_OPERATORS) => {
                 self.binary(shell, left, operator, right)?
             }
             terms => self.expression(shell, terms)?,
         };
-        shell.status = answer.map_or(2, |yes| i32::from(!yes));
+        shell.status = exit_status(result);
         Ok(())
     }
 
@@ -55,18 +55,18 @@ impl Interpreter<'_> {
                 "||" => "-o",
                 text => text,
             };
-            Term { text: text.to_owned(), word: Some(word), operator: plain.is_some() }
+            Term { text: text.to_owned(), word: Some(word), may_be_operator: plain.is_some() }
         };
         let terms: Vec<Term<'_>> = words.iter().map(term).collect();
-        let answer = self.expression(shell, &terms)?;
-        shell.status = answer.map_or(2, |yes| i32::from(!yes));
+        let result = self.expression(shell, &terms)?;
+        shell.status = exit_status(result);
         Ok(())
     }
 
-    fn expression(&mut self, shell: &mut Shell, terms: &[Term<'_>]) -> Answer {
-        let mut cursor = Cursor { at: 0, depth: 0, live: true };
-        let answer = self.disjunction(shell, terms, &mut cursor)?;
-        Ok(answer.filter(|_| cursor.at == terms.len()))
+    fn expression(&mut self, shell: &mut Shell, terms: &[Term<'_>]) -> ConditionResult {
+        let mut cursor = Cursor { position: 0, depth: 0, is_relevant: true };
+        let result = self.disjunction(shell, terms, &mut cursor)?;
+        Ok(result.filter(|_| cursor.position == terms.len()))
     }
 
     fn disjunction(
@@ -74,17 +74,17 @@ impl Interpreter<'_> {
         shell: &mut Shell,
         terms: &[Term<'_>],
         cursor: &mut Cursor,
-    ) -> Answer {
-        let live = cursor.live;
-        let mut answer = self.conjunction(shell, terms, cursor)?;
-        while terms.get(cursor.at).is_some_and(|term| term.is(&["-o"])) {
-            cursor.at += 1;
-            cursor.live = live && answer != Some(true);
+    ) -> ConditionResult {
+        let is_relevant = cursor.is_relevant;
+        let mut result = self.conjunction(shell, terms, cursor)?;
+        while terms.get(cursor.position).is_some_and(|term| term.is(&["-o"])) {
+            cursor.position += 1;
+            cursor.is_relevant = is_relevant && result != Some(true);
             let right = self.conjunction(shell, terms, cursor)?;
-            answer = answer.zip(right).map(|(left, right)| left || right);
+            result = result.zip(right).map(|(left, right)| left || right);
         }
-        cursor.live = live;
-        Ok(answer)
+        cursor.is_relevant = is_relevant;
+        Ok(result)
     }
 
     fn conjunction(
@@ -92,78 +92,83 @@ impl Interpreter<'_> {
         shell: &mut Shell,
         terms: &[Term<'_>],
         cursor: &mut Cursor,
-    ) -> Answer {
-        let live = cursor.live;
-        let mut answer = self.primary(shell, terms, cursor)?;
-        while terms.get(cursor.at).is_some_and(|term| term.is(&["-a"])) {
-            cursor.at += 1;
-            cursor.live = live && answer != Some(false);
+    ) -> ConditionResult {
+        let is_relevant = cursor.is_relevant;
+        let mut result = self.primary(shell, terms, cursor)?;
+        while terms.get(cursor.position).is_some_and(|term| term.is(&["-a"])) {
+            cursor.position += 1;
+            cursor.is_relevant = is_relevant && result != Some(false);
             let right = self.primary(shell, terms, cursor)?;
-            answer = answer.zip(right).map(|(left, right)| left && right);
+            result = result.zip(right).map(|(left, right)| left && right);
         }
-        cursor.live = live;
-        Ok(answer)
+        cursor.is_relevant = is_relevant;
+        Ok(result)
     }
 
-    fn primary(&mut self, shell: &mut Shell, terms: &[Term<'_>], cursor: &mut Cursor) -> Answer {
+    fn primary(
+        &mut self,
+        shell: &mut Shell,
+        terms: &[Term<'_>],
+        cursor: &mut Cursor,
+    ) -> ConditionResult {
         self.step()?;
         if cursor.depth > MAX_DEPTH {
-            return unknown("a condition that is nested too deeply");
+            return unsupported("a condition that is nested too deeply");
         }
-        let rest = &terms[cursor.at..];
+        let rest = &terms[cursor.position..];
         match rest {
             [] => Ok(None),
-            [left, operator, right, ..] if operator.is(&BINARY) => {
-                cursor.at += 3;
+            [left, operator, right, ..] if operator.is(&BINARY_OPERATORS) => {
+                cursor.position += 3;
                 if cursor.skips(&[left, right]) {
                     return Ok(Some(false));
                 }
                 self.binary(shell, left, operator, right)
             }
-            [_, operator, _, ..] if operator.is(&FILES) => unknown("comparing files"),
-            [no, _, ..] if no.is(&["!"]) => {
-                cursor.at += 1;
+            [_, operator, _, ..] if operator.is(&FILE_OPERATORS) => unsupported("comparing files"),
+            [negation, _, ..] if negation.is(&["!"]) => {
+                cursor.position += 1;
                 cursor.depth += 1;
-                let answer = self.primary(shell, terms, cursor)?.map(|yes| !yes);
+                let result = self.primary(shell, terms, cursor)?.map(|holds| !holds);
                 cursor.depth -= 1;
-                Ok(answer)
+                Ok(result)
             }
             [open, _, ..] if open.is(&["("]) => {
-                cursor.at += 1;
+                cursor.position += 1;
                 cursor.depth += 1;
-                let answer = self.disjunction(shell, terms, cursor)?;
+                let result = self.disjunction(shell, terms, cursor)?;
                 cursor.depth -= 1;
-                let closed = terms.get(cursor.at).is_some_and(|term| term.is(&[")"]));
-                cursor.at += 1;
-                Ok(answer.filter(|_| closed))
+                let closed = terms.get(cursor.position).is_some_and(|term| term.is(&[")"]));
+                cursor.position += 1;
+                Ok(result.filter(|_| closed))
             }
             [operator, operand, ..] if operator.is_unary() => {
-                cursor.at += 2;
+                cursor.position += 2;
                 if cursor.skips(&[operand]) {
                     return Ok(Some(false));
                 }
-                let operand = self.text_of(shell, operand)?;
+                let operand = self.operand_text(shell, operand)?;
                 self.unary(shell, &operator.text, &operand)
             }
             [only, ..] => {
-                cursor.at += 1;
+                cursor.position += 1;
                 if cursor.skips(&[only]) {
                     return Ok(Some(false));
                 }
-                Ok(Some(!self.text_of(shell, only)?.is_empty()))
+                Ok(Some(!self.operand_text(shell, only)?.is_empty()))
             }
         }
     }
 
     /// Returns the text of an operand, and expands it in `[[`.
-    fn text_of(&mut self, shell: &mut Shell, term: &Term<'_>) -> Result<String, Halt> {
+    fn operand_text(&mut self, shell: &mut Shell, term: &Term<'_>) -> Result<String, Halt> {
         match term.word {
-            Some(word) => self.string(shell, word),
+            Some(word) => self.expand_string(shell, word),
             None => Ok(term.text.clone()),
         }
     }
 
-    fn unary(&mut self, shell: &Shell, operator: &str, operand: &str) -> Answer {
+    fn unary(&mut self, shell: &Shell, operator: &str, operand: &str) -> ConditionResult {
         Ok(Some(match operator {
             "-n" => !operand.is_empty(),
             "-z" => operand.is_empty(),
@@ -173,7 +178,7 @@ impl Interpreter<'_> {
             "-d" => self.is_folder(shell, operand)?,
             "-v" if is_name(operand) => self.value(shell, operand)?.is_some(),
             "-t" => false,
-            other => return unknown(format!("condition {other}")),
+            other => return unsupported(format!("condition {other}")),
         }))
     }
 
@@ -183,15 +188,16 @@ impl Interpreter<'_> {
         left: &Term<'_>,
         operator: &Term<'_>,
         right: &Term<'_>,
-    ) -> Answer {
+    ) -> ConditionResult {
         self.step()?;
-        let left = self.text_of(shell, left)?;
+        let left = self.operand_text(shell, left)?;
         if let (Some(word), "=" | "==" | "!=") = (right.word, &*operator.text) {
             // In `[[`, the right side is a pattern.
-            let fits = self.pattern(shell, word)?.fits(&left.chars().collect::<Vec<_>>());
-            return Ok(Some(fits == (operator.text != "!=")));
+            let is_match =
+                self.expand_pattern(shell, word)?.matches(&left.chars().collect::<Vec<_>>());
+            return Ok(Some(is_match == (operator.text != "!=")));
         }
-        let right = self.text_of(shell, right)?;
+        let right = self.operand_text(shell, right)?;
         let numbers = || Some((number(&left)?, number(&right)?));
         Ok(match &*operator.text {
             "=" | "==" => Some(left == right),
@@ -204,37 +210,44 @@ impl Interpreter<'_> {
             "-le" => numbers().map(|(a, b)| a <= b),
             "-gt" => numbers().map(|(a, b)| a > b),
             "-ge" => numbers().map(|(a, b)| a >= b),
-            other => return unknown(format!("condition {other}")),
+            other => return unsupported(format!("condition {other}")),
         })
     }
 }
 
 /// Position of the evaluation in a conditional expression.
 struct Cursor {
-    at: usize,
+    position: usize,
     /// Number of enclosing parentheses and negations.
     depth: usize,
     /// Whether the result still depends on the following words. Otherwise, words in `[[` are not expanded.
-    live: bool,
+    is_relevant: bool,
 }
 
 impl Cursor {
     /// Returns whether a condition on these words is skipped. `test` evaluates all conditions, because its words
     /// are already expanded and their errors count.
     fn skips(&self, terms: &[&Term<'_>]) -> bool {
-        !self.live && terms.iter().any(|term| term.word.is_some())
+        !self.is_relevant && terms.iter().any(|term| term.word.is_some())
     }
 }
 
 impl Term<'_> {
+    /// Returns whether the word is one of these operators.
     fn is(&self, operators: &[&str]) -> bool {
-        self.operator && operators.contains(&&*self.text)
+        self.may_be_operator && operators.contains(&&*self.text)
     }
 
     fn is_unary(&self) -> bool {
         let letter = self.text.strip_prefix('-').filter(|rest| rest.len() == 1);
-        self.operator && letter.is_some_and(|letter| "bcdefghknoprstuvwxzLNOSG".contains(letter))
+        self.may_be_operator
+            && letter.is_some_and(|letter| "bcdefghknoprstuvwxzLNOSG".contains(letter))
     }
+}
+
+/// Returns the exit status of `test`: 2 for a malformed expression.
+fn exit_status(result: Option<bool>) -> i32 {
+    result.map_or(2, |holds| i32::from(!holds))
 }
 
 fn number(text: &str) -> Option<i64> {

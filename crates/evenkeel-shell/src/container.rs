@@ -11,24 +11,25 @@ use crate::{
     exec::reads_commands,
     expand::is_service_variable,
     files::base_name,
-    files::{FilePath, Mounts, Scope, normal},
+    files::{FilePath, Mounts, Scope, normalize},
     shell::Variable,
 };
 
 /// Images whose entry point is a shell. A container of such an image without a command exits at once.
-const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
+const SHELL_IMAGES: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
 /// Returns whether the image's entry point is a shell.
 pub fn entrypoint_is_shell(image: &str) -> bool {
-    SHELLS.contains(&name_of(image))
+    SHELL_IMAGES.contains(&image_name(image))
 }
 
 /// Returns whether the image's entry point is `pause`, which waits for SIGTERM.
 pub fn entrypoint_is_pause(image: &str) -> bool {
-    name_of(image) == "pause"
+    image_name(image) == "pause"
 }
 
-fn name_of(image: &str) -> &str {
+/// Returns the name of an image without registry, tag and digest.
+fn image_name(image: &str) -> &str {
     let name = base_name(image);
     name.split(['@', ':']).next().unwrap_or(name)
 }
@@ -73,7 +74,7 @@ impl Environment {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
         let mut containers = containers.cloned().chain(ephemerals);
-        let container = containers.find(|own| *own.name == *container)?;
+        let container = containers.find(|candidate| *candidate.name == *container)?;
         let (mut environment, spec_variables) = environment(pod, &container, node);
         let words = words(&container, image, &spec_variables).unwrap_or_default();
         if container.stdin && reads_commands(&words) {
@@ -83,6 +84,7 @@ impl Environment {
     }
 }
 
+/// Returns the process of a container, or `None` if its command is unknown.
 fn process(
     pod: &PodCommand,
     container: &ContainerCommand,
@@ -111,9 +113,9 @@ fn words(
     image: &str,
     spec_variables: &SpecVariables,
 ) -> Option<Vec<String>> {
-    let given = container.command.iter().chain(&*container.args);
+    let spec_words = container.command.iter().chain(&*container.args);
     let mut words: Vec<String> =
-        given.map(|word| expand(word, spec_variables)).collect::<Option<_>>()?;
+        spec_words.map(|word| expand(word, spec_variables)).collect::<Option<_>>()?;
     if words.is_empty() && entrypoint_is_shell(image) {
         words.push("sh".into());
     }
@@ -157,19 +159,19 @@ fn environment(
         let mut path = volume_root(volume);
         if !mount.sub_path_expr.is_empty() {
             match expand(&mount.sub_path_expr, &spec_variables) {
-                Some(sub_path) => path.path = normal(&path.path, &sub_path).into(),
+                Some(sub_path) => path.path = normalize(&path.path, &sub_path).into(),
                 None => path.scope = Scope::UnknownVolume(volume.name.clone()),
             }
         } else if !mount.sub_path.is_empty() {
-            path.path = format!("{}{}", path.path, normal("", &mount.sub_path)).into();
+            path.path = format!("{}{}", path.path, normalize("", &mount.sub_path)).into();
         }
-        Some((normal("", &mount.mount_path).into(), path))
+        Some((normalize("", &mount.mount_path).into(), path))
     });
     let mounts = Mounts::new(mounts.collect());
     let environment = Environment {
         container: container.name.clone(),
         mounts,
-        working_dir: normal("", &container.working_dir),
+        working_dir: normalize("", &container.working_dir),
         env_from: !container.env_from.is_empty(),
         variables,
         address_variables: addresses,
@@ -178,6 +180,7 @@ fn environment(
     (environment, spec_variables)
 }
 
+/// Returns the path of the field that a variable refers to (`fieldRef`).
 fn field_path(variable: &EnvVar) -> Option<&str> {
     Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
 }
@@ -209,7 +212,7 @@ fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<S
 fn volume_root(volume: &Volume) -> FilePath {
     let source = &volume.source;
     if let Some(host) = &source.host_path {
-        return FilePath { scope: Scope::Node, path: normal("", &host.path).into() };
+        return FilePath { scope: Scope::Node, path: normalize("", &host.path).into() };
     }
     let name = volume.name.clone();
     let scope =
@@ -248,12 +251,12 @@ fn is_key(name: &str) -> bool {
 ///
 /// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion), `makeEnvironmentVariables`.
 fn expand(text: &str, spec_variables: &SpecVariables) -> Option<String> {
-    let (mut all, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find('$') {
-        all.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
+    let (mut expanded, mut rest) = (String::new(), text);
+    while let Some(index) = rest.find('$') {
+        expanded.push_str(&rest[..index]);
+        rest = &rest[index + 1..];
         if let Some(after) = rest.strip_prefix('$') {
-            all.push('$');
+            expanded.push('$');
             rest = after;
             continue;
         }
@@ -264,14 +267,14 @@ fn expand(text: &str, spec_variables: &SpecVariables) -> Option<String> {
         };
         match value {
             Some((value, after)) => {
-                all.push_str(value);
+                expanded.push_str(value);
                 rest = after;
             }
-            None => all.push('$'),
+            None => expanded.push('$'),
         }
     }
-    all.push_str(rest);
-    Some(all)
+    expanded.push_str(rest);
+    Some(expanded)
 }
 
 #[cfg(test)]

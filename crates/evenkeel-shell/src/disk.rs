@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
-    files::{Content, FilePath, Scope, Write, normal},
+    files::{Content, FilePath, Scope, Write, normalize},
     interpreter::{Interpreter, MAX_COMMAND_FILE, MAX_LENGTH},
-    shell::{Halt, Shell, unknown},
+    shell::{Halt, Shell, unsupported},
 };
 
 /// Maximum number of writes of a script. A script that exceeds it counts as running forever.
@@ -24,8 +24,9 @@ const EMPTY_FOLDERS: [&str; 8] =
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 impl Interpreter<'_> {
+    /// Returns the absolute path, and the location of the file through the mounts.
     fn resolve(&self, shell: &Shell, path: &str) -> (String, FilePath) {
-        let path = normal(&shell.folder, path);
+        let path = normalize(&shell.folder, path);
         let location = self.mounts.resolve(self.container, &path);
         if location.scope != Scope::Container(self.container.into()) {
             self.reads_shared_files.set(true);
@@ -36,24 +37,22 @@ impl Interpreter<'_> {
     /// Returns the current content at a path. The outer `None` means that no run wrote the path, the inner one that
     /// a run removed it.
     fn content_at(&self, shell: &Shell, location: &FilePath) -> Option<Option<Content>> {
-        let own = self
+        let own_writes = self
             .writes
             .iter()
             .map(|(_, write)| write)
             .filter(|write| write.path == *location && write.after <= shell.now);
-        // Of several writes at the same time, the last applies.
-        let own = own.fold(None::<&Write>, |best, write| {
-            best.filter(|best| best.after > write.after).or(Some(write))
-        });
-        let others = self.context.content_at(location, self.time(shell));
-        match (own, others) {
-            (Some(own), Some((at, content)))
-                if at > crate::later(self.context.start, own.after) =>
+        // Of several writes at the same time, `max_by_key` returns the last, which applies.
+        let own_write = own_writes.max_by_key(|write| write.after);
+        let other_write = self.context.content_at(location, self.time(shell));
+        match (own_write, other_write) {
+            (Some(own), Some((time, content)))
+                if time > crate::later(self.context.start, own.after) =>
             {
                 Some(content.cloned())
             }
             (Some(own), _) => Some(own.content.clone()),
-            (None, others) => others.map(|(_, content)| content.cloned()),
+            (None, other) => other.map(|(_, content)| content.cloned()),
         }
     }
 
@@ -63,27 +62,29 @@ impl Interpreter<'_> {
             return Ok(Some("".into()));
         }
         if matches!(path, "/dev/stdin" | "-") {
-            return self.input(shell).map(Some);
+            return self.read_input(shell).map(Some);
         }
         let (path, location) = self.resolve(shell, path);
         match self.content_at(shell, &location) {
             Some(Some(Content::File(text))) => Ok(Some(text)),
             Some(_) => Ok(None),
-            None => self.known_absent(&path, &location).map(|()| None),
+            None => self.check_absent(&path, &location).map(|()| None),
         }
     }
 
     /// Fails if a path that no run has written may exist in the image or in a volume of unknown content.
-    fn known_absent(&self, path: &str, location: &FilePath) -> Result<(), Halt> {
+    fn check_absent(&self, path: &str, location: &FilePath) -> Result<(), Halt> {
         if self.exec.is_some() {
             return Ok(());
         }
-        let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
-            && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))
+        let may_be_in_image = IMAGE_FOLDERS.iter().any(|folder| is_within(path, folder))
+            && !EMPTY_FOLDERS[1..].iter().any(|folder| is_within(path, folder))
             && path != TERMINATION_LOG;
         match &location.scope {
-            Scope::UnknownVolume(volume) => unknown(format!("what is in volume {volume}")),
-            Scope::Container(_) if filled => unknown(format!("whether the image has {path}")),
+            Scope::UnknownVolume(volume) => unsupported(format!("what is in volume {volume}")),
+            Scope::Container(_) if may_be_in_image => {
+                unsupported(format!("whether the image has {path}"))
+            }
             _ => Ok(()),
         }
     }
@@ -100,10 +101,11 @@ impl Interpreter<'_> {
         match self.content_at(shell, &location) {
             Some(Some(content)) => Ok(content == Content::Folder),
             Some(None) => Ok(false),
-            None => self.known_absent(&path, &location).map(|()| false),
+            None => self.check_absent(&path, &location).map(|()| false),
         }
     }
 
+    /// Returns whether a file or folder exists at the path.
     pub(crate) fn exists(&self, shell: &Shell, path: &str) -> Result<bool, Halt> {
         Ok(self.read(shell, path)?.is_some() || self.is_folder(shell, path)?)
     }
@@ -117,17 +119,18 @@ impl Interpreter<'_> {
         if text.len() > limit {
             return Err(Halt::StepLimit);
         }
-        let parent = normal(&shell.folder, &format!("{path}/.."));
-        if normal(&shell.folder, path) != TERMINATION_LOG
+        let parent = normalize(&shell.folder, &format!("{path}/.."));
+        if normalize(&shell.folder, path) != TERMINATION_LOG
             && (!self.is_folder(shell, &format!("/{parent}"))? || self.is_folder(shell, path)?)
         {
             return Ok(false);
         }
-        self.change(shell, path, Some(Content::File(text.into())))?;
+        self.record_write(shell, path, Some(Content::File(text.into())))?;
         Ok(true)
     }
 
-    pub(crate) fn change(
+    /// Records a write of the script, unless the content stays the same. `None` removes the file or folder.
+    pub(crate) fn record_write(
         &mut self,
         shell: &Shell,
         path: &str,
@@ -154,7 +157,7 @@ impl Interpreter<'_> {
         path: &str,
         parents: bool,
     ) -> Result<bool, Halt> {
-        let path = normal(&shell.folder, path);
+        let path = normalize(&shell.folder, path);
         if !parents && self.exists(shell, &format!("/{path}"))? {
             return Ok(false);
         }
@@ -167,37 +170,45 @@ impl Interpreter<'_> {
             if file || (end < path.len() && !parents) {
                 return Ok(false);
             }
-            self.change(shell, &format!("/{folder}"), Some(Content::Folder))?;
+            self.record_write(shell, &format!("/{folder}"), Some(Content::Folder))?;
         }
         Ok(true)
     }
 
     /// Returns the sorted names in a folder.
-    pub(crate) fn names(&self, shell: &Shell, path: &str) -> Result<BTreeSet<String>, Halt> {
+    pub(crate) fn folder_entries(
+        &self,
+        shell: &Shell,
+        path: &str,
+    ) -> Result<BTreeSet<String>, Halt> {
         let (path, location) = self.resolve(shell, path);
         let is_unknown = IMAGE_FOLDERS.contains(&&*path)
             || path.is_empty()
             || matches!(location.scope, Scope::UnknownVolume(_));
         if is_unknown && self.exec.is_none() {
-            return unknown(format!("what is in {path}/"));
+            return unsupported(format!("what is in {path}/"));
         }
-        let below = self.below(&location);
-        let here = below
-            .iter()
-            .filter(|location| matches!(self.content_at(shell, location), Some(Some(_))));
-        let rest = here.map(|found| found.path[location.path.len() + 1..].to_owned());
-        let mut names: BTreeSet<String> =
-            rest.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect();
+        let first_segment = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+        let mut names = BTreeSet::new();
+        for found in self.below(&location) {
+            if matches!(self.content_at(shell, &found), Some(Some(_))) {
+                names.insert(first_segment(&found.path[location.path.len() + 1..]));
+            }
+        }
         if self.exec.is_some() {
-            let image = IMAGE_FOLDERS.iter().chain(&EMPTY_FOLDERS).copied();
-            let folders = image.chain(self.mounts.paths());
-            let inside =
-                folders.filter_map(|folder| folder.strip_prefix(&*path)?.strip_prefix('/'));
-            names.extend(inside.filter_map(|rest| Some(rest.split('/').next()?.to_owned())));
+            let image_folders = IMAGE_FOLDERS.iter().chain(&EMPTY_FOLDERS).copied();
+            for folder in image_folders.chain(self.mounts.paths()) {
+                if let Some(rest) = folder.strip_prefix(&*path)
+                    && let Some(inner) = rest.strip_prefix('/')
+                {
+                    names.insert(first_segment(inner));
+                }
+            }
         }
         Ok(names)
     }
 
+    /// Returns the locations below a folder that this or another run has written.
     fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {
         let own = self.writes.iter().map(|(_, write)| &write.path).filter(|location| {
             location.scope == folder.scope
@@ -210,41 +221,44 @@ impl Interpreter<'_> {
     }
 
     /// Returns whether two paths lead to the same file.
-    pub(crate) fn is_same(&self, shell: &Shell, one: &str, other: &str) -> bool {
-        self.resolve(shell, one).1 == self.resolve(shell, other).1
+    pub(crate) fn is_same_file(&self, shell: &Shell, left: &str, right: &str) -> bool {
+        let (_, left) = self.resolve(shell, left);
+        let (_, right) = self.resolve(shell, right);
+        left == right
     }
 
     /// Removes a file, or a folder with its content.
     pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
-        let (full, location) = self.resolve(shell, path);
-        if self.mounts.leads_to(&full)
-            || EMPTY_FOLDERS.contains(&&*full)
-            || IMAGE_FOLDERS.contains(&&*full)
+        let (absolute, location) = self.resolve(shell, path);
+        if self.mounts.leads_to(&absolute)
+            || EMPTY_FOLDERS.contains(&&*absolute)
+            || IMAGE_FOLDERS.contains(&&*absolute)
         {
-            return unknown(format!("removing {path}"));
+            return unsupported(format!("removing {path}"));
         }
         for below in self.below(&location) {
-            let path = format!("{full}{}", &below.path[location.path.len()..]);
-            self.change(shell, &path, None)?;
+            let path = format!("{absolute}{}", &below.path[location.path.len()..]);
+            self.record_write(shell, &path, None)?;
         }
-        self.change(shell, &full, None)
+        self.record_write(shell, &absolute, None)
     }
 
     /// Parses a duration as `sleep` and `timeout` do.
     pub(crate) fn duration(text: &str) -> Option<Duration> {
         let (number, unit) = match text.char_indices().last()? {
-            (at, 's') => (&text[..at], 1.0),
-            (at, 'm') => (&text[..at], 60.0),
-            (at, 'h') => (&text[..at], 3600.0),
-            (at, 'd') => (&text[..at], 86_400.0),
+            (end, 's') => (&text[..end], 1.0),
+            (end, 'm') => (&text[..end], 60.0),
+            (end, 'h') => (&text[..end], 3600.0),
+            (end, 'd') => (&text[..end], 86_400.0),
             _ => (text, 1.0),
         };
-        let digits = number.bytes().all(|c| c.is_ascii_digit() || c == b'.');
-        let seconds: f64 = number.parse().ok().filter(|_| digits)?;
+        let is_decimal = number.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let seconds: f64 = number.parse().ok().filter(|_| is_decimal)?;
         Duration::try_from_secs_f64(seconds * unit).ok()
     }
 }
 
-fn within(path: &str, folder: &str) -> bool {
+/// Returns whether a path is a folder or below it.
+fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Exit code of a command that contains an unsupported part.
-const NOT_INTERPRETED: i32 = 126;
+const UNSUPPORTED_EXIT_CODE: i32 = 126;
 /// Builtins of the shell that do not exist as programs.
 const BUILTINS: [&str; 22] = [
     ".", ":", "break", "cd", "continue", "declare", "eval", "exec", "exit", "export", "local",
@@ -41,9 +41,9 @@ pub enum Progress {
     /// The command ended, at this time since the start of the run, with this exit code.
     Ended(Duration, i32),
     /// The command still runs.
-    Runs,
+    Running,
     /// The command waits for the rest of its standard input.
-    Reads,
+    NeedsInput,
     /// The program with this name does not exist, so nothing was started.
     NotFound(String),
 }
@@ -52,7 +52,7 @@ pub enum Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRun {
     /// Printed texts, in the order of time.
-    pub printed: Vec<Output>,
+    pub outputs: Vec<Output>,
     /// Changes to files.
     pub writes: Vec<Write>,
     /// State at the end of the interpreted time.
@@ -100,7 +100,7 @@ impl Environment {
         if let Some(missing) = interpreter.exec.as_mut().and_then(|exec| exec.missing.take()) {
             return ExecRun::not_found(missing);
         }
-        outcome(interpreter, &mut shell, flow, until)
+        finish(interpreter, &mut shell, flow, until)
     }
 
     fn interpreter<'a>(
@@ -118,6 +118,7 @@ impl Environment {
         interpreter
     }
 
+    /// Returns the shell in which a command of a client starts.
     fn first_shell(&self, tty: bool, address: Ipv4Addr) -> Shell {
         let mut shell = Shell::new(&self.working_dir, self.variables_at(address));
         shell.errors = Some(usize::from(!tty));
@@ -129,29 +130,29 @@ impl Environment {
 impl ExecRun {
     /// Returns the outcome of a command that SIGKILL ends at this time since the start of the run.
     pub fn killed(after: Duration) -> Self {
-        Self { printed: Vec::new(), writes: Vec::new(), progress: Progress::Ended(after, 137) }
+        Self { outputs: Vec::new(), writes: Vec::new(), progress: Progress::Ended(after, 137) }
     }
 
     fn not_found(program: String) -> Self {
         let progress = Progress::NotFound(program);
-        Self { printed: Vec::new(), writes: Vec::new(), progress }
+        Self { outputs: Vec::new(), writes: Vec::new(), progress }
     }
 }
 
 /// Ends the shell of a command and collects its output and writes.
-fn outcome(
+fn finish(
     mut interpreter: Interpreter<'_>,
     shell: &mut Shell,
     flow: Result<(), Halt>,
     until: Duration,
 ) -> ExecRun {
     let progress = match flow {
-        Err(Halt::Input) => Progress::Reads,
+        Err(Halt::NeedsInput) => Progress::NeedsInput,
         Err(Halt::StepLimit) => give_up(&mut interpreter, shell, "so many steps"),
-        flow => match interpreter.end(shell, flow) {
+        flow => match interpreter.end_shell(shell, flow) {
             Ok((Some(end), status)) if end <= until => Progress::Ended(end, status),
-            Ok(_) => Progress::Runs,
-            Err(why) => give_up(&mut interpreter, shell, &why),
+            Ok(_) => Progress::Running,
+            Err(reason) => give_up(&mut interpreter, shell, &reason),
         },
     };
     let end = match progress {
@@ -159,7 +160,7 @@ fn outcome(
         _ => until,
     };
     let printed = interpreter.log.map(|log| log.printed).unwrap_or_default();
-    let mut printed: Vec<Output> = printed
+    let mut outputs: Vec<Output> = printed
         .into_iter()
         .filter(|printed| printed.at <= end && !printed.text.is_empty())
         .map(|printed| Output {
@@ -168,19 +169,19 @@ fn outcome(
             text: printed.text,
         })
         .collect();
-    printed.sort_by_key(|output| output.after);
+    outputs.sort_by_key(|output| output.after);
     let writes = interpreter.writes.into_iter().map(|(_, write)| write);
     let writes = writes.filter(|write| write.after <= end).collect();
-    ExecRun { printed, writes, progress }
+    ExecRun { outputs, writes, progress }
 }
 
 /// Ends a command at an unsupported part, and prints the reason to its standard error.
-fn give_up(interpreter: &mut Interpreter<'_>, shell: &Shell, why: &str) -> Progress {
-    let text = format!("evenkeel: a simulated container does not understand this: {why}\n");
+fn give_up(interpreter: &mut Interpreter<'_>, shell: &Shell, reason: &str) -> Progress {
+    let text = format!("evenkeel: a simulated container does not understand this: {reason}\n");
     if let (Some(log), Some(stream)) = (&mut interpreter.log, shell.errors) {
         log.print_last(shell.now, stream, &text);
     }
-    Progress::Ended(shell.now, NOT_INTERPRETED)
+    Progress::Ended(shell.now, UNSUPPORTED_EXIT_CODE)
 }
 
 /// State of a shell between two commands that it reads from standard input.
@@ -218,8 +219,8 @@ impl ShellSession {
     }
 
     /// Returns whether the commands are incomplete, so that the shell reads another line.
-    pub fn needs_more(text: &str) -> bool {
-        parse::needs_more(text)
+    pub fn is_incomplete(text: &str) -> bool {
+        parse::is_incomplete(text)
     }
 
     /// Interprets commands that start at the time `after`, up to `until`. All times are counted from the start of
@@ -235,30 +236,30 @@ impl ShellSession {
     ) -> (ExecRun, Option<Self>) {
         let environment = Arc::clone(&self.environment);
         let mut interpreter = environment.interpreter(input, context, until);
-        interpreter.adopt(&self.jobs);
+        interpreter.adopt_jobs(&self.jobs);
         let mut shell = self.shell.clone();
         shell.now = after;
-        let flow = interpreter.text(&mut shell, text);
+        let flow = interpreter.run_script(&mut shell, text);
         let jobs = interpreter.jobs.clone();
         let continues = match flow {
-            Err(Halt::Exit(_) | Halt::Forever | Halt::Input) => false,
+            Err(Halt::Exit(_) | Halt::Forever | Halt::NeedsInput) => false,
             Ok(())
             | Err(
                 Halt::Return
                 | Halt::Break(_)
                 | Halt::Continue(_)
                 | Halt::StepLimit
-                | Halt::Unknown(_),
+                | Halt::Unsupported(_),
             ) => true,
         };
         if !continues {
-            return (outcome(interpreter, &mut shell, flow, until), None);
+            return (finish(interpreter, &mut shell, flow, until), None);
         }
         // The shell itself continues, so its `EXIT` trap must not run.
         let trap = shell.traps.remove("EXIT");
         let flow =
-            if matches!(flow, Err(Halt::StepLimit | Halt::Unknown(_))) { flow } else { Ok(()) };
-        let run = outcome(interpreter, &mut shell, flow, until);
+            if matches!(flow, Err(Halt::StepLimit | Halt::Unsupported(_))) { flow } else { Ok(()) };
+        let run = finish(interpreter, &mut shell, flow, until);
         if let Some(trap) = trap {
             shell.traps.insert("EXIT".into(), trap);
         }

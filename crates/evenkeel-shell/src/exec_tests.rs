@@ -45,7 +45,7 @@ fn execute(words: &[&str], input: Option<&str>, files: &Files, until: u64) -> Ex
 /// Returns the whole standard output and the whole standard error.
 fn printed(run: &ExecRun) -> (String, String) {
     let of = |stderr| -> String {
-        let outputs = run.printed.iter().filter(|output| output.to_stderr == stderr);
+        let outputs = run.outputs.iter().filter(|output| output.to_stderr == stderr);
         outputs.map(|output| &*output.text).collect()
     };
     (of(false), of(true))
@@ -113,15 +113,15 @@ fn only_output_and_writes_of_the_interpreted_time_are_returned() {
     let script = "echo a; sleep 2; echo b; echo c > /tmp/x; sleep 100; echo d";
     let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
     let times: Vec<_> =
-        run.printed.iter().map(|output| (output.after.as_secs(), &*output.text)).collect();
+        run.outputs.iter().map(|output| (output.after.as_secs(), &*output.text)).collect();
     assert_eq!(times, [(0, "a\n"), (2, "b\n")]);
-    assert_eq!(run.progress, Progress::Runs);
+    assert_eq!(run.progress, Progress::Running);
     assert_eq!(run.writes.len(), 1);
     let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 600);
     assert_eq!(run.progress, Progress::Ended(Duration::from_secs(102), 0));
     for endless in ["while true; do sleep 1; done", "sleep infinity", "tail -f /dev/null"] {
         let run = execute(&["sh", "-c", endless], Some(""), &Files::default(), 60);
-        assert_eq!(run.progress, Progress::Runs, "{endless}");
+        assert_eq!(run.progress, Progress::Running, "{endless}");
     }
     for busy in ["while true; do echo; done", "i=0; while true; do i=$((i+1)); done"] {
         let run = execute(&["sh", "-c", busy], Some(""), &Files::default(), 60);
@@ -152,7 +152,7 @@ fn a_killed_job_prints_and_writes_nothing_more() {
     let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
     let err = "e\ncat: can't open '/tmp/x': No such file or directory\n";
     assert_eq!(printed(&run), ("a\n".to_owned(), err.to_owned()));
-    assert!(run.writes.is_empty() && run.printed.iter().all(|output| !output.text.is_empty()));
+    assert!(run.writes.is_empty() && run.outputs.iter().all(|output| !output.text.is_empty()));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_command_that_reads_input_waits_until_it_is_complete() {
     ];
     for (words, out) in table {
         let run = execute(words, None, &Files::default(), 60);
-        assert_eq!(run.progress, Progress::Reads, "{words:?}");
+        assert_eq!(run.progress, Progress::NeedsInput, "{words:?}");
         let run = execute(words, Some("x\ny\n"), &Files::default(), 60);
         assert_eq!(printed(&run).0, out, "{words:?}");
     }
@@ -260,7 +260,7 @@ fn a_session_keeps_its_state_from_line_to_line() {
     let (run, _) = line("(sleep 1; echo job) & kill $p; wait\n");
     assert_eq!(printed(&run).0, "job\n", "only the job of an earlier line is killed");
     assert_eq!(line("sleep 5\n").0.progress, Progress::Ended(seconds(14), 0));
-    assert_eq!(line("cat\n").0.progress, Progress::Reads);
+    assert_eq!(line("cat\n").0.progress, Progress::NeedsInput);
     let (run, next) = line("trap 'echo bye' EXIT; exit 3\n");
     assert_eq!((run.progress.clone(), next.is_none()), (Progress::Ended(seconds(9), 3), true));
     assert_eq!(printed(&run).0, "bye\n");
@@ -276,6 +276,6 @@ fn a_session_keeps_its_state_from_line_to_line() {
         (")\n", false),
         ("\n", false),
     ] {
-        assert_eq!(ShellSession::needs_more(text), more, "{text:?}");
+        assert_eq!(ShellSession::is_incomplete(text), more, "{text:?}");
     }
 }

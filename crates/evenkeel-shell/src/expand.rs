@@ -7,13 +7,13 @@ use crate::{
     braces,
     interpreter::{Interpreter, MAX_LENGTH},
     pattern::Pattern,
-    shell::{Flow, Halt, Shell, Variable, unknown},
+    shell::{Flow, Halt, Shell, Variable, unsupported},
     syntax::{Modifier, Part, Piece, Word},
 };
 
 impl Interpreter<'_> {
     /// Expands words to fields. Each word yields any number of fields.
-    pub(crate) fn fields(
+    pub(crate) fn expand_fields(
         &mut self,
         shell: &mut Shell,
         words: &[Word],
@@ -22,23 +22,24 @@ impl Interpreter<'_> {
         for word in words {
             let braces = word.plain().filter(|text| shell.bash && text.contains('{'));
             let Some(text) = braces else {
-                self.split(shell, word, &mut fields)?;
+                self.split_fields(shell, word, &mut fields)?;
                 continue;
             };
             let Some(words) = braces::expand(text) else {
-                return unknown("so many words in braces");
+                return unsupported("so many words in braces");
             };
             for word in words.into_iter().filter(|word| !word.is_empty()) {
-                self.split(shell, &Word::text(&word), &mut fields)?;
+                self.split_fields(shell, &Word::text(&word), &mut fields)?;
             }
         }
         Ok(fields)
     }
 
-    fn split(&mut self, shell: &mut Shell, word: &Word, fields: &mut Vec<String>) -> Flow {
+    /// Expands a word and appends its fields.
+    fn split_fields(&mut self, shell: &mut Shell, word: &Word, fields: &mut Vec<String>) -> Flow {
         let mut current: Option<String> = None;
         for (n, piece) in word.0.iter().enumerate() {
-            if let (true, Part::Variable { name, with: Modifier::Itself }) =
+            if let (true, Part::Variable { name, modifier: Modifier::None }) =
                 (piece.quoted, &piece.part)
                 && &**name == "@"
             {
@@ -51,29 +52,29 @@ impl Interpreter<'_> {
                 }
                 continue;
             }
-            let value = self.piece(shell, piece)?;
+            let value = self.expand_piece(shell, piece)?;
             if piece.quoted {
                 // Quotes around nothing but "$@" make no field if there are no arguments.
-                let only_quotes = value.is_empty()
+                let is_empty_before_arguments = value.is_empty()
                     && matches!(word.0.get(n + 1),
                     Some(Piece { part: Part::Variable { name, .. }, .. }) if &**name == "@");
-                if !only_quotes {
+                if !is_empty_before_arguments {
                     current.get_or_insert_default().push_str(&value);
                 }
                 continue;
             }
-            if globs(&value) {
-                return unknown("names of files by pattern");
+            if has_glob(&value) {
+                return unsupported("names of files by pattern");
             }
             if let Part::Text(_) = piece.part {
                 if current.is_none() && value.starts_with('~') {
-                    return unknown("home folders");
+                    return unsupported("home folders");
                 }
                 current.get_or_insert_default().push_str(&value);
                 continue;
             }
-            let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
-            for (n, part) in value.split(blank).enumerate() {
+            let is_blank = |c: char| matches!(c, ' ' | '\t' | '\n');
+            for (n, part) in value.split(is_blank).enumerate() {
                 if n > 0 {
                     fields.extend(current.take());
                 }
@@ -87,45 +88,49 @@ impl Interpreter<'_> {
     }
 
     /// Expands a word without splitting it into fields.
-    pub(crate) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
+    pub(crate) fn expand_string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
         let mut all = String::new();
         for piece in &word.0 {
-            all.push_str(&self.piece(shell, piece)?);
+            all.push_str(&self.expand_piece(shell, piece)?);
             if all.len() > MAX_LENGTH {
-                return unknown("a value that is too long");
+                return unsupported("a value that is too long");
             }
         }
         Ok(all)
     }
 
-    pub(crate) fn pattern(&mut self, shell: &mut Shell, word: &Word) -> Result<Pattern, Halt> {
+    pub(crate) fn expand_pattern(
+        &mut self,
+        shell: &mut Shell,
+        word: &Word,
+    ) -> Result<Pattern, Halt> {
         let mut pattern = Pattern::default();
         for piece in &word.0 {
-            let text = self.piece(shell, piece)?;
+            let text = self.expand_piece(shell, piece)?;
             pattern.push(&text, piece.quoted);
         }
         Ok(pattern)
     }
 
-    fn piece(&mut self, shell: &mut Shell, piece: &Piece) -> Result<String, Halt> {
+    fn expand_piece(&mut self, shell: &mut Shell, piece: &Piece) -> Result<String, Halt> {
         self.step()?;
         match &piece.part {
             Part::Text(text) => Ok(text.clone()),
-            Part::Variable { name, with } => self.variable(shell, name, with),
-            Part::Output(list) => {
-                self.output_of(shell, |interpreter, child| interpreter.list(child, list))
+            Part::Variable { name, modifier } => self.expand_variable(shell, name, modifier),
+            Part::CommandSubstitution(list) => {
+                self.run_substitution(shell, |interpreter, child| interpreter.run_list(child, list))
             }
             Part::Arithmetic(word) => {
-                let text = self.string(shell, word)?;
+                let text = self.expand_string(shell, word)?;
                 arithmetic::evaluate(&text, &mut ShellVariables { interpreter: self, shell })
                     .map(|value| value.to_string())
-                    .or_else(unknown)
+                    .or_else(unsupported)
             }
         }
     }
 
     /// Returns the output of a command substitution, without trailing newlines.
-    pub(crate) fn output_of(
+    pub(crate) fn run_substitution(
         &mut self,
         shell: &mut Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
@@ -136,34 +141,39 @@ impl Interpreter<'_> {
         child.output = Some(stream);
         // bash does not pass `set -e` on to command substitutions.
         child.errexit &= !shell.bash;
-        let (end, status) = self.child(child, run)?;
+        let (end, status) = self.run_child(child, run)?;
         shell.now = end.ok_or(Halt::Forever)?;
         self.inner_status = Some(status);
         let text = self.outputs.drain(stream..).next().unwrap_or_default();
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
-    fn variable(&mut self, shell: &mut Shell, name: &str, with: &Modifier) -> Result<String, Halt> {
+    fn expand_variable(
+        &mut self,
+        shell: &mut Shell,
+        name: &str,
+        modifier: &Modifier,
+    ) -> Result<String, Halt> {
         let value = self.value(shell, name)?;
-        match with {
-            Modifier::Itself | Modifier::Length | Modifier::Remove { .. }
+        match modifier {
+            Modifier::None | Modifier::Length | Modifier::Remove { .. }
                 if value.is_none() && shell.nounset && !matches!(name, "@" | "*") =>
             {
                 Err(Halt::Exit(if shell.bash { 127 } else { 2 }))
             }
-            Modifier::Itself => Ok(value.unwrap_or_default()),
+            Modifier::None => Ok(value.unwrap_or_default()),
             Modifier::Length if matches!(name, "@" | "*") => Ok(shell.positional.len().to_string()),
             Modifier::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
-            Modifier::Default { how, colon, word } => {
-                let present = value.as_ref().is_some_and(|value| !(*colon && value.is_empty()));
-                match (how, present) {
-                    ('+', true) => self.string(shell, word),
+            Modifier::Default { operator, colon, word } => {
+                let is_set = value.as_ref().is_some_and(|value| !(*colon && value.is_empty()));
+                match (operator, is_set) {
+                    ('+', true) => self.expand_string(shell, word),
                     ('+', false) => Ok(String::new()),
                     (_, true) => Ok(value.unwrap_or_default()),
                     ('?', false) => Err(Halt::Exit(if shell.bash { 127 } else { 2 })),
-                    (how, false) => {
-                        let value = self.string(shell, word)?;
-                        if *how == '=' {
+                    (operator, false) => {
+                        let value = self.expand_string(shell, word)?;
+                        if *operator == '=' {
                             shell.set(name, value.clone());
                         }
                         Ok(value)
@@ -171,9 +181,9 @@ impl Interpreter<'_> {
                 }
             }
             Modifier::Remove { suffix, longest, pattern } => {
-                let pattern = self.pattern(shell, pattern)?;
+                let pattern = self.expand_pattern(shell, pattern)?;
                 let text: Vec<char> = value.unwrap_or_default().chars().collect();
-                Ok(without(&text, &pattern, *suffix, *longest))
+                Ok(without_match(&text, &pattern, *suffix, *longest))
             }
         }
     }
@@ -188,7 +198,7 @@ impl Interpreter<'_> {
             "@" | "*" => shell.positional.join(" "),
             "0" => shell.name.clone(),
             "!" => return Ok(shell.last_job.map(pid)),
-            "-" => return unknown("the options as a value"),
+            "-" => return unsupported("the options as a value"),
             "RANDOM" => {
                 self.draws += 1;
                 self.random.random_range(0..32768).to_string()
@@ -207,10 +217,12 @@ impl Interpreter<'_> {
             name => match shell.variables.get(name) {
                 Some(Variable { value: Some(value), .. }) => value.clone(),
                 Some(Variable { value: None, .. }) if self.exec.is_none() => {
-                    return unknown(format!("the value of {name}"));
+                    return unsupported(format!("the value of {name}"));
                 }
-                None if self.exec.is_none() && (self.open || is_service_variable(name)) => {
-                    return unknown(format!("whether {name} has a value"));
+                None if self.exec.is_none()
+                    && (self.has_unknown_variables || is_service_variable(name)) =>
+                {
+                    return unsupported(format!("whether {name} has a value"));
                 }
                 Some(Variable { value: None, .. }) | None => return Ok(None),
             },
@@ -228,7 +240,7 @@ impl Variables for ShellVariables<'_, '_> {
     fn get(&mut self, name: &str) -> Result<String, String> {
         match self.interpreter.value(self.shell, name) {
             Ok(value) => Ok(value.unwrap_or_default()),
-            Err(Halt::Unknown(why)) => Err(why),
+            Err(Halt::Unsupported(reason)) => Err(reason),
             Err(_) => Err(format!("variable {name} has no value")),
         }
     }
@@ -238,14 +250,17 @@ impl Variables for ShellVariables<'_, '_> {
     }
 }
 
-/// Returns the process ID of a background job.
+/// Process ID of the first background job.
+const FIRST_JOB_PID: usize = 7;
+
+/// Returns the process ID of a background job by its index.
 pub(crate) fn pid(job: usize) -> String {
-    (job + 7).to_string()
+    (job + FIRST_JOB_PID).to_string()
 }
 
-/// Returns the background job with this process ID.
-pub(crate) fn job(pid: &str) -> Option<usize> {
-    pid.parse::<usize>().ok()?.checked_sub(7)
+/// Returns the index of the background job with this process ID.
+pub(crate) fn job_with_pid(pid: &str) -> Option<usize> {
+    pid.parse::<usize>().ok()?.checked_sub(FIRST_JOB_PID)
 }
 
 /// Returns whether the kubelet may set a variable of this name for a Service.
@@ -254,19 +269,20 @@ pub(crate) fn is_service_variable(name: &str) -> bool {
 }
 
 /// Returns whether the shell would expand the text to file names.
-fn globs(text: &str) -> bool {
+fn has_glob(text: &str) -> bool {
     text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
 }
 
-fn without(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
+/// Returns the text without the prefix or suffix that matches a pattern.
+fn without_match(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
     // Only the first 1,024 lengths are tried, to bound the work on long values.
     let limit = text.len().min(1024);
-    let cut = |length: usize| {
+    let candidate = |length: usize| {
         if suffix { &text[text.len() - length..] } else { &text[..length] }
     };
     let mut lengths: Box<dyn Iterator<Item = usize>> =
         if longest { Box::new((0..=limit).rev()) } else { Box::new(0..=limit) };
-    let length = lengths.find(|length| pattern.fits(cut(*length))).unwrap_or(0);
+    let length = lengths.find(|length| pattern.matches(candidate(*length))).unwrap_or(0);
     let rest = if suffix { &text[..text.len() - length] } else { &text[length..] };
     rest.iter().collect()
 }

@@ -74,6 +74,7 @@ impl Write {
     }
 }
 
+/// Returns the number of bytes that a version with this content takes.
 fn size(content: Option<&Content>) -> usize {
     match content {
         Some(Content::File(text)) => VERSION_BYTES + text.len(),
@@ -89,6 +90,7 @@ pub struct Files {
     changes: u64,
 }
 
+/// Content of a path from a time on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
     at: Timestamp,
@@ -112,7 +114,8 @@ impl Files {
         except: &str,
     ) -> Option<(Timestamp, Option<&Content>)> {
         let versions = self.paths.get(path)?;
-        let found = versions.iter().rev().find(|v| v.at <= time && *v.by != *except)?;
+        let found =
+            versions.iter().rev().find(|version| version.at <= time && *version.by != *except)?;
         Some((found.at, found.content.as_ref()))
     }
 
@@ -127,19 +130,24 @@ impl Files {
     /// Returns the time of the first change after `time`, without writes of the run `except`.
     pub fn next_change(&self, time: Timestamp, except: &str) -> Option<Timestamp> {
         let versions = self.paths.values().flatten();
-        versions.filter(|v| v.at > time && *v.by != *except).map(|v| v.at).min()
+        versions
+            .filter(|version| version.at > time && *version.by != *except)
+            .map(|version| version.at)
+            .min()
     }
 
     /// Replaces the recorded writes of the run `by`, which began at `start`, with `writes`.
     pub fn replace(&mut self, by: &Arc<str>, start: Timestamp, writes: &[&Write]) {
-        let before = self.of(by);
-        let now: Vec<_> = writes
+        let old_versions = self.versions_of(by);
+        let new_versions: Vec<_> = writes
             .iter()
             .map(|write| (write.path.clone(), later(start, write.after), write.content.clone()))
             .collect();
-        let mut sorted = now.clone();
-        sorted.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        if before == sorted {
+        let mut sorted = new_versions.clone();
+        sorted.sort_by(|(left_path, left_time, _), (right_path, right_time, _)| {
+            (left_path, left_time).cmp(&(right_path, right_time))
+        });
+        if old_versions == sorted {
             return;
         }
         self.changes += 1;
@@ -147,7 +155,7 @@ impl Files {
             versions.retain(|version| *version.by != **by);
             !versions.is_empty()
         });
-        for (path, at, content) in now {
+        for (path, at, content) in new_versions {
             if self.paths.len() >= MAX_FILES && !self.paths.contains_key(&path) {
                 continue;
             }
@@ -169,10 +177,11 @@ impl Files {
         writes: &[&Write],
     ) -> Result<(), Full> {
         let versions = self.paths.values().flatten().filter(|version| *version.by != **by);
-        let kept: usize = versions.map(|version| size(version.content.as_ref())).sum();
-        let added: usize = writes.iter().map(|write| write.size()).sum();
-        let new = writes.iter().filter(|write| !self.paths.contains_key(&write.path)).count();
-        if kept + added > MAX_BYTES || self.paths.len() + new > MAX_FILES {
+        let other_bytes: usize = versions.map(|version| size(version.content.as_ref())).sum();
+        let added_bytes: usize = writes.iter().map(|write| write.size()).sum();
+        let n_new_paths =
+            writes.iter().filter(|write| !self.paths.contains_key(&write.path)).count();
+        if other_bytes + added_bytes > MAX_BYTES || self.paths.len() + n_new_paths > MAX_FILES {
             return Err(Full);
         }
         self.replace(by, start, writes);
@@ -190,23 +199,27 @@ impl Files {
         self.paths.values().flatten().map(|version| size(version.content.as_ref())).sum()
     }
 
-    fn of(&self, by: &str) -> Vec<(FilePath, Timestamp, Option<Content>)> {
-        let all = self.paths.iter().flat_map(|(path, versions)| {
+    /// Returns the versions that a run wrote, sorted by path and time.
+    fn versions_of(&self, by: &str) -> Vec<(FilePath, Timestamp, Option<Content>)> {
+        let versions = self.paths.iter().flat_map(|(path, versions)| {
             versions
                 .iter()
                 .filter(|version| *version.by == *by)
                 .map(|version| (path.clone(), version.at, version.content.clone()))
         });
-        all.collect()
+        versions.collect()
     }
 
-    /// Drops the root file system of `container`, and versions that a later one replaced before `time`.
-    pub fn clear(&mut self, container: &str, time: Timestamp) {
+    /// Drops the root file system of `container`, and all versions that a later version replaced before `time`.
+    pub fn clear_container(&mut self, container: &str, time: Timestamp) {
         self.paths.retain(|path, versions| {
             let last = versions.iter().rposition(|version| version.at <= time);
             versions.drain(..last.unwrap_or(0));
-            let gone = matches!(&**versions, [only] if only.content.is_none() && only.at <= time);
-            !gone && !matches!(&path.scope, Scope::Container(of) if **of == *container)
+            let is_removed =
+                matches!(&**versions, [only] if only.content.is_none() && only.at <= time);
+            let is_of_container =
+                matches!(&path.scope, Scope::Container(name) if **name == *container);
+            !is_removed && !is_of_container
         });
     }
 }
@@ -250,10 +263,11 @@ impl Mounts {
 
 /// Normalizes `path`, relative to `folder`: makes it absolute, without `.`, `..` and needless slashes. The root is
 /// empty.
-pub(crate) fn normal(folder: &str, path: &str) -> String {
-    let all = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
+pub(crate) fn normalize(folder: &str, path: &str) -> String {
+    let full_path =
+        if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
     let mut parts: Vec<&str> = Vec::new();
-    for part in all.split('/') {
+    for part in full_path.split('/') {
         match part {
             "" | "." => {}
             ".." => drop(parts.pop()),
@@ -336,7 +350,7 @@ mod tests {
         let writes =
             [write(0, "/a", Some("x")), write(5, "/a", Some("y")), write(6, "/b/c", None), own];
         files.replace(&by, at(0), &writes.each_ref());
-        files.clear("c", at(7));
+        files.clear_container("c", at(7));
         assert_eq!(text(&files, "/a", 4, ""), None);
         assert_eq!(text(&files, "/a", 7, "").as_deref(), Some("y"));
         assert_eq!(files.paths.len(), 1);
@@ -357,7 +371,7 @@ mod tests {
             ),
             ("../a//b/../c", FilePath { scope: Scope::Container("c".into()), path: "/a/c".into() }),
         ] {
-            assert_eq!(mounts.resolve("c", &normal("/tmp", path)), want, "{path}");
+            assert_eq!(mounts.resolve("c", &normalize("/tmp", path)), want, "{path}");
         }
         assert!(mounts.leads_to("/data") && mounts.leads_to("") && !mounts.leads_to("/dat"));
     }

@@ -13,12 +13,14 @@ use crate::{
     RunContext,
     files::{Mounts, Write},
     parse,
-    shell::{Flow, Halt, Input, Shell, Variable, unknown},
+    shell::{Flow, Halt, Input, Shell, Variable, unsupported},
     syntax::{
-        Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget, Word,
+        AndOrList, Command, CommandKind, Connector, List, Pipeline, Redirect, RedirectTarget, Word,
     },
 };
 
+/// Exit status of `wait` that SIGTERM interrupts.
+const SIGTERM_STATUS: i32 = 143;
 /// Maximum number of commands and expansions per run.
 const MAX_STEPS: u32 = 20_000;
 /// Maximum number of commands and expansions per run when the caller reads the container's log.
@@ -99,7 +101,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) container: &'a str,
     pub(crate) mounts: &'a Mounts,
     /// Whether there are environment variables whose names are unknown (`envFrom`).
-    pub(crate) open: bool,
+    pub(crate) has_unknown_variables: bool,
     steps: u32,
     /// Number of child processes that reached the maximum number of steps.
     resumed: u32,
@@ -145,7 +147,7 @@ impl<'a> Interpreter<'a> {
         context: &'a RunContext<'a>,
         container: &'a str,
         mounts: &'a Mounts,
-        open: bool,
+        has_unknown_variables: bool,
     ) -> Self {
         let mut seed = DefaultHasher::new();
         context.run.hash(&mut seed);
@@ -153,7 +155,7 @@ impl<'a> Interpreter<'a> {
             context,
             container,
             mounts,
-            open,
+            has_unknown_variables,
             steps: 0,
             resumed: 0,
             deadline: None,
@@ -173,27 +175,28 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Returns the standard input of a command. Fails with [`Halt::Input`] while the input is incomplete.
-    pub(crate) fn input(&self, shell: &Shell) -> Result<Arc<str>, Halt> {
+    /// Returns the standard input of a command. Fails with [`Halt::NeedsInput`] while the input is incomplete.
+    pub(crate) fn read_input(&self, shell: &Shell) -> Result<Arc<str>, Halt> {
         match &shell.input {
             Input::Text(text) => Ok(Arc::clone(text)),
             Input::Process => match self.exec.as_ref().map(|exec| exec.input.clone()) {
-                Some(None) => Err(Halt::Input),
+                Some(None) => Err(Halt::NeedsInput),
                 Some(Some(text)) => Ok(text),
                 None => Ok("".into()),
             },
         }
     }
 
+    /// Counts a step of the interpreter. Fails if the maximum is reached.
     pub(crate) fn step(&mut self) -> Flow {
         self.steps += 1;
-        let most = if self.log.is_some() { MAX_LOG_STEPS } else { MAX_STEPS };
-        if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
+        let max_steps = if self.log.is_some() { MAX_LOG_STEPS } else { MAX_STEPS };
+        if self.steps > max_steps { Err(Halt::StepLimit) } else { Ok(()) }
     }
 
     /// Grants a few more steps after a child process, such as an endless background job, has reached the maximum.
     /// Returns whether the script may continue.
-    pub(crate) fn resume(&mut self) -> bool {
+    pub(crate) fn resume_after_child(&mut self) -> bool {
         self.resumed += 1;
         self.steps = self.steps.saturating_sub(TRAP_STEPS);
         self.resumed <= MAX_RESUMED
@@ -207,8 +210,8 @@ impl<'a> Interpreter<'a> {
         self.writes.retain(|(job, write)| *job != id || write.after <= now);
         if let Some(log) = &mut self.log {
             // Keep the number of texts, which distinguishes the iterations of a loop.
-            let undone = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
-            for printed in undone {
+            let later_texts = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
+            for printed in later_texts {
                 log.length -= printed.text.len();
                 printed.text.clear();
             }
@@ -216,7 +219,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Takes over the background jobs that earlier commands of the session started.
-    pub(crate) fn adopt(&mut self, jobs: &[Job]) {
+    pub(crate) fn adopt_jobs(&mut self, jobs: &[Job]) {
         self.jobs = jobs.to_vec();
         self.job_ids = jobs.iter().map(|job| job.id).max().unwrap_or(0);
     }
@@ -227,7 +230,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Runs the container's first process to its end. Returns its duration (`None` if it never ends) and exit code.
-    pub(crate) fn main(
+    pub(crate) fn run_main_process(
         &mut self,
         shell: &mut Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
@@ -235,20 +238,20 @@ impl<'a> Interpreter<'a> {
         let mut halt = run(self, shell);
         if halt == Err(Halt::StepLimit) {
             self.steps = MAX_STEPS - TRAP_STEPS;
-            halt = match (self.signal.take(), shell.handler().map(str::to_owned)) {
+            halt = match (self.signal.take(), shell.sigterm_handler().map(str::to_owned)) {
                 (Some(signal), Some(handler)) => {
                     shell.now = shell.now.max(signal);
                     // If the handler returns, the script continues and never ends.
-                    self.text(shell, &handler).and(Err(Halt::Forever))
+                    self.run_script(shell, &handler).and(Err(Halt::Forever))
                 }
                 _ => Err(Halt::Forever),
             };
         }
-        self.end(shell, halt)
+        self.end_shell(shell, halt)
     }
 
     /// Ends a shell: runs its `EXIT` trap.
-    pub(crate) fn end(
+    pub(crate) fn end_shell(
         &mut self,
         shell: &mut Shell,
         halt: Flow,
@@ -261,7 +264,7 @@ impl<'a> Interpreter<'a> {
                 match shell.traps.remove("EXIT").filter(|action| !action.is_empty()) {
                     Some(action) => {
                         let status = shell.status;
-                        let ended = self.text(shell, &action);
+                        let ended = self.run_script(shell, &action);
                         shell.status = status;
                         ended
                     }
@@ -273,62 +276,63 @@ impl<'a> Interpreter<'a> {
         match halt {
             Err(Halt::Exit(status)) => Ok((Some(shell.now), status)),
             Err(Halt::Forever | Halt::StepLimit) => Ok((None, 0)),
-            Err(Halt::Unknown(why)) => Err(why),
+            Err(Halt::Unsupported(reason)) => Err(reason),
             // Only commands of clients have an incomplete input, and they are not ended here.
-            Err(Halt::Input) => Ok((None, 0)),
+            Err(Halt::NeedsInput) => Ok((None, 0)),
             _ => Ok((Some(shell.now), shell.status)),
         }
     }
 
     /// Runs `run` in a child process. Returns the time of its end (`None` if it never ends) and its status. The
     /// caller decides whether to wait.
-    pub(crate) fn child(
+    pub(crate) fn run_child(
         &mut self,
         mut child: Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Result<(Option<Duration>, i32), Halt> {
         let halt = run(self, &mut child);
-        if matches!(halt, Err(Halt::StepLimit | Halt::Input)) {
+        if matches!(halt, Err(Halt::StepLimit | Halt::NeedsInput)) {
             return halt.map(|()| (None, 0));
         }
-        self.end(&mut child, halt).map_err(Halt::Unknown)
+        self.end_shell(&mut child, halt).map_err(Halt::Unsupported)
     }
 
     /// Runs `run` in a child process and waits for its end.
-    pub(crate) fn awaited(
+    pub(crate) fn run_and_wait(
         &mut self,
         shell: &mut Shell,
         child: Shell,
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Flow {
-        let (end, status) = self.child(child, run)?;
+        let (end, status) = self.run_child(child, run)?;
         shell.now = end.ok_or(Halt::Forever)?;
         shell.status = status;
         Ok(())
     }
 
     /// Parses and runs a script.
-    pub(crate) fn text(&mut self, shell: &mut Shell, text: &str) -> Flow {
-        let list = parse::script(text).map_err(Halt::Unknown)?;
-        self.list(shell, &list)
+    pub(crate) fn run_script(&mut self, shell: &mut Shell, text: &str) -> Flow {
+        let list = parse::parse_script(text).map_err(Halt::Unsupported)?;
+        self.run_list(shell, &list)
     }
 
-    pub(crate) fn list(&mut self, shell: &mut Shell, list: &List) -> Flow {
-        list.iter().try_for_each(|item| self.item(shell, item))
+    pub(crate) fn run_list(&mut self, shell: &mut Shell, list: &List) -> Flow {
+        list.iter().try_for_each(|and_or_list| self.run_and_or_list(shell, and_or_list))
     }
 
-    fn item(&mut self, shell: &mut Shell, item: &Item) -> Flow {
-        if !item.background {
-            return self.chain(shell, item);
+    fn run_and_or_list(&mut self, shell: &mut Shell, list: &AndOrList) -> Flow {
+        if !list.background {
+            return self.run_pipelines(shell, list);
         }
         self.job_ids += 1;
         let id = self.job_ids;
         let outer = std::mem::replace(&mut self.job, id);
-        let ended = self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item));
+        let ended = self
+            .run_child(shell.fork(), |interpreter, child| interpreter.run_pipelines(child, list));
         self.job = outer;
         let (end, status) = match ended {
             // The job runs for longer than the interpreter follows it.
-            Err(Halt::StepLimit) if self.resume() => (None, 0),
+            Err(Halt::StepLimit) if self.resume_after_child() => (None, 0),
             ended => ended?,
         };
         self.jobs.push(Job { end, status, id });
@@ -337,36 +341,38 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn chain(&mut self, shell: &mut Shell, item: &Item) -> Flow {
-        let all = item.rest.len();
-        self.pipeline(shell, &item.first, all > 0)?;
-        for (n, (join, pipeline)) in item.rest.iter().enumerate() {
-            if (*join == Connector::And) == (shell.status == 0) {
-                self.pipeline(shell, pipeline, n + 1 < all)?;
+    fn run_pipelines(&mut self, shell: &mut Shell, list: &AndOrList) -> Flow {
+        // `set -e` ignores failures of all pipelines but the last.
+        let last = list.rest.len();
+        self.run_pipeline(shell, &list.first, last > 0)?;
+        for (index, (connector, pipeline)) in list.rest.iter().enumerate() {
+            if (*connector == Connector::And) == (shell.status == 0) {
+                self.run_pipeline(shell, pipeline, index + 1 < last)?;
             }
         }
         Ok(())
     }
 
-    fn pipeline(&mut self, shell: &mut Shell, pipeline: &Pipeline, condition: bool) -> Flow {
-        let exempt = condition || pipeline.negated;
-        shell.conditions += u32::from(exempt);
+    fn run_pipeline(&mut self, shell: &mut Shell, pipeline: &Pipeline, is_condition: bool) -> Flow {
+        let is_exempt = is_condition || pipeline.negated;
+        shell.conditions += u32::from(is_exempt);
         let flow = match &*pipeline.stages {
-            [only] => self.command(shell, only),
-            stages => self.stages(shell, stages),
+            [only] => self.run_command(shell, only),
+            stages => self.run_stages(shell, stages),
         };
-        shell.conditions -= u32::from(exempt);
+        shell.conditions -= u32::from(is_exempt);
         flow?;
         if pipeline.negated {
             shell.status = i32::from(shell.status == 0);
-        } else if shell.errexit && !exempt && shell.conditions == 0 && shell.status != 0 {
+        } else if shell.errexit && !is_exempt && shell.conditions == 0 && shell.status != 0 {
             return Err(Halt::Exit(shell.status));
         }
-        self.signals(shell)
+        self.handle_signals(shell)
     }
 
-    fn stages(&mut self, shell: &mut Shell, stages: &[Command]) -> Flow {
+    fn run_stages(&mut self, shell: &mut Shell, stages: &[Command]) -> Flow {
         let (mut input, mut end) = (shell.input.clone(), Some(shell.now));
+        // Status of the last stage that failed, for `pipefail`.
         let mut failed = 0;
         for (n, stage) in stages.iter().enumerate() {
             let mut child = shell.fork();
@@ -376,7 +382,8 @@ impl<'a> Interpreter<'a> {
                 self.outputs.push(String::new());
                 child.output = Some(stream);
             }
-            let ended = self.child(child, |interpreter, child| interpreter.command(child, stage));
+            let ended =
+                self.run_child(child, |interpreter, child| interpreter.run_command(child, stage));
             let output = self.outputs.drain(stream..).next().unwrap_or_default();
             input = Input::Text(output.into());
             let (ended, status) = ended?;
@@ -391,22 +398,22 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn command(&mut self, shell: &mut Shell, command: &Command) -> Flow {
+    fn run_command(&mut self, shell: &mut Shell, command: &Command) -> Flow {
         self.step()?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return unknown("nested too deeply");
+            return unsupported("nested too deeply");
         }
         let flow = if command.redirects.is_empty() {
-            self.command_kind(shell, &command.kind)
+            self.run_command_kind(shell, &command.kind)
         } else {
-            self.redirected(shell, &command.kind, &command.redirects)
+            self.run_redirected(shell, &command.kind, &command.redirects)
         };
         self.depth -= 1;
         flow
     }
 
-    fn redirected(
+    fn run_redirected(
         &mut self,
         shell: &mut Shell,
         kind: &CommandKind,
@@ -415,98 +422,107 @@ impl<'a> Interpreter<'a> {
         if let CommandKind::Simple { words, .. } = kind
             && matches!(&**words, [only] if only.plain() == Some("exec"))
         {
-            return unknown("streams of the shell itself");
+            return unsupported("streams of the shell itself");
         }
-        let before = (shell.output, shell.errors, shell.input.clone());
-        let first = self.outputs.len();
+        let outer_streams = (shell.output, shell.errors, shell.input.clone());
+        let n_outputs = self.outputs.len();
         let mut files = Vec::new();
-        let opened = self.open(shell, redirects, &mut files);
-        let flow = match opened {
-            Ok(true) => self.command_kind(shell, kind),
+        let all_opened = self.open_redirects(shell, redirects, &mut files);
+        let flow = match all_opened {
+            Ok(true) => self.run_command_kind(shell, kind),
             Ok(false) => {
                 shell.status = 1;
                 Ok(())
             }
             Err(halt) => Err(halt),
         };
-        (shell.output, shell.errors, shell.input) = before;
-        for (stream, path, text) in files {
-            let all = text + &self.outputs[stream];
-            self.write(shell, &path, all)?;
+        (shell.output, shell.errors, shell.input) = outer_streams;
+        for OpenedFile { stream, path, previous } in files {
+            let content = previous + &self.outputs[stream];
+            self.write(shell, &path, content)?;
         }
-        self.outputs.truncate(first);
+        self.outputs.truncate(n_outputs);
         flow
     }
 
-    /// Applies redirections and returns whether all files could be opened. Adds each stream that must be written to
-    /// a file afterwards to `files`, with the path and the previous content.
-    fn open(
+    /// Applies redirections and returns whether all files could be opened. Adds each file that must be
+    /// written afterwards to `files`.
+    fn open_redirects(
         &mut self,
         shell: &mut Shell,
         redirects: &[Redirect],
-        files: &mut Vec<(usize, String, String)>,
+        files: &mut Vec<OpenedFile>,
     ) -> Result<bool, Halt> {
         for redirect in redirects {
             match (&redirect.to, redirect.fd) {
                 (RedirectTarget::Text(word), 0) => {
-                    shell.input = Input::Text(self.string(shell, word)?.into());
+                    shell.input = Input::Text(self.expand_string(shell, word)?.into());
                 }
                 (RedirectTarget::Read(word), 0) => {
-                    let path = self.string(shell, word)?;
+                    let path = self.expand_string(shell, word)?;
                     match self.read(shell, &path)? {
                         Some(text) => shell.input = Input::Text(text),
                         None => return Ok(false),
                     }
                 }
-                (RedirectTarget::Same(1), 2) => shell.errors = shell.output,
-                (RedirectTarget::Same(2), 1) => shell.output = shell.errors,
+                (RedirectTarget::Duplicate(1), 2) => shell.errors = shell.output,
+                (RedirectTarget::Duplicate(2), 1) => shell.output = shell.errors,
                 (RedirectTarget::Write(word) | RedirectTarget::Append(word), fd @ (1 | 2)) => {
-                    let path = self.string(shell, word)?;
+                    let path = self.expand_string(shell, word)?;
                     let append = matches!(redirect.to, RedirectTarget::Append(_));
                     let stream = match &*path {
                         "/dev/null" => None,
                         "/dev/stdout" | "/proc/self/fd/1" => shell.output,
                         "/dev/stderr" | "/proc/self/fd/2" => shell.errors,
                         "/proc/1/fd/1" | "/proc/1/fd/2" if self.exec.is_some() => {
-                            return unknown("printing to the container's log");
+                            return unsupported("printing to the container's log");
                         }
                         "/proc/1/fd/1" | "/proc/1/fd/2" => Some(0),
                         _ => {
-                            let before = if append { self.read(shell, &path)? } else { None };
-                            let before = before.as_deref().unwrap_or_default().to_owned();
-                            if !self.write(shell, &path, before.clone())? {
+                            let previous = if append { self.read(shell, &path)? } else { None };
+                            let previous = previous.as_deref().unwrap_or_default().to_owned();
+                            if !self.write(shell, &path, previous.clone())? {
                                 return Ok(false);
                             }
+                            let stream = self.outputs.len();
                             self.outputs.push(String::new());
-                            files.push((self.outputs.len() - 1, path, before));
-                            Some(self.outputs.len() - 1)
+                            files.push(OpenedFile { stream, path, previous });
+                            Some(stream)
                         }
                     };
-                    *(if fd == 1 { &mut shell.output } else { &mut shell.errors }) = stream;
+                    if fd == 1 {
+                        shell.output = stream;
+                    } else {
+                        shell.errors = stream;
+                    }
                 }
-                _ => return unknown("a stream that is not understood"),
+                _ => return unsupported("a stream that is not understood"),
             }
         }
         Ok(true)
     }
 
-    fn command_kind(&mut self, shell: &mut Shell, kind: &CommandKind) -> Flow {
+    fn run_command_kind(&mut self, shell: &mut Shell, kind: &CommandKind) -> Flow {
         match kind {
-            CommandKind::Simple { set, words } => self.simple(shell, set, words),
-            CommandKind::Group(list) => self.list(shell, list),
+            CommandKind::Simple { assignments, words } => {
+                self.run_simple(shell, assignments, words)
+            }
+            CommandKind::Group(list) => self.run_list(shell, list),
             CommandKind::Subshell(list) => {
                 let child = shell.fork();
-                self.awaited(shell, child, |interpreter, child| interpreter.list(child, list))
+                self.run_and_wait(shell, child, |interpreter, child| {
+                    interpreter.run_list(child, list)
+                })
             }
             CommandKind::If { branches, otherwise } => {
                 for (condition, then) in branches {
-                    self.condition(shell, condition)?;
+                    self.run_condition(shell, condition)?;
                     if shell.status == 0 {
-                        return self.list(shell, then);
+                        return self.run_list(shell, then);
                     }
                 }
                 shell.status = 0;
-                self.list(shell, otherwise)
+                self.run_list(shell, otherwise)
             }
             CommandKind::Loop { until, condition, body } => {
                 self.while_loop(shell, *until, condition, body)
@@ -514,13 +530,13 @@ impl<'a> Interpreter<'a> {
             CommandKind::For { name, over, body } => {
                 self.for_loop(shell, name, over.as_deref(), body)
             }
-            CommandKind::Case { of, arms } => {
-                let text: Vec<char> = self.string(shell, of)?.chars().collect();
+            CommandKind::Case { word, arms } => {
+                let text: Vec<char> = self.expand_string(shell, word)?.chars().collect();
                 shell.status = 0;
                 for (patterns, list) in arms {
                     for pattern in patterns {
-                        if self.pattern(shell, pattern)?.fits(&text) {
-                            return self.list(shell, list);
+                        if self.expand_pattern(shell, pattern)?.matches(&text) {
+                            return self.run_list(shell, list);
                         }
                     }
                 }
@@ -535,28 +551,28 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn condition(&mut self, shell: &mut Shell, condition: &List) -> Flow {
+    fn run_condition(&mut self, shell: &mut Shell, condition: &List) -> Flow {
         shell.conditions += 1;
-        let flow = self.list(shell, condition);
+        let flow = self.run_list(shell, condition);
         shell.conditions -= 1;
         flow
     }
 
     /// Runs a simple command: optional assignments and an optional command with its arguments.
-    fn simple(
+    fn run_simple(
         &mut self,
         shell: &mut Shell,
-        set: &[crate::syntax::Assignment],
+        assignments: &[crate::syntax::Assignment],
         words: &[Word],
     ) -> Flow {
         self.inner_status = None;
-        let words = self.fields(shell, words)?;
-        let mut before: Vec<(String, Option<Variable>)> = Vec::new();
-        for assignment in set {
-            let mut value = self.string(shell, &assignment.value)?;
+        let words = self.expand_fields(shell, words)?;
+        let mut overridden: Vec<(String, Option<Variable>)> = Vec::new();
+        for assignment in assignments {
+            let mut value = self.expand_string(shell, &assignment.value)?;
             let name = &*assignment.name;
             if matches!(name, "IFS" | "PATH" | "RANDOM") && words.is_empty() {
-                return unknown(format!("changing {name}"));
+                return unsupported(format!("changing {name}"));
             }
             if assignment.append {
                 value = self.value(shell, name)?.unwrap_or_default() + &value;
@@ -565,32 +581,32 @@ impl<'a> Interpreter<'a> {
             shell.set(name, value);
             if let (false, Some(variable)) = (words.is_empty(), shell.variables.get_mut(name)) {
                 variable.exported = true;
-                before.push((name.to_owned(), old));
+                overridden.push((name.to_owned(), old));
             }
         }
         if words.is_empty() {
             shell.status = self.inner_status.unwrap_or(0);
             return Ok(());
         }
-        let flow = self.invoke(shell, &words);
-        for (name, old) in before.into_iter().rev() {
+        let flow = self.run_function_or_command(shell, &words);
+        for (name, old) in overridden.into_iter().rev() {
             restore(shell, name, old);
         }
         flow
     }
 
     /// Calls a function, or else executes a command.
-    fn invoke(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+    fn run_function_or_command(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let Some(body) = shell.functions.get(&*words[0]).cloned() else {
             return self.execute(shell, words);
         };
         if shell.calls >= MAX_CALLS {
-            return unknown("functions call each other too deeply");
+            return unsupported("functions call each other too deeply");
         }
         let positional = std::mem::replace(&mut shell.positional, words[1..].to_vec());
         let (locals, loops) = (std::mem::take(&mut shell.locals), std::mem::take(&mut shell.loops));
         shell.calls += 1;
-        let flow = self.command(shell, &body);
+        let flow = self.run_command(shell, &body);
         shell.calls -= 1;
         shell.positional = positional;
         shell.loops = loops;
@@ -611,14 +627,14 @@ impl<'a> Interpreter<'a> {
         body: &List,
     ) -> Flow {
         let values = match over {
-            Some(words) => self.fields(shell, words)?,
+            Some(words) => self.expand_fields(shell, words)?,
             None => shell.positional.clone(),
         };
         shell.status = 0;
         for value in values {
             self.step()?;
             shell.set(name, value);
-            if !self.body(shell, body)? {
+            if !self.run_loop_body(shell, body)? {
                 break;
             }
         }
@@ -626,9 +642,9 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Runs the body of a loop once. Returns whether the loop continues.
-    fn body(&mut self, shell: &mut Shell, body: &List) -> Result<bool, Halt> {
+    fn run_loop_body(&mut self, shell: &mut Shell, body: &List) -> Result<bool, Halt> {
         shell.loops += 1;
-        let flow = self.list(shell, body);
+        let flow = self.run_list(shell, body);
         shell.loops -= 1;
         match flow {
             Ok(()) | Err(Halt::Continue(0..=1)) => Ok(true),
@@ -646,28 +662,26 @@ impl<'a> Interpreter<'a> {
         condition: &List,
         body: &List,
     ) -> Flow {
-        let mut before: Option<(Duration, LoopState)> = None;
+        let mut previous: Option<(Duration, LoopState)> = None;
         let mut status = 0;
         loop {
             self.step()?;
-            let is_past = |end: &Duration| shell.now > *end;
-            if self.log.as_ref().map(|log| log.until).is_some_and(|end| is_past(&end))
-                || self.deadline.is_some_and(|end| is_past(&end))
-            {
+            // The caller needs no output after these times.
+            let log_end = self.log.as_ref().map(|log| log.until);
+            if [log_end, self.deadline].into_iter().flatten().any(|end| shell.now > end) {
                 return Err(Halt::Forever);
             }
             let loop_state = self.loop_state(shell);
-            if let Some((began, last)) = before.take().filter(|(_, last)| *last == loop_state) {
-                self.skip(shell, began)?;
-                before = Some((shell.now, last));
-            } else {
-                before = Some((shell.now, loop_state));
+            let unchanged_since = previous.filter(|(_, state)| *state == loop_state);
+            if let Some((began, _)) = unchanged_since {
+                self.skip_iterations(shell, began)?;
             }
-            self.condition(shell, condition)?;
+            previous = Some((shell.now, loop_state));
+            self.run_condition(shell, condition)?;
             if (shell.status == 0) == until {
                 break;
             }
-            let continues = self.body(shell, body)?;
+            let continues = self.run_loop_body(shell, body)?;
             status = shell.status;
             if !continues {
                 status = 0;
@@ -695,28 +709,28 @@ impl<'a> Interpreter<'a> {
 
     /// Skips whole iterations of a loop whose last iteration began at `began` and changed nothing. All further
     /// iterations are the same until the next signal, job end or change of a file.
-    fn skip(&mut self, shell: &mut Shell, began: Duration) -> Flow {
+    fn skip_iterations(&mut self, shell: &mut Shell, began: Duration) -> Flow {
         let Some(next) = self.next_change(shell, began) else { return Err(Halt::Forever) };
         if next <= shell.now {
             // An event occurred during the iteration, so the next iteration may differ.
             return Ok(());
         }
         let period = shell.now.saturating_sub(began);
-        let left = next.saturating_sub(shell.now);
+        let remaining = next.saturating_sub(shell.now);
         if period.is_zero() {
             shell.now = next;
         } else {
-            let rounds = left.as_nanos() / period.as_nanos();
-            let whole = period.as_nanos().saturating_mul(rounds);
-            shell.now += Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX));
+            let n_iterations = remaining.as_nanos() / period.as_nanos();
+            let skipped = period.as_nanos().saturating_mul(n_iterations);
+            shell.now += Duration::from_nanos(u64::try_from(skipped).unwrap_or(u64::MAX));
         }
-        self.signals(shell)
+        self.handle_signals(shell)
     }
 
     /// Returns the time of the next event after `began` that a loop may notice: a handled signal, the end of a job,
     /// or a write.
     fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
-        let signal = self.signal.filter(|_| shell.handler().is_some());
+        let signal = self.signal.filter(|_| shell.sigterm_handler().is_some());
         let ends = self.jobs.iter().filter_map(|job| job.end);
         let writes = self.writes.iter().map(|(_, write)| write.after);
         let own = ends.chain(writes).filter(|at| *at > began).min();
@@ -727,29 +741,29 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Runs the handler if the signal has arrived by now.
-    pub(crate) fn signals(&mut self, shell: &mut Shell) -> Flow {
-        if !shell.main || self.signal.is_none_or(|signal| signal > shell.now) {
+    pub(crate) fn handle_signals(&mut self, shell: &mut Shell) -> Flow {
+        if !shell.is_main || self.signal.is_none_or(|signal| signal > shell.now) {
             return Ok(());
         }
         self.signal = None;
-        let Some(handler) = shell.handler().map(str::to_owned) else { return Ok(()) };
+        let Some(handler) = shell.sigterm_handler().map(str::to_owned) else { return Ok(()) };
         let status = shell.status;
-        self.text(shell, &handler)?;
+        self.run_script(shell, &handler)?;
         shell.status = status;
         Ok(())
     }
 
     /// Waits until the background jobs end or a handled signal arrives.
-    pub(crate) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
+    pub(crate) fn wait_for_jobs(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
         let mut ends =
             jobs.iter().map(|job| self.jobs.get(*job).map_or(Some(shell.now), |job| job.end));
-        let end = ends.try_fold(shell.now, |all, end| end.map(|end| all.max(end)));
-        if let Some(signal) = self.signal.filter(|_| shell.handler().is_some())
+        let end = ends.try_fold(shell.now, |latest, end| end.map(|end| latest.max(end)));
+        if let Some(signal) = self.signal.filter(|_| shell.sigterm_handler().is_some())
             && end.is_none_or(|end| signal < end)
         {
             shell.now = shell.now.max(signal);
-            self.signals(shell)?;
-            shell.status = 143;
+            self.handle_signals(shell)?;
+            shell.status = SIGTERM_STATUS;
             return Ok(());
         }
         shell.now = end.ok_or(Halt::Forever)?;
@@ -774,15 +788,26 @@ impl<'a> Interpreter<'a> {
         if output.len() + text.len() <= MAX_LENGTH {
             output.push_str(text);
         } else if stream != Some(0) {
-            return unknown("more output than is kept");
+            return unsupported("more output than is kept");
         }
         Ok(())
     }
 }
 
+/// File that a command writes by a redirection.
+struct OpenedFile {
+    /// Index of the stream whose text is written to the file afterwards.
+    stream: usize,
+    path: String,
+    /// Content before the command, if the command appends.
+    previous: String,
+}
+
+/// Hash of the state before an iteration, and counters that grow with each change.
 type LoopState = (u64, (usize, u32, usize, usize));
 type Stream = super::shell::Stream;
 
+/// Restores the previous value of a variable, or removes it.
 fn restore(shell: &mut Shell, name: String, old: Option<Variable>) {
     match old {
         Some(old) => drop(shell.variables.insert(name, old)),

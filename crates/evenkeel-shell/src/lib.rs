@@ -42,7 +42,7 @@ pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
 pub use exec::{ExecRun, Output, Progress, ShellSession, copies_input, reads_commands};
 pub use files::{Content, FilePath, Files, Full, Scope, Write};
 pub use log::LogLine;
-pub use terminal::{Terminal, Typed, shown};
+pub use terminal::{Terminal, Typed, with_carriage_returns};
 
 use self::{
     files::Mounts,
@@ -173,13 +173,13 @@ impl Process {
         let mut shell = Shell::new(&self.environment.working_dir, variables);
         let first = arguments.first().map_or("", String::as_str);
         let name = base_name(first);
-        interpreter.main(&mut shell, |interpreter, shell| match name {
+        interpreter.run_main_process(&mut shell, |interpreter, shell| match name {
             name if is_shell(name) => {
                 // SIGTERM is sent to the container's first process. Only shells and `pause` handle it here.
-                shell.main = true;
+                shell.is_main = true;
                 interpreter.run_shell(shell, name, &arguments[1..])
             }
-            "" => shell::unknown("nothing to execute"),
+            "" => shell::unsupported("nothing to execute"),
             "pause" | "agnhost" if arguments.last().is_some_and(|word| word.ends_with("pause")) => {
                 shell.now = context.signal.ok_or(shell::Halt::Forever)?;
                 Ok(())

@@ -22,17 +22,17 @@ pub(crate) fn lines(
 ) -> Vec<LogLine> {
     printed.retain(|printed| printed.at <= end.unwrap_or(until));
     printed.sort_by_key(|printed| printed.at);
-    let (mut lines, mut open) = (Vec::new(), String::new());
+    let (mut lines, mut incomplete) = (Vec::new(), String::new());
     for Printed { at: after, text, .. } in printed {
-        for piece in text.split_inclusive('\n') {
-            open.push_str(piece);
-            if piece.ends_with('\n') {
-                lines.push(LogLine { after, text: std::mem::take(&mut open) });
+        for segment in text.split_inclusive('\n') {
+            incomplete.push_str(segment);
+            if segment.ends_with('\n') {
+                lines.push(LogLine { after, text: std::mem::take(&mut incomplete) });
             }
         }
     }
-    if let Some(after) = end.filter(|_| !open.is_empty()) {
-        lines.push(LogLine { after, text: open });
+    if let Some(after) = end.filter(|_| !incomplete.is_empty()) {
+        lines.push(LogLine { after, text: incomplete });
     }
     lines
 }

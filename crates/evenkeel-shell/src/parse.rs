@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::syntax::{
-    Assignment, Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget,
-    Word,
+    AndOrList, Assignment, Command, CommandKind, Connector, List, Pipeline, Redirect,
+    RedirectTarget, Word,
 };
 
 /// Maximum length of a script in bytes.
@@ -12,22 +12,24 @@ const MAX_LENGTH: usize = 64 * 1024;
 /// Maximum nesting of commands, quotes and expansions.
 const MAX_DEPTH: usize = 64;
 
-/// Reason why the parser rejects a text.
-pub(crate) type Refused = String;
+/// Message of a rejected text.
+pub(crate) type ParseError = String;
 
 /// Reserved words that end a list of commands.
 const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
 /// Parses a script.
-pub(crate) fn script(text: &str) -> Result<List, Refused> {
-    Parser::new(text, 0)?.whole()
+pub(crate) fn parse_script(text: &str) -> Result<List, ParseError> {
+    Parser::new(text, 0)?.parse_all()
 }
 
 /// Returns whether a text is an incomplete script that further lines may complete.
-pub(crate) fn needs_more(text: &str) -> bool {
+pub(crate) fn is_incomplete(text: &str) -> bool {
     let is_joined = text.ends_with("\\\n");
-    script(text).err().map_or(is_joined, |why| {
-        why.starts_with(AT_END) || why.ends_with(NOT_CLOSED) || why.ends_with(QUOTE_NOT_CLOSED)
+    parse_script(text).err().map_or(is_joined, |message| {
+        message.starts_with(AT_END)
+            || message.ends_with(NOT_CLOSED)
+            || message.ends_with(QUOTE_NOT_CLOSED)
     })
 }
 
@@ -44,22 +46,22 @@ pub(crate) struct Parser<'t> {
     pub(crate) position: usize,
     pub(crate) depth: usize,
     /// End of a line with here-documents, and the position after their text.
-    here: Option<(usize, usize)>,
+    here_documents: Option<(usize, usize)>,
 }
 
 impl<'t> Parser<'t> {
-    pub(crate) fn new(text: &'t str, depth: usize) -> Result<Self, Refused> {
+    pub(crate) fn new(text: &'t str, depth: usize) -> Result<Self, ParseError> {
         if text.len() > MAX_LENGTH {
             return Err("the script is too long".into());
         }
-        let parser = Self { text, position: 0, depth, here: None };
+        let parser = Self { text, position: 0, depth, here_documents: None };
         if depth > MAX_DEPTH { Err("nested too deeply".into()) } else { Ok(parser) }
     }
 
-    pub(crate) fn whole(&mut self) -> Result<List, Refused> {
+    pub(crate) fn parse_all(&mut self) -> Result<List, ParseError> {
         let list = self.list()?;
         if self.position < self.text.len() {
-            return self.refuse("it does not fit there");
+            return self.error("it does not fit there");
         }
         Ok(list)
     }
@@ -72,7 +74,8 @@ impl<'t> Parser<'t> {
         &self.text[self.position..]
     }
 
-    pub(crate) fn eat(&mut self, token: &str) -> bool {
+    /// Advances past a token if it is next. Returns whether it is.
+    pub(crate) fn consume(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.position += token.len();
@@ -80,19 +83,20 @@ impl<'t> Parser<'t> {
         found
     }
 
-    pub(crate) fn refuse<T>(&self, why: &str) -> Result<T, Refused> {
+    /// Returns an error with the text at this position.
+    pub(crate) fn error<T>(&self, message: &str) -> Result<T, ParseError> {
         let near: String = self.rest().chars().take(20).collect();
-        Err(format!("at {near:?}: {why}"))
+        Err(format!("at {near:?}: {message}"))
     }
 
     /// Parses a nested construct with `read`, up to the maximum depth.
-    pub(crate) fn deeper<T>(
+    pub(crate) fn nested<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
+        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<T, ParseError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return self.refuse("nested too deeply");
+            return self.error("nested too deeply");
         }
         let read = read(self);
         self.depth -= 1;
@@ -100,7 +104,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Skips blanks, line continuations and comments.
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t' | b'\r') => self.position += 1,
@@ -112,18 +116,19 @@ impl<'t> Parser<'t> {
     }
 
     /// Skips blanks and newlines.
-    fn lines(&mut self) {
-        self.blanks();
-        while self.newline() {
-            self.blanks();
+    fn skip_blank_lines(&mut self) {
+        self.skip_blanks();
+        while self.consume_newline() {
+            self.skip_blanks();
         }
     }
 
-    fn newline(&mut self) -> bool {
+    /// Advances past a newline and the here-documents that follow it. Returns whether there is a newline.
+    fn consume_newline(&mut self) -> bool {
         if self.peek() != Some(b'\n') {
             return false;
         }
-        self.position = match self.here.take() {
+        self.position = match self.here_documents.take() {
             Some((end, next)) if end == self.position => next,
             _ => self.position + 1,
         };
@@ -131,164 +136,165 @@ impl<'t> Parser<'t> {
     }
 
     /// Returns the unquoted text at this position, up to a character that ends a reserved word or a name.
-    fn ahead(&self) -> &'t str {
+    fn peek_word(&self) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|c: char| " \t\r\n;&|<>()\"'$`\\".contains(c)).unwrap_or(rest.len());
         &rest[..end]
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), Refused> {
-        self.lines();
-        if self.ahead() == word {
+    /// Advances past a reserved word, which must be next.
+    fn expect(&mut self, word: &str) -> Result<(), ParseError> {
+        self.skip_blank_lines();
+        if self.peek_word() == word {
             self.position += word.len();
             return Ok(());
         }
-        self.refuse(&format!("{word:?} was to follow"))
+        self.error(&format!("{word:?} was to follow"))
     }
 
     /// Parses commands up to the end of the text, a closing parenthesis, `;;`, or a reserved word that ends a
     /// construct.
-    pub(crate) fn list(&mut self) -> Result<List, Refused> {
-        self.deeper(|parser| {
+    pub(crate) fn list(&mut self) -> Result<List, ParseError> {
+        self.nested(|parser| {
             let mut list = Vec::new();
             loop {
-                parser.lines();
-                let over = matches!(parser.peek(), None | Some(b')'))
+                parser.skip_blank_lines();
+                let is_at_end = matches!(parser.peek(), None | Some(b')'))
                     || parser.rest().starts_with(";;")
-                    || RESERVED.contains(&parser.ahead());
-                if over {
+                    || RESERVED.contains(&parser.peek_word());
+                if is_at_end {
                     return Ok(list);
                 }
-                list.push(parser.item()?);
+                list.push(parser.and_or_list()?);
             }
         })
     }
 
-    fn item(&mut self) -> Result<Item, Refused> {
+    fn and_or_list(&mut self) -> Result<AndOrList, ParseError> {
         let first = self.pipeline()?;
         let mut rest = Vec::new();
         loop {
-            self.blanks();
-            let join = if self.eat("&&") {
+            self.skip_blanks();
+            let connector = if self.consume("&&") {
                 Connector::And
-            } else if self.eat("||") {
+            } else if self.consume("||") {
                 Connector::Or
             } else {
                 break;
             };
-            self.lines();
-            rest.push((join, self.pipeline()?));
+            self.skip_blank_lines();
+            rest.push((connector, self.pipeline()?));
         }
         let background = self.peek() == Some(b'&');
         match self.peek() {
             Some(b'&') => self.position += 1,
             Some(b';') if !self.rest().starts_with(";;") => self.position += 1,
             Some(b';' | b')' | b'\n') | None => {}
-            Some(_) => return self.refuse("it does not fit there"),
+            Some(_) => return self.error("it does not fit there"),
         }
-        Ok(Item { first, rest, background })
+        Ok(AndOrList { first, rest, background })
     }
 
-    fn pipeline(&mut self) -> Result<Pipeline, Refused> {
+    fn pipeline(&mut self) -> Result<Pipeline, ParseError> {
         let mut negated = false;
-        while self.ahead() == "!" {
+        while self.peek_word() == "!" {
             self.position += 1;
-            self.blanks();
+            self.skip_blanks();
             negated = !negated;
         }
         let mut stages = vec![self.command()?];
         loop {
-            self.blanks();
-            if self.rest().starts_with("||") || !self.eat("|") {
+            self.skip_blanks();
+            if self.rest().starts_with("||") || !self.consume("|") {
                 return Ok(Pipeline { negated, stages });
             }
             if self.peek() == Some(b'&') {
-                return self.refuse("\"|&\" is not understood");
+                return self.error("\"|&\" is not understood");
             }
-            self.lines();
+            self.skip_blank_lines();
             stages.push(self.command()?);
         }
     }
 
-    fn command(&mut self) -> Result<Command, Refused> {
-        let kind = self.deeper(|parser| match parser.ahead() {
-            "if" => parser.condition(),
+    fn command(&mut self) -> Result<Command, ParseError> {
+        let kind = self.nested(|parser| match parser.peek_word() {
+            "if" => parser.if_command(),
             "while" => parser.loop_command(false),
             "until" => parser.loop_command(true),
             "for" => parser.for_command(),
-            "case" => parser.case(),
+            "case" => parser.case_command(),
             "{" => {
                 parser.position += 1;
                 let list = parser.list()?;
                 parser.expect("}")?;
                 Ok(CommandKind::Group(list))
             }
-            "[[" => parser.test(),
-            "function" | "select" | "coproc" | "time" => parser.refuse("it is not understood"),
-            "" if parser.rest().starts_with("((") => parser.refuse("it is not understood"),
-            "" if parser.eat("(") => {
+            "[[" => parser.double_brackets(),
+            "function" | "select" | "coproc" | "time" => parser.error("it is not understood"),
+            "" if parser.rest().starts_with("((") => parser.error("it is not understood"),
+            "" if parser.consume("(") => {
                 let list = parser.list()?;
-                if !parser.eat(")") {
-                    return parser.refuse("\")\" was to follow");
+                if !parser.consume(")") {
+                    return parser.error("\")\" was to follow");
                 }
                 Ok(CommandKind::Subshell(list))
             }
-            name => parser.function_or_none(name),
+            name => parser.function_or_nothing(name),
         })?;
         if matches!(kind, CommandKind::Function { .. }) {
             return Ok(Command { kind, redirects: Vec::new() });
         }
-        let (mut set, mut words, mut redirects) = (Vec::new(), Vec::new(), Vec::new());
-        let simple = matches!(&kind, CommandKind::Simple { .. });
+        let (mut assignments, mut words, mut redirects) = (Vec::new(), Vec::new(), Vec::new());
+        let is_simple = matches!(&kind, CommandKind::Simple { .. });
         loop {
-            self.blanks();
+            self.skip_blanks();
             if let Some(redirect) = self.redirect()? {
                 redirects.push(redirect);
             } else if matches!(self.peek(), None | Some(b'\n' | b';' | b'&' | b'|' | b')')) {
                 break;
-            } else if !simple || self.peek() == Some(b'(') {
-                return self.refuse("it does not fit there");
+            } else if !is_simple || self.peek() == Some(b'(') {
+                return self.error("it does not fit there");
             } else if let Some(assignment) = self.assignment(words.is_empty())? {
-                set.push(assignment);
+                assignments.push(assignment);
             } else {
                 words.push(self.word()?);
             }
         }
-        if simple && set.is_empty() && words.is_empty() && redirects.is_empty() {
-            return self.refuse("a command was to follow");
+        if is_simple && assignments.is_empty() && words.is_empty() && redirects.is_empty() {
+            return self.error("a command was to follow");
         }
-        let kind = if simple { CommandKind::Simple { set, words } } else { kind };
+        let kind = if is_simple { CommandKind::Simple { assignments, words } } else { kind };
         Ok(Command { kind, redirects })
     }
 
     /// Parses `name() command`. Returns an empty simple command if the text is no function definition.
-    fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
-        let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
+    fn function_or_nothing(&mut self, name: &str) -> Result<CommandKind, ParseError> {
+        let no_function = Ok(CommandKind::Simple { assignments: Vec::new(), words: Vec::new() });
         let after = self.text[self.position + name.len()..].trim_start_matches([' ', '\t']);
         if !is_name(name) || !after.starts_with('(') {
-            return none;
+            return no_function;
         }
         self.position += name.len();
-        self.blanks();
+        self.skip_blanks();
         self.position += 1;
-        self.blanks();
-        if !self.eat(")") {
-            return self.refuse("\")\" was to follow");
+        self.skip_blanks();
+        if !self.consume(")") {
+            return self.error("\")\" was to follow");
         }
-        self.lines();
+        self.skip_blank_lines();
         let body = Arc::new(self.command()?);
         Ok(CommandKind::Function { name: name.into(), body })
     }
 
-    fn condition(&mut self) -> Result<CommandKind, Refused> {
+    fn if_command(&mut self) -> Result<CommandKind, ParseError> {
         self.position += "if".len();
         let mut branches = Vec::new();
         loop {
             let condition = self.list()?;
             self.expect("then")?;
             branches.push((condition, self.list()?));
-            self.lines();
-            match self.ahead() {
+            self.skip_blank_lines();
+            match self.peek_word() {
                 "elif" => self.position += "elif".len(),
                 "else" => {
                     self.position += "else".len();
@@ -304,92 +310,92 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn loop_command(&mut self, until: bool) -> Result<CommandKind, Refused> {
-        // "until" has the same length.
+    fn loop_command(&mut self, until: bool) -> Result<CommandKind, ParseError> {
+        // `until` has the same length.
         self.position += "while".len();
         let condition = self.list()?;
-        Ok(CommandKind::Loop { until, condition, body: self.body()? })
+        Ok(CommandKind::Loop { until, condition, body: self.loop_body()? })
     }
 
-    fn body(&mut self) -> Result<List, Refused> {
+    fn loop_body(&mut self) -> Result<List, ParseError> {
         self.expect("do")?;
         let body = self.list()?;
         self.expect("done")?;
         Ok(body)
     }
 
-    fn for_command(&mut self) -> Result<CommandKind, Refused> {
+    fn for_command(&mut self) -> Result<CommandKind, ParseError> {
         self.position += "for".len();
-        self.blanks();
-        let name = self.ahead();
+        self.skip_blanks();
+        let name = self.peek_word();
         if !is_name(name) {
-            return self.refuse("a name was to follow");
+            return self.error("a name was to follow");
         }
         self.position += name.len();
-        self.lines();
+        self.skip_blank_lines();
         let mut over = None;
-        if self.ahead() == "in" {
+        if self.peek_word() == "in" {
             self.position += "in".len();
             let mut words = Vec::new();
-            self.blanks();
+            self.skip_blanks();
             while !matches!(
                 self.peek(),
                 None | Some(b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>')
             ) {
                 words.push(self.word()?);
-                self.blanks();
+                self.skip_blanks();
             }
             over = Some(words);
         }
-        self.blanks();
-        self.eat(";");
-        Ok(CommandKind::For { name: name.into(), over, body: self.body()? })
+        self.skip_blanks();
+        self.consume(";");
+        Ok(CommandKind::For { name: name.into(), over, body: self.loop_body()? })
     }
 
-    fn case(&mut self) -> Result<CommandKind, Refused> {
+    fn case_command(&mut self) -> Result<CommandKind, ParseError> {
         self.position += "case".len();
-        self.blanks();
-        let of = self.word()?;
+        self.skip_blanks();
+        let word = self.word()?;
         self.expect("in")?;
         let mut arms = Vec::new();
         loop {
-            self.lines();
-            if self.ahead() == "esac" {
+            self.skip_blank_lines();
+            if self.peek_word() == "esac" {
                 self.position += "esac".len();
-                return Ok(CommandKind::Case { of, arms });
+                return Ok(CommandKind::Case { word, arms });
             }
-            self.eat("(");
+            self.consume("(");
             let mut patterns = Vec::new();
             loop {
-                self.blanks();
+                self.skip_blanks();
                 patterns.push(self.word()?);
-                self.blanks();
-                if !self.eat("|") {
+                self.skip_blanks();
+                if !self.consume("|") {
                     break;
                 }
             }
-            if !self.eat(")") {
-                return self.refuse("\")\" was to follow");
+            if !self.consume(")") {
+                return self.error("\")\" was to follow");
             }
             arms.push((patterns, self.list()?));
-            self.lines();
-            if !self.eat(";;") && self.ahead() != "esac" {
-                return self.refuse("\";;\" was to follow");
+            self.skip_blank_lines();
+            if !self.consume(";;") && self.peek_word() != "esac" {
+                return self.error("\";;\" was to follow");
             }
         }
     }
 
     /// Parses `[[ … ]]` into words. Each operator is a word.
-    fn test(&mut self) -> Result<CommandKind, Refused> {
+    fn double_brackets(&mut self) -> Result<CommandKind, ParseError> {
         self.position += 2;
         let mut words = Vec::new();
         loop {
-            self.lines();
-            if self.ahead() == "]]" {
+            self.skip_blank_lines();
+            if self.peek_word() == "]]" {
                 self.position += 2;
                 return Ok(CommandKind::Test(words));
             }
-            let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|op| self.eat(op));
+            let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|op| self.consume(op));
             match operator {
                 Some(operator) => words.push(Word::text(operator)),
                 None => words.push(self.word()?),
@@ -397,17 +403,17 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn assignment(&mut self, first: bool) -> Result<Option<Assignment>, Refused> {
+    fn assignment(&mut self, may_be_assignment: bool) -> Result<Option<Assignment>, ParseError> {
         let rest = self.rest();
         let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         let append = after.starts_with("+=");
-        if !first || !is_name(name) || !(append || after.starts_with('=')) {
+        if !may_be_assignment || !is_name(name) || !(append || after.starts_with('=')) {
             return Ok(None);
         }
         self.position += name.len() + 1 + usize::from(append);
         if self.peek() == Some(b'(') {
-            return self.refuse("lists as values are not understood");
+            return self.error("lists as values are not understood");
         }
         let value = match self.peek() {
             None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b')') => {
@@ -418,24 +424,24 @@ impl<'t> Parser<'t> {
         Ok(Some(Assignment { name: name.into(), append, value }))
     }
 
-    fn redirect(&mut self) -> Result<Option<Redirect>, Refused> {
+    fn redirect(&mut self) -> Result<Option<Redirect>, ParseError> {
         let rest = self.rest();
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (fd, after) = rest.split_at(digits);
         if after.starts_with("&>") && digits == 0 {
-            return self.refuse("\"&>\" is not understood");
+            return self.error("\"&>\" is not understood");
         }
         if !after.starts_with(['<', '>']) || digits > 1 {
             return Ok(None);
         }
-        let reads = after.starts_with('<');
-        let fd = fd.parse().unwrap_or(u32::from(!reads));
+        let is_input = after.starts_with('<');
+        let fd = fd.parse().unwrap_or(u32::from(!is_input));
         self.position += digits;
         let operator = ["<<<", "<<-", "<<", "<&", "<>", "<(", ">>", ">&", ">|", ">(", "<", ">"]
             .into_iter()
-            .find(|operator| self.eat(operator))
+            .find(|operator| self.consume(operator))
             .unwrap_or_default();
-        self.blanks();
+        self.skip_blanks();
         let to = match operator {
             ">" | ">|" => RedirectTarget::Write(self.word()?),
             ">>" => RedirectTarget::Append(self.word()?),
@@ -449,11 +455,11 @@ impl<'t> Parser<'t> {
             ">&" | "<&" => {
                 let word = self.word()?;
                 match word.plain().and_then(|text| text.parse().ok()) {
-                    Some(fd) => RedirectTarget::Same(fd),
-                    None => return self.refuse("that is no stream that is understood"),
+                    Some(fd) => RedirectTarget::Duplicate(fd),
+                    None => return self.error("that is no stream that is understood"),
                 }
             }
-            _ => return self.refuse("it is not understood"),
+            _ => return self.error("it is not understood"),
         };
         Ok(Some(Redirect { fd, to }))
     }
@@ -480,24 +486,24 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a here-document: its delimiter at this position, and the lines after this line up to the delimiter.
-    fn here_document(&mut self, without_tabs: bool) -> Result<Word, Refused> {
+    fn here_document(&mut self, strip_tabs: bool) -> Result<Word, ParseError> {
         let delimiter = self.word()?;
         let quoted = delimiter.0.iter().any(|piece| piece.quoted);
         let Some(delimiter) = delimiter.literal() else {
-            return self.refuse("that cannot end a text");
+            return self.error("that cannot end a text");
         };
         let line_end = self.line_end();
-        let (end, start) = match (self.here, line_end) {
+        let (end, start) = match (self.here_documents, line_end) {
             (Some(here), _) => here,
             (None, Some(end)) => (end, end + 1),
-            (None, None) => return self.refuse("its text is missing"),
+            (None, None) => return self.error("its text is missing"),
         };
         let (mut body, mut position) = (String::new(), start);
         for line in self.text[start.min(self.text.len())..].split_inclusive('\n') {
             position += line.len();
-            let line = if without_tabs { line.trim_start_matches('\t') } else { line };
+            let line = if strip_tabs { line.trim_start_matches('\t') } else { line };
             if line.trim_end_matches('\n') == delimiter {
-                self.here = Some((end, position));
+                self.here_documents = Some((end, position));
                 if quoted {
                     return Ok(Word::text(&body).quoted());
                 }
@@ -505,7 +511,7 @@ impl<'t> Parser<'t> {
             }
             body.push_str(line);
         }
-        self.refuse("its text does not end")
+        self.error("its text does not end")
     }
 }
 

@@ -21,11 +21,12 @@ pub(crate) enum Halt {
     /// The run reached the maximum number of steps. The process counts as running.
     StepLimit,
     /// The process reads its standard input, which is incomplete.
-    Input,
+    NeedsInput,
     /// The script has a part that the interpreter does not support, for this reason.
-    Unknown(String),
+    Unsupported(String),
 }
 
+/// Result of running commands. An error stops the surrounding commands.
 pub(crate) type Flow = Result<(), Halt>;
 
 /// Returns whether a program is a shell that the interpreter runs.
@@ -34,8 +35,8 @@ pub(crate) fn is_shell(name: &str) -> bool {
 }
 
 /// Returns the error for an unsupported part of a script.
-pub(crate) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
-    Err(Halt::Unknown(why.into()))
+pub(crate) fn unsupported<T>(part: impl Into<String>) -> Result<T, Halt> {
+    Err(Halt::Unsupported(part.into()))
 }
 
 /// Value of a variable, and whether it is exported.
@@ -71,20 +72,25 @@ pub(crate) struct Shell {
     /// Time since the start of the container.
     pub(crate) now: Duration,
     pub(crate) variables: BTreeMap<String, Variable>,
+    /// Positional parameters, from `$1` on.
     pub(crate) positional: Vec<String>,
     /// Value of `$0`.
     pub(crate) name: String,
     pub(crate) functions: BTreeMap<Text, Arc<Command>>,
     /// Commands of `trap` by signal name or `EXIT`.
     pub(crate) traps: BTreeMap<Text, String>,
+    /// Working folder; empty for the root.
     pub(crate) folder: String,
     /// Exit status of the last command.
     pub(crate) status: i32,
+    /// Target of standard output.
     pub(crate) output: Stream,
+    /// Target of standard error.
     pub(crate) errors: Stream,
     pub(crate) input: Input,
     /// Whether this is the container's first process, which receives signals.
-    pub(crate) main: bool,
+    pub(crate) is_main: bool,
+    /// Whether the shell is bash.
     pub(crate) bash: bool,
     /// Whether `set -e` is on. It has no effect within conditions.
     pub(crate) errexit: bool,
@@ -92,6 +98,7 @@ pub(crate) struct Shell {
     pub(crate) conditions: u32,
     /// Whether `set -u` is on, so that an unset variable is an error.
     pub(crate) nounset: bool,
+    /// Whether `set -o pipefail` is on, so that each stage of a pipeline can make it fail.
     pub(crate) pipefail: bool,
     /// Number of enclosing function calls.
     pub(crate) calls: u32,
@@ -117,7 +124,7 @@ impl Shell {
             output: Some(0),
             errors: Some(0),
             input: Input::default(),
-            main: false,
+            is_main: false,
             bash: false,
             errexit: false,
             conditions: 0,
@@ -133,51 +140,57 @@ impl Shell {
     /// Returns a copy for a child process, without traps.
     pub(crate) fn fork(&self) -> Self {
         let mut child = self.clone();
-        child.main = false;
+        child.is_main = false;
         child.traps.clear();
         child
     }
 
+    /// Sets the value of a variable, which stays exported or not.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         let exported = self.variables.get(name).is_some_and(|variable| variable.exported);
         self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });
     }
 
     /// Returns the command of the SIGTERM trap, if this process receives the signal.
-    pub(crate) fn handler(&self) -> Option<&str> {
-        self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
+    pub(crate) fn sigterm_handler(&self) -> Option<&str> {
+        self.traps
+            .get("TERM")
+            .map(String::as_str)
+            .filter(|action| self.is_main && !action.is_empty())
     }
 
     /// Applies the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`. Returns the
     /// number of words that are options.
-    pub(crate) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
-        let mut read = 0;
-        while let Some(word) = words.get(read) {
-            let on = word.starts_with('-');
+    pub(crate) fn apply_options(&mut self, words: &[String]) -> Result<usize, Halt> {
+        let mut n_options = 0;
+        while let Some(word) = words.get(n_options) {
+            let enable = word.starts_with('-');
             if word.len() < 2 || !word.starts_with(['-', '+']) || word == "--" {
                 break;
             }
-            read += 1;
+            n_options += 1;
             for letter in word[1..].chars() {
                 match letter {
-                    'e' => self.errexit = on,
-                    'u' => self.nounset = on,
+                    'e' => self.errexit = enable,
+                    'u' => self.nounset = enable,
                     'o' => {
-                        let Some(name) = words.get(read) else { return unknown("a lone -o") };
-                        read += 1;
+                        let Some(name) = words.get(n_options) else {
+                            return unsupported("a lone -o");
+                        };
+                        n_options += 1;
                         match name.as_str() {
-                            "errexit" => self.errexit = on,
-                            "nounset" => self.nounset = on,
-                            "pipefail" => self.pipefail = on,
+                            "errexit" => self.errexit = enable,
+                            "nounset" => self.nounset = enable,
+                            "pipefail" => self.pipefail = enable,
                             "xtrace" | "verbose" | "errtrace" | "functrace" => {}
-                            other => return unknown(format!("option {other}")),
+                            other => return unsupported(format!("option {other}")),
                         }
                     }
                     'x' | 'v' | 'E' | 'T' | 'm' | 'h' | 'B' | 'c' | 'l' => {}
-                    other => return unknown(format!("option -{other}")),
+                    other => return unsupported(format!("option -{other}")),
                 }
             }
         }
-        Ok(read)
+        Ok(n_options)
     }
 }

@@ -4,14 +4,15 @@ use evenkeel_api::Text;
 use std::sync::Arc;
 
 /// Commands in sequence.
-pub(crate) type List = Vec<Item>;
+pub(crate) type List = Vec<AndOrList>;
 
 /// Pipelines joined by `&&` and `||`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(crate) struct AndOrList {
     pub(crate) first: Pipeline,
+    /// Further pipelines, each with the operator before it.
     pub(crate) rest: Vec<(Connector, Pipeline)>,
-    /// Whether the item ends in `&`.
+    /// Whether the pipelines run in the background (`&`).
     pub(crate) background: bool,
 }
 
@@ -37,16 +38,21 @@ pub(crate) struct Command {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CommandKind {
+    /// Assignments, and a command with its arguments.
     Simple {
-        set: Vec<Assignment>,
+        assignments: Vec<Assignment>,
         words: Vec<Word>,
     },
+    /// List in braces: `{ …; }`.
     Group(List),
+    /// List in parentheses, which runs in a child process: `( … )`.
     Subshell(List),
     If {
+        /// Conditions with their commands.
         branches: Vec<(List, List)>,
         otherwise: List,
     },
+    /// `while` or `until`.
     Loop {
         until: bool,
         condition: List,
@@ -54,11 +60,13 @@ pub(crate) enum CommandKind {
     },
     For {
         name: Text,
+        /// Words after `in`; `None` for the positional parameters.
         over: Option<Vec<Word>>,
         body: List,
     },
     Case {
-        of: Word,
+        word: Word,
+        /// Patterns with their commands.
         arms: Vec<(Vec<Word>, List)>,
     },
     Function {
@@ -79,6 +87,7 @@ pub(crate) struct Assignment {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
+    /// File descriptor to redirect.
     pub(crate) fd: u32,
     pub(crate) to: RedirectTarget,
 }
@@ -91,7 +100,7 @@ pub(crate) enum RedirectTarget {
     /// Here-document, or the word after `<<<`.
     Text(Word),
     /// Copy of this file descriptor (`2>&1`).
-    Same(u32),
+    Duplicate(u32),
 }
 
 /// Word before expansion, which yields any number of fields.
@@ -111,10 +120,10 @@ pub(crate) enum Part {
     /// `$NAME` or `${NAME…}`.
     Variable {
         name: Text,
-        with: Modifier,
+        modifier: Modifier,
     },
     /// Command substitution, `$(…)`.
-    Output(List),
+    CommandSubstitution(List),
     /// Arithmetic expansion, `$((…))`.
     Arithmetic(Word),
 }
@@ -122,21 +131,14 @@ pub(crate) enum Part {
 /// Operation of `${NAME…}` on a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Modifier {
-    Itself,
+    /// No operation: the value itself.
+    None,
     /// Length of the value: `${#NAME}`.
     Length,
     /// `-`, `=`, `?` or `+` with a word. With a colon, an empty value counts as unset.
-    Default {
-        how: char,
-        colon: bool,
-        word: Word,
-    },
+    Default { operator: char, colon: bool, word: Word },
     /// `#`, `##`, `%` or `%%` with a pattern.
-    Remove {
-        suffix: bool,
-        longest: bool,
-        pattern: Word,
-    },
+    Remove { suffix: bool, longest: bool, pattern: Word },
 }
 
 impl Word {

@@ -3,6 +3,7 @@
 /// Maximum length of a line in bytes. Further typed bytes are ignored.
 const MAX_LINE: usize = 4096;
 
+// Control bytes: Ctrl-C, Ctrl-D, backspace and delete, Ctrl-U.
 const INTERRUPT: u8 = 0x03;
 const END_OF_INPUT: u8 = 0x04;
 const ERASE: [u8; 2] = [0x08, 0x7f];
@@ -22,15 +23,16 @@ pub enum Typed {
 /// Terminal in the mode that edits lines, as with Linux's flags `ICANON`, `ECHO` and `ISIG`.
 #[derive(Debug, Clone, Default)]
 pub struct Terminal {
+    /// Bytes of the current line.
     line: Vec<u8>,
     /// Whether the last byte was a carriage return. A newline directly after it ends the same line.
     returned: bool,
 }
 
 impl Terminal {
-    /// Processes typed bytes. Returns the echo, which the caller converts with [`shown`], and the complete lines
-    /// and keys.
-    pub fn take(&mut self, bytes: &[u8]) -> (Vec<u8>, Vec<Typed>) {
+    /// Processes typed bytes. Returns the echo, which the caller converts with [`with_carriage_returns`], and the
+    /// complete lines and keys.
+    pub fn process(&mut self, bytes: &[u8]) -> (Vec<u8>, Vec<Typed>) {
         let (mut echo, mut typed) = (Vec::new(), Vec::new());
         for byte in bytes {
             let returned = std::mem::replace(&mut self.returned, *byte == b'\r');
@@ -72,6 +74,7 @@ impl Terminal {
     /// Removes the last character of the line. Returns whether there was one.
     fn erase(&mut self) -> bool {
         while let Some(byte) = self.line.pop() {
+            // The bytes of a character in UTF-8 begin with 10 in binary, except for the first.
             if byte & 0xc0 != 0x80 {
                 return true;
             }
@@ -81,15 +84,15 @@ impl Terminal {
 }
 
 /// Returns the output as a terminal shows it: with a carriage return before each newline (`ONLCR`).
-pub fn shown(bytes: &[u8]) -> Vec<u8> {
-    let mut shown = Vec::with_capacity(bytes.len());
+pub fn with_carriage_returns(bytes: &[u8]) -> Vec<u8> {
+    let mut output = Vec::with_capacity(bytes.len());
     for byte in bytes {
         if *byte == b'\n' {
-            shown.push(b'\r');
+            output.push(b'\r');
         }
-        shown.push(*byte);
+        output.push(*byte);
     }
-    shown
+    output
 }
 
 #[cfg(test)]
@@ -111,18 +114,18 @@ mod tests {
         ];
         for (typed, echo, read) in table {
             assert_eq!(
-                Terminal::default().take(typed),
+                Terminal::default().process(typed),
                 (echo.to_vec(), read.to_vec()),
                 "{typed:?}"
             );
         }
         let mut terminal = Terminal::default();
-        terminal.take(&vec![b'a'; 3 * MAX_LINE]);
-        assert_eq!(terminal.take(b"\n").1, [line(&("a".repeat(MAX_LINE) + "\n"))]);
+        terminal.process(&vec![b'a'; 3 * MAX_LINE]);
+        assert_eq!(terminal.process(b"\n").1, [line(&("a".repeat(MAX_LINE) + "\n"))]);
     }
 
     #[test]
     fn shown_lines_end_in_carriage_return_and_newline() {
-        assert_eq!(shown(b"a\nb\n"), b"a\r\nb\r\n");
+        assert_eq!(with_carriage_returns(b"a\nb\n"), b"a\r\nb\r\n");
     }
 }

@@ -1,13 +1,13 @@
 //! Parser of the words of shell scripts, with quotes and expansions.
 
 use crate::{
-    parse::{NOT_CLOSED, Parser, QUOTE_NOT_CLOSED, Refused, is_name},
+    parse::{NOT_CLOSED, ParseError, Parser, QUOTE_NOT_CLOSED, is_name},
     syntax::{Modifier, Part, Piece, Word},
 };
 
 /// Delimiter at which a word ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum Delimiter {
     Blank,
     /// Closing quotation mark.
     Quote,
@@ -19,9 +19,9 @@ enum Until {
     End,
 }
 
-impl Until {
+impl Delimiter {
     /// Returns whether quotation marks and backslashes are parsed as within double quotes.
-    fn quotes(self) -> bool {
+    fn is_double_quoted(self) -> bool {
         !matches!(self, Self::Blank | Self::Brace)
     }
 }
@@ -50,22 +50,22 @@ impl Word {
 
 impl Parser<'_> {
     /// Parses a word, which must not be empty.
-    pub(crate) fn word(&mut self) -> Result<Word, Refused> {
+    pub(crate) fn word(&mut self) -> Result<Word, ParseError> {
         let from = self.position;
-        let word = self.pieces(Until::Blank, false)?;
-        if self.position == from { self.refuse("a word was to follow") } else { Ok(word) }
+        let word = self.pieces(Delimiter::Blank, false)?;
+        if self.position == from { self.error("a word was to follow") } else { Ok(word) }
     }
 
     /// Parses the whole text of a here-document.
-    pub(crate) fn here_text(&mut self) -> Result<Word, Refused> {
-        self.pieces(Until::End, true)
+    pub(crate) fn here_text(&mut self) -> Result<Word, ParseError> {
+        self.pieces(Delimiter::End, true)
     }
 
-    fn pieces(&mut self, until: Until, quoted: bool) -> Result<Word, Refused> {
-        self.deeper(|parser| {
+    fn pieces(&mut self, until: Delimiter, quoted: bool) -> Result<Word, ParseError> {
+        self.nested(|parser| {
             let (mut pieces, mut text, mut open) = (Vec::new(), String::new(), 0_usize);
             while let Some(next) = parser.peek() {
-                if parser.ends(until, &mut open) {
+                if parser.is_at_end(until, &mut open) {
                     flush(&mut pieces, &mut text, quoted);
                     return Ok(Word(pieces));
                 }
@@ -77,14 +77,17 @@ impl Parser<'_> {
                             pieces.push(Piece { quoted: true, part: Part::Text(escaped) });
                         }
                     }
-                    b'\'' if !until.quotes() => {
+                    b'\'' if !until.is_double_quoted() => {
                         flush(&mut pieces, &mut text, quoted);
-                        pieces.push(Piece { quoted: true, part: Part::Text(parser.single()?) });
+                        pieces.push(Piece {
+                            quoted: true,
+                            part: Part::Text(parser.single_quoted()?),
+                        });
                     }
-                    b'"' if !until.quotes() => {
+                    b'"' if !until.is_double_quoted() => {
                         flush(&mut pieces, &mut text, quoted);
                         parser.position += 1;
-                        let inner = parser.pieces(Until::Quote, true)?;
+                        let inner = parser.pieces(Delimiter::Quote, true)?;
                         parser.position += 1;
                         // Empty quotes make an empty word.
                         pieces.push(Piece { quoted: true, part: Part::Text(String::new()) });
@@ -113,35 +116,35 @@ impl Parser<'_> {
             }
             flush(&mut pieces, &mut text, quoted);
             match until {
-                Until::Blank | Until::End => Ok(Word(pieces)),
-                _ => parser.refuse(NOT_CLOSED),
+                Delimiter::Blank | Delimiter::End => Ok(Word(pieces)),
+                _ => parser.error(NOT_CLOSED),
             }
         })
     }
 
     /// Returns whether the word ends at this position. In arithmetic, counts open parentheses in `open`.
-    fn ends(&self, until: Until, open: &mut usize) -> bool {
+    fn is_at_end(&self, until: Delimiter, open: &mut usize) -> bool {
         match (until, self.peek()) {
             (_, None) => true,
-            (Until::Blank, Some(next)) => b" \t\r\n;&|<>()".contains(&next),
-            (Until::Quote, Some(next)) => next == b'"',
-            (Until::Brace, Some(next)) => next == b'}',
-            (Until::Arithmetic, Some(b'(')) => {
+            (Delimiter::Blank, Some(next)) => b" \t\r\n;&|<>()".contains(&next),
+            (Delimiter::Quote, Some(next)) => next == b'"',
+            (Delimiter::Brace, Some(next)) => next == b'}',
+            (Delimiter::Arithmetic, Some(b'(')) => {
                 *open += 1;
                 false
             }
-            (Until::Arithmetic, Some(b')')) => {
-                let over = *open == 0;
+            (Delimiter::Arithmetic, Some(b')')) => {
+                let is_end = *open == 0;
                 *open = open.saturating_sub(1);
-                over
+                is_end
             }
-            (Until::Arithmetic | Until::End, Some(_)) => false,
+            (Delimiter::Arithmetic | Delimiter::End, Some(_)) => false,
         }
     }
 
     /// Parses a backslash. Returns the next character if the backslash quotes it. Otherwise, appends both to
     /// `text`.
-    fn escape(&mut self, until: Until, text: &mut String) -> Option<String> {
+    fn escape(&mut self, until: Delimiter, text: &mut String) -> Option<String> {
         self.position += 1;
         let next = self.rest().chars().next();
         let Some(next) = next else {
@@ -152,12 +155,12 @@ impl Parser<'_> {
         if next == '\n' {
             return None;
         }
-        let plain = match until {
-            Until::Blank | Until::Brace => true,
-            Until::Quote => "\"$`\\".contains(next),
-            Until::End | Until::Arithmetic => "$`\\".contains(next),
+        let is_quoting = match until {
+            Delimiter::Blank | Delimiter::Brace => true,
+            Delimiter::Quote => "\"$`\\".contains(next),
+            Delimiter::End | Delimiter::Arithmetic => "$`\\".contains(next),
         };
-        if plain {
+        if is_quoting {
             return Some(next.to_string());
         }
         text.push('\\');
@@ -165,51 +168,55 @@ impl Parser<'_> {
         None
     }
 
-    fn single(&mut self) -> Result<String, Refused> {
+    /// Parses a text in single quotes.
+    fn single_quoted(&mut self) -> Result<String, ParseError> {
         let body = &self.rest()[1..];
-        let Some(end) = body.find('\'') else { return self.refuse(QUOTE_NOT_CLOSED) };
+        let Some(end) = body.find('\'') else { return self.error(QUOTE_NOT_CLOSED) };
         self.position += end + 2;
         Ok(body[..end].to_owned())
     }
 
-    fn backquoted(&mut self, until: Until) -> Result<Part, Refused> {
+    /// Parses a command substitution in backquotes.
+    fn backquoted(&mut self, until: Delimiter) -> Result<Part, ParseError> {
         let (mut inner, mut chars) = (String::new(), self.rest().char_indices().skip(1));
         while let Some((at, c)) = chars.next() {
             match c {
                 '`' => {
                     self.position += at + 1;
-                    return Ok(Part::Output(Parser::new(&inner, self.depth + 1)?.whole()?));
+                    return Ok(Part::CommandSubstitution(
+                        Parser::new(&inner, self.depth + 1)?.parse_all()?,
+                    ));
                 }
                 '\\' => match chars.next() {
                     Some((_, next @ ('`' | '\\' | '$'))) => inner.push(next),
-                    Some((_, '"')) if until.quotes() => inner.push('"'),
+                    Some((_, '"')) if until.is_double_quoted() => inner.push('"'),
                     Some((_, next)) => inner.extend(['\\', next]),
                     None => break,
                 },
                 c => inner.push(c),
             }
         }
-        self.refuse("a backquote is not closed")
+        self.error("a backquote is not closed")
     }
 
     /// Parses the expansion after a dollar sign. Returns `None` if the sign is literal.
-    fn expansion(&mut self, until: Until) -> Result<Option<Part>, Refused> {
+    fn expansion(&mut self, until: Delimiter) -> Result<Option<Part>, ParseError> {
         self.position += 1;
-        if self.eat("((") {
-            let word = self.pieces(Until::Arithmetic, true)?;
-            if !self.eat("))") {
-                return self.refuse("\"))\" was to follow");
+        if self.consume("((") {
+            let word = self.pieces(Delimiter::Arithmetic, true)?;
+            if !self.consume("))") {
+                return self.error("\"))\" was to follow");
             }
             return Ok(Some(Part::Arithmetic(word)));
         }
-        if self.eat("(") {
+        if self.consume("(") {
             let list = self.list()?;
-            if !self.eat(")") {
-                return self.refuse("\")\" was to follow");
+            if !self.consume(")") {
+                return self.error("\")\" was to follow");
             }
-            return Ok(Some(Part::Output(list)));
+            return Ok(Some(Part::CommandSubstitution(list)));
         }
-        if self.eat("{") {
+        if self.consume("{") {
             return self.braced().map(Some);
         }
         let rest = self.rest();
@@ -218,58 +225,61 @@ impl Parser<'_> {
                 rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len())
             }
             Some(c) if c.is_ascii_digit() || "?#@*$!-".contains(c) => 1,
-            Some('\'' | '"') if until == Until::Blank => {
-                return self.refuse("quotes after a dollar sign are not understood");
+            Some('\'' | '"') if until == Delimiter::Blank => {
+                return self.error("quotes after a dollar sign are not understood");
             }
             _ => return Ok(None),
         };
         self.position += end;
-        Ok(Some(Part::Variable { name: rest[..end].into(), with: Modifier::Itself }))
+        Ok(Some(Part::Variable { name: rest[..end].into(), modifier: Modifier::None }))
     }
 
-    fn braced(&mut self) -> Result<Part, Refused> {
-        let length = self.peek() == Some(b'#') && !self.rest().starts_with("#}");
-        self.position += usize::from(length);
+    /// Parses `${NAME…}` after the opening brace.
+    fn braced(&mut self) -> Result<Part, ParseError> {
+        let is_length = self.peek() == Some(b'#') && !self.rest().starts_with("#}");
+        self.position += usize::from(is_length);
         let rest = self.rest();
         let end = match rest.chars().next() {
             Some(c) if "?#@*$!-".contains(c) => 1,
             _ => rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len()),
         };
         let name = &rest[..end];
-        let known = is_name(name) || end == 1 || name.bytes().all(|c| c.is_ascii_digit());
-        if name.is_empty() || !known {
-            return self.refuse("a name was to follow");
+        let is_valid = is_name(name) || end == 1 || name.bytes().all(|c| c.is_ascii_digit());
+        if name.is_empty() || !is_valid {
+            return self.error("a name was to follow");
         }
         self.position += end;
-        let with = if length { Modifier::Length } else { self.with()? };
-        if !self.eat("}") {
-            return self.refuse("what is made of the variable is not understood");
+        let modifier = if is_length { Modifier::Length } else { self.modifier()? };
+        if !self.consume("}") {
+            return self.error("what is made of the variable is not understood");
         }
-        Ok(Part::Variable { name: name.into(), with })
+        Ok(Part::Variable { name: name.into(), modifier })
     }
 
-    fn with(&mut self) -> Result<Modifier, Refused> {
+    /// Parses the operation after the name in `${NAME…}`.
+    fn modifier(&mut self) -> Result<Modifier, ParseError> {
         let colon =
             self.rest().starts_with(":") && self.rest()[1..].starts_with(['-', '=', '?', '+']);
         self.position += usize::from(colon);
         match self.peek() {
-            Some(how @ (b'-' | b'=' | b'?' | b'+')) => {
+            Some(operator @ (b'-' | b'=' | b'?' | b'+')) => {
                 self.position += 1;
-                let word = self.pieces(Until::Brace, false)?;
-                Ok(Modifier::Default { how: char::from(how), colon, word })
+                let word = self.pieces(Delimiter::Brace, false)?;
+                Ok(Modifier::Default { operator: char::from(operator), colon, word })
             }
-            Some(how @ (b'#' | b'%')) => {
+            Some(operator @ (b'#' | b'%')) => {
                 self.position += 1;
-                let longest = self.peek() == Some(how);
+                let longest = self.peek() == Some(operator);
                 self.position += usize::from(longest);
-                let pattern = self.pieces(Until::Brace, false)?;
-                Ok(Modifier::Remove { suffix: how == b'%', longest, pattern })
+                let pattern = self.pieces(Delimiter::Brace, false)?;
+                Ok(Modifier::Remove { suffix: operator == b'%', longest, pattern })
             }
-            _ => Ok(Modifier::Itself),
+            _ => Ok(Modifier::None),
         }
     }
 }
 
+/// Appends the collected text as a piece.
 fn flush(pieces: &mut Vec<Piece>, text: &mut String, quoted: bool) {
     if !text.is_empty() {
         pieces.push(Piece { quoted, part: Part::Text(std::mem::take(text)) });

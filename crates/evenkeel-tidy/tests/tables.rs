@@ -21,7 +21,7 @@ fn declares(file: &Path, name: &str) -> bool {
 }
 
 /// Head of such a table.
-const HEAD: &str = "//! | documented | where |";
+const HEAD: &str = "//! | documented rule | implemented in |";
 
 /// Modules that must begin with such a table. The scheduler's plugins are found by themselves.
 const WITH_TABLE: [&str; 25] = [

@@ -2,7 +2,7 @@
 //! needs the permission to delete the object. A user who blocks an owner's deletion needs the permission to update the
 //! owner's finalizers.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Changing owner references needs the permission to delete the object, except at its creation | `validate` |
 //! | A new `blockOwnerDeletion: true` needs `update` of the owner's `finalizers` | `validate` |

@@ -1,6 +1,6 @@
 //! Proxies clients' requests to extension API servers.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | 503 `service unavailable` while the APIService is not available, or no endpoint is ready | `serve` |
 //! | `X-Remote-User`, `X-Remote-Uid`, `X-Remote-Group`, `X-Remote-Extra-` name the user | `user::put` |

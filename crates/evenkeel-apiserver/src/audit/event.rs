@@ -1,6 +1,6 @@
 //! Audit event of a request. The level of the request's audit policy decides which fields it has.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `Metadata` has no bodies; `Request` has the request's object, `RequestResponse` also that of the response | `set_request_object`, `set_response_object` |
 //! | `objectRef` names the object as the URL does; the request's object supplies missing fields | `begin`, `set_request_object` |

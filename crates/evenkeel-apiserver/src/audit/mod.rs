@@ -3,7 +3,7 @@
 //! `policy` decides the level and the stages of a request's events, and `event` their fields. Both are free of I/O.
 //! `log` and `webhook` write the events.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `RequestReceived` is written once the user is known, and `ResponseComplete` at the end | `receive`, `complete` |
 //! | `ResponseStarted` is written for long-running requests | `respond` |

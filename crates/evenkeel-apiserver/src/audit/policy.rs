@@ -1,6 +1,6 @@
 //! Audit policy: the level and the stages of a request's audit events.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | The first rule that matches a request sets its level; if no rule matches, the level is `None` | `evaluate` |
 //! | The stages in `omitStages` of the policy and of the rule are all omitted | `parse` |

@@ -1,7 +1,7 @@
 //! Authentication: determines the user of a request from a bearer token or a client certificate. A request without
 //! credentials has the user `system:anonymous`, if the server allows anonymous requests.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Static tokens (`--token-auth-file`) | `add_csv` |
 //! | Service account tokens, of the TokenRequest API and of Secrets | `serviceaccount/mod.rs` |

@@ -1,6 +1,6 @@
 //! Bootstrap tokens: Secrets in `kube-system` that authenticate machines when they join the cluster.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A token is `ID.SECRET`: six and sixteen lower-case letters or digits | `parse` |
 //! | The Secret is `bootstrap-token-ID`, of type `bootstrap.kubernetes.io/token` | `key`, `validate` |

@@ -1,6 +1,6 @@
 //! Escalation check: users may only grant permissions that they hold.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A role may contain only permissions that the user who writes it holds | `confirm_no_escalation` |
 //! | The user holds a rule if one of the user's rules covers each combination of verb, resource, name and path | `covers` |

@@ -1,6 +1,6 @@
 //! JSON web tokens in compact form, and the public keys that verify them.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Compact serialization (RFC 7515, 7.1) | `parse` |
 //! | A token with critical header parameters is refused (RFC 7515, 4.1.11) | `parse` |

@@ -1,7 +1,7 @@
 //! RBAC: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, and authorizes requests
 //! by these rules. [`super::rbac_authorizer`] resolves the rules again after each change.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Permissions add up, without deny rules: one rule that allows the request is enough | `authorize` |
 //! | A member of `system:masters` may do everything, regardless of the roles | `authorizer::authorize` |

@@ -26,7 +26,7 @@ pub(crate) async fn decode(
     entry: &Entry,
 ) -> Result<Value, StatusError> {
     let object = entry.decode().map_err(StatusError::internal)?;
-    as_read(api, resource, object).await
+    convert_to_version(api, resource, object).await
 }
 
 /// Decodes a stored object without calling a webhook. Returns `None` if only a webhook can convert the object, or if
@@ -45,7 +45,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
     Some(object)
 }
 
-/// Decodes an entry that [`entries`] returned, in `resource`'s version.
+/// Decodes an entry that [`entries`] returned, and converts it to `resource`'s version.
 pub(crate) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
     let mut object = entry.decode().map_err(StatusError::internal)?;
     if resource.custom.is_some() {
@@ -60,14 +60,22 @@ pub(crate) async fn for_answer(
     resource: &ResourceType,
     object: Value,
 ) -> Result<Value, StatusError> {
-    if needs_webhook(resource) { as_read(api, resource, object).await } else { Ok(object) }
+    if needs_webhook(resource) {
+        convert_to_version(api, resource, object).await
+    } else {
+        Ok(object)
+    }
 }
 
 /// Converts a custom resource from its stored form to `resource`'s version. Returns other objects unchanged.
-async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Value, StatusError> {
+async fn convert_to_version(
+    api: &Api,
+    resource: &ResourceType,
+    object: Value,
+) -> Result<Value, StatusError> {
     let Some(custom) = &resource.custom else { return Ok(object) };
-    let mut read = conversion::read(api, custom, vec![object]).await?;
-    Ok(read.pop().unwrap_or_default())
+    let mut converted = conversion::read(api, custom, vec![object]).await?;
+    Ok(converted.pop().unwrap_or_default())
 }
 
 /// Converts stored objects to `resource`'s version by webhook, if the definition has one.
@@ -81,22 +89,26 @@ pub(crate) async fn entries(
     };
     let objects: Result<Vec<Value>, _> = entries.iter().map(|entry| entry.decode()).collect();
     let objects = objects.map_err(StatusError::internal)?;
-    let read = conversion::read(api, custom, objects).await;
-    let read = read.map_err(|error| corrupt(resource, &entries, &error))?;
-    let read = entries.iter().zip(&read).map(|(entry, object)| {
+    let converted = conversion::read(api, custom, objects).await;
+    let converted = converted.map_err(|error| corrupt_object_error(resource, &entries, &error))?;
+    let converted = entries.iter().zip(&converted).map(|(entry, object)| {
         let encoded = Encoded::new(object, selection_attributes(resource, object));
         Arc::new(encoded.into_entry(entry.key.clone(), entry.revision, entry.change))
     });
-    Ok(read.collect())
+    Ok(converted.collect())
 }
 
 /// Returns the error of a read whose objects cannot be converted. Upstream reports such objects as corrupt.
-fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -> StatusError {
+fn corrupt_object_error(
+    resource: &ResourceType,
+    entries: &[Arc<Entry>],
+    cause: &StatusError,
+) -> StatusError {
     let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
     StatusError::internal(format!(
         "StorageError: corrupt object, Code: 7, Key: /{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {}",
         resource.resource_prefix,
-        why.message()
+        cause.message()
     ))
 }
 
@@ -106,30 +118,35 @@ pub(crate) async fn entry(
     resource: &ResourceType,
     entry: Arc<Entry>,
 ) -> Result<Arc<Entry>, StatusError> {
-    let mut read = entries(api, resource, vec![entry.clone()]).await?;
-    Ok(read.pop().unwrap_or(entry))
+    let mut converted = entries(api, resource, vec![entry.clone()]).await?;
+    Ok(converted.pop().unwrap_or(entry))
 }
 
-/// Converts the objects of events as [`entries`] does. If `before` is true, it also converts the previous objects.
+/// Converts the objects of events as [`entries`] does. If `with_previous` is true, it also converts the previous
+/// objects.
 pub(crate) async fn events(
     api: &Api,
     resource: &ResourceType,
     events: Vec<Arc<Event>>,
-    before: bool,
+    with_previous: bool,
 ) -> Result<Vec<Arc<Event>>, StatusError> {
     if !needs_webhook(resource) || events.is_empty() {
         return Ok(events);
     }
-    let previous = |event: &Arc<Event>| event.previous.clone().filter(|_| before);
-    let objects = |event: &Arc<Event>| [Some(event.entry.clone()), previous(event)];
-    let all: Vec<Arc<Entry>> = events.iter().flat_map(objects).flatten().collect();
-    let mut all = entries(api, resource, all).await?.into_iter();
-    let read = events.iter().filter_map(|event| {
-        let entry = all.next()?;
-        let previous = previous(event).and_then(|_| all.next());
+    let previous = |event: &Arc<Event>| event.previous.clone().filter(|_| with_previous);
+    // Convert the entries of all events at once, and distribute the results in the same order.
+    let mut unconverted: Vec<Arc<Entry>> = Vec::new();
+    for event in &events {
+        unconverted.push(event.entry.clone());
+        unconverted.extend(previous(event));
+    }
+    let mut converted = entries(api, resource, unconverted).await?.into_iter();
+    let events = events.iter().filter_map(|event| {
+        let entry = converted.next()?;
+        let previous = previous(event).and_then(|_| converted.next());
         Some(Arc::new(Event::new(entry, previous)))
     });
-    Ok(read.collect())
+    Ok(events.collect())
 }
 
 /// Converts an object to its storage version.

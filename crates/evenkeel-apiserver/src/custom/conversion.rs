@@ -31,10 +31,13 @@ pub(crate) async fn read(
         definition.prune_and_default(object);
     }
     let to = &*version.api_version;
-    let other: Vec<bool> = objects.iter().map(|object| text(object, "apiVersion") != to).collect();
+    let needs_conversion: Vec<bool> =
+        objects.iter().map(|object| text(object, "apiVersion") != to).collect();
     let mut objects = convert(api, definition, objects, to).await?;
-    for (object, _) in objects.iter_mut().zip(other).filter(|(_, other)| *other) {
-        definition.prune(object);
+    for (object, was_converted) in objects.iter_mut().zip(needs_conversion) {
+        if was_converted {
+            definition.prune(object);
+        }
     }
     Ok(objects)
 }
@@ -70,15 +73,17 @@ async fn convert(
     };
     let is_other = |object: &&mut Value| text(object, "apiVersion") != to;
     let mut unconverted: Vec<&mut Value> = objects.iter_mut().filter(is_other).collect();
-    let unknown = unconverted.iter().find(|o| !definition.has_version(text(o, "apiVersion")));
+    let unknown =
+        unconverted.iter().find(|object| !definition.has_version(text(object, "apiVersion")));
     if let Some(object) = unknown {
         let version = text(object, "apiVersion");
-        let why = format!("request to convert CR from an invalid group/version: {version}");
-        return Err(StatusError::plain_internal(why));
+        let message = format!("request to convert CR from an invalid group/version: {version}");
+        return Err(StatusError::plain_internal(message));
     }
     for chunk in unconverted.chunks_mut(MAX_OBJECTS_PER_CALL) {
         let sent: Vec<Value> = chunk.iter_mut().map(|object| object.take()).collect();
-        let converted = call(api, webhook, &sent, to).await.map_err(StatusError::plain_internal)?;
+        let converted = call_webhook(api, webhook, &sent, to).await;
+        let converted = converted.map_err(StatusError::plain_internal)?;
         for (old, new) in chunk.iter_mut().zip(converted) {
             **old = new;
         }
@@ -87,7 +92,7 @@ async fn convert(
 }
 
 /// Calls the webhook to convert objects, none of them in version `to`.
-async fn call(
+async fn call_webhook(
     api: &Api,
     webhook: &ConversionWebhook,
     objects: &[Value],
@@ -95,8 +100,8 @@ async fn call(
 ) -> Result<Vec<Value>, String> {
     let uid = api.uid();
     let review = webhook.review(&uid, objects, to);
-    let answer = webhook::post(api, &webhook.client_config, &review, TIMEOUT_SECONDS).await;
-    webhook.converted(&uid, answer, objects, to)
+    let response = webhook::post(api, &webhook.client_config, &review, TIMEOUT_SECONDS).await;
+    webhook.converted(&uid, response, objects, to)
 }
 
 /// Sets an object's `apiVersion`.

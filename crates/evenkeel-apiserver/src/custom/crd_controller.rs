@@ -38,8 +38,13 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Adds the resource types of all definitions to the table.
 pub(crate) fn load(api: &Api) {
-    let all = read(api);
-    api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+    refresh_served(api, &read_definitions(api));
+}
+
+/// Updates the table to the stored definitions.
+fn refresh_served(api: &Api, definitions: &[StoredDefinition]) {
+    let crds: Vec<&Value> = definitions.iter().map(|definition| &definition.crd).collect();
+    api.served.refresh(&api.table, &crds);
 }
 
 /// Runs the controller until the server shuts down. `changes` signals writes to definitions. The controller holds no
@@ -47,26 +52,32 @@ pub(crate) fn load(api: &Api) {
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     loop {
         changes.mark_unchanged();
-        let again = match api.upgrade() {
+        let next_sync = match api.upgrade() {
             Some(api) => sync(&api).await,
             None => return,
         };
-        if !changed(&mut changes, again).await {
+        if !changed(&mut changes, next_sync).await {
             return;
         }
     }
 }
 
-/// Returns all definitions with their entries.
-fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
-    let read = |entry: Arc<Entry>| match entry.decode() {
-        Ok(crd) => Some((entry, crd)),
+/// Definition with its entry in the store.
+struct StoredDefinition {
+    entry: Arc<Entry>,
+    crd: Value,
+}
+
+/// Returns all definitions that can be decoded.
+fn read_definitions(api: &Api) -> Vec<StoredDefinition> {
+    let decode = |entry: Arc<Entry>| match entry.decode() {
+        Ok(crd) => Some(StoredDefinition { entry, crd }),
         Err(error) => {
             tracing::error!(object = %entry.key, %error, "a definition cannot be read");
             None
         }
     };
-    api.store.all(RESOURCE_PREFIX).into_iter().filter_map(read).collect()
+    api.store.all(RESOURCE_PREFIX).into_iter().filter_map(decode).collect()
 }
 
 /// Syncs all definitions: first their conditions, one write at a time, then the finalizers of deleted ones. Returns the
@@ -74,31 +85,28 @@ fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
 async fn sync(api: &Arc<Api>) -> Option<Duration> {
     let mut again = None;
     loop {
-        let all = read(api);
-        api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+        let definitions = read_definitions(api);
+        refresh_served(api, &definitions);
         let now = seconds(api.clock.now());
         let mut wrote = false;
-        for (index, (entry, crd)) in all.iter().enumerate() {
-            let others: Vec<&Value> = all
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| *i != index)
-                .map(|(_, (_, crd))| crd)
-                .collect();
-            let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
-            // Write one at a time: the accepted names of one definition affect the next.
-            wrote = write(api, entry, crd, next).await;
+        for (index, StoredDefinition { entry, crd }) in definitions.iter().enumerate() {
+            let (before, after) = definitions.split_at(index);
+            let others: Vec<&Value> =
+                before.iter().chain(after.iter().skip(1)).map(|other| &other.crd).collect();
+            let Some(updated) = conditions::next_status(crd, &others, &now) else { continue };
+            // Write one at a time: the accepted names of one definition affect the conditions of the next.
+            wrote = write(api, entry, crd, updated).await;
             if wrote {
                 break;
             }
-            // A definition whose write fails does not hold up the others.
+            // Continue with the other definitions.
             again = Some(RETRY_DELAY);
         }
         if wrote {
             continue;
         }
-        for (entry, crd) in &all {
-            if text(crd, "metadata.deletionTimestamp").is_empty() || !is_kept(crd) {
+        for StoredDefinition { entry, crd } in &definitions {
+            if text(crd, "metadata.deletionTimestamp").is_empty() || !has_cleanup_finalizer(crd) {
                 continue;
             }
             match finalize(api, entry, crd, &now).await {
@@ -118,8 +126,8 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
 }
 
 /// Returns whether the definition has the finalizer that this controller removes.
-fn is_kept(crd: &Value) -> bool {
-    list(crd, "metadata.finalizers").iter().any(|f| f == CLEANUP_FINALIZER)
+fn has_cleanup_finalizer(crd: &Value) -> bool {
+    list(crd, "metadata.finalizers").iter().any(|finalizer| finalizer == CLEANUP_FINALIZER)
 }
 
 /// Deletes the custom resources of a deleted definition, then removes its finalizer. Returns false if objects remain or
@@ -132,55 +140,66 @@ async fn finalize(
     crd: &Value,
     now: &str,
 ) -> Result<bool, StatusError> {
-    let mut marked = crd.clone();
-    let terminating = |crd: &mut Value, status: &str, reason: &str, message: &str| {
+    let mut in_progress = crd.clone();
+    let set_terminating = |crd: &mut Value, status: &str, reason: &str, message: &str| {
         conditions::set_condition(crd, ["Terminating", status, reason, message], now);
     };
-    terminating(
-        &mut marked,
+    set_terminating(
+        &mut in_progress,
         "True",
         "InstanceDeletionInProgress",
         "CustomResource deletion is in progress",
     );
-    if marked != *crd {
-        return Ok(write(api, entry, crd, marked).await);
+    if in_progress != *crd {
+        return Ok(write(api, entry, crd, in_progress).await);
     }
-    let mut last = crd.clone();
+    let mut finished = crd.clone();
     if conditions::is_true(crd, "Established") {
         if !delete_objects(api, text(crd, "metadata.name")).await? {
             return Ok(false);
         }
-        terminating(&mut last, "False", "InstanceDeletionCompleted", "removed all instances");
+        set_terminating(
+            &mut finished,
+            "False",
+            "InstanceDeletionCompleted",
+            "removed all instances",
+        );
     } else {
-        terminating(&mut last, "False", "NeverEstablished", "resource was never established");
+        set_terminating(
+            &mut finished,
+            "False",
+            "NeverEstablished",
+            "resource was never established",
+        );
     }
-    let kept: Vec<Value> = list(crd, "metadata.finalizers")
+    let other_finalizers: Vec<Value> = list(crd, "metadata.finalizers")
         .iter()
-        .filter(|f| *f != CLEANUP_FINALIZER)
+        .filter(|finalizer| *finalizer != CLEANUP_FINALIZER)
         .cloned()
         .collect();
-    if kept.is_empty() {
-        evenkeel_apimachinery::value::remove(&mut last, "metadata.finalizers");
+    if other_finalizers.is_empty() {
+        evenkeel_apimachinery::value::remove(&mut finished, "metadata.finalizers");
     } else {
-        set(&mut last, "metadata.finalizers", kept);
+        set(&mut finished, "metadata.finalizers", other_finalizers);
     }
-    Ok(write(api, entry, crd, last).await)
+    Ok(write(api, entry, crd, finished).await)
 }
 
 /// Deletes all objects of a definition. Returns whether none remains.
 async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
-    let Some(row) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
+    let Some(resource) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
     // These deletions skip admission, so that no admission plug-in or webhook can keep a definition alive.
-    let deletion = Deletion { api, stored: &row, user: &user, options: &options, admission: None };
-    for entry in api.store.all(&row.resource_prefix) {
+    let deletion =
+        Deletion { api, stored: &resource, user: &user, options: &options, admission: None };
+    for entry in api.store.all(&resource.resource_prefix) {
         match delete(&deletion, &entry.key).await {
             Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
             _ => {}
         }
     }
-    Ok(api.store.count(&row.resource_prefix) == 0)
+    Ok(api.store.count(&resource.resource_prefix) == 0)
 }
 
 /// Writes a definition's new status and finalizers, and deletes it if it has no finalizer left. Returns false if the
@@ -204,7 +223,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     }
     match api.store.commit(transaction).await {
         Ok(_) => true,
-        // The next pass of `sync` handles the newer state.
+        // The next iteration of `sync` handles the newer state.
         Err(WriteError::Mismatch { .. }) => true,
         Err(error) => {
             tracing::error!(definition = %entry.key, %error, "a definition cannot be written");

@@ -1,6 +1,6 @@
-//! Custom resources: definitions add rows to the resource table while the server runs.
+//! Custom resources: CustomResourceDefinitions add resource types to the table while the server runs.
 //!
-//! Each established CustomResourceDefinition becomes a `Definition`. Its versions are rows like any other, with their
+//! Each established CustomResourceDefinition becomes a `Definition`. Each of its versions is a resource type with its
 //! own [`strategy`]. The [`crd_controller`] writes conditions, updates the table, and deletes a definition's objects
 //! before the definition.
 

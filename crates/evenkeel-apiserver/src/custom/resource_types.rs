@@ -1,5 +1,6 @@
 //! Builds the resource types of a CustomResourceDefinition, one per served version.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -24,10 +25,9 @@ pub(super) fn resource_types(
 ) -> Vec<Arc<ResourceType>> {
     let versions = list(crd, "spec.versions");
     let definition = Arc::new(Definition::new(crd, replaced));
-    let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
-    served.sort_by(|a, b| {
-        version_preference(text(b, "name")).cmp(&version_preference(text(a, "name")))
-    });
+    let mut served: Vec<&Value> =
+        versions.iter().filter(|version| flag(version, "served")).collect();
+    served.sort_by_key(|version| Reverse(version_preference(text(version, "name"))));
     served.into_iter().map(|version| Arc::new(resource_type(crd, version, &definition))).collect()
 }
 
@@ -39,29 +39,29 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
         kind: text(names, "kind").into(),
     };
     let document = version["schema"]["openAPIV3Schema"].clone();
-    let status = version["subresources"]["status"].is_object();
+    let has_status = version["subresources"]["status"].is_object();
     let scale = version["subresources"]["scale"]
         .as_object()
         .map(|_| ScalePaths::new(&version["subresources"]["scale"]));
-    let boxed = |name: &str| -> Box<[Box<str>]> {
+    let name_list = |name: &str| -> Box<[Box<str>]> {
         list(names, name).iter().filter_map(Value::as_str).map(Into::into).collect()
     };
-    let (columns, paths) = columns(version);
+    let (columns, column_paths) = columns(version);
     let api_version: Box<str> = gvk.api_version().into();
     let custom = Arc::new(Version {
         definition: definition.clone(),
-        schema: Schema::custom(&gvk, &document, status),
+        schema: Schema::custom(&gvk, &document, has_status),
         structural: definition.structural(&api_version).cloned().unwrap_or_default(),
         api_version: api_version.clone(),
         document,
-        status,
-        columns: paths,
+        status: has_status,
+        columns: column_paths,
         selectable: list(version, "selectableFields")
             .iter()
             .map(|field| text(field, "jsonPath"))
             .map(|path| (path.trim_start_matches('.').into(), JsonPath::parse(path)))
             .collect(),
-        deprecation: deprecation(&gvk, version, list(crd, "spec.versions")),
+        deprecation: deprecation_warning(&gvk, version, list(crd, "spec.versions")),
         scale: scale.clone(),
     });
     let plural: Arc<str> = text(names, "plural").into();
@@ -71,11 +71,11 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
         api_version,
         list_kind: text(names, "listKind").into(),
         singular: text(names, "singular").into(),
-        short_names: boxed("shortNames"),
-        categories: boxed("categories"),
+        short_names: name_list("shortNames"),
+        categories: name_list("categories"),
         namespaced: text(crd, "spec.scope") == "Namespaced",
         verbs: Verb::ALL.into_iter().collect(),
-        subresources: subresources(&gvk, status, scale.is_some()),
+        subresources: subresources(&gvk, has_status, scale.is_some()),
         columns,
         resource_prefix: format!("{}/{plural}", gvk.group).into(),
         stored: false,
@@ -87,14 +87,14 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
     }
 }
 
-fn subresources(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]> {
+fn subresources(gvk: &GroupVersionKind, has_status: bool, has_scale: bool) -> Box<[Subresource]> {
     let verbs: Verbs = [Verb::Get, Verb::Patch, Verb::Update].into_iter().collect();
     let mut parts = Vec::new();
-    if status {
+    if has_status {
         let kind = gvk.clone();
         parts.push(Subresource { name: "status".into(), kind, foreign_kind: false, verbs });
     }
-    if scale {
+    if has_scale {
         let kind = GroupVersionKind {
             group: "autoscaling".into(),
             version: "v1".into(),
@@ -117,23 +117,23 @@ fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
         };
     let mut columns = vec![column("Name", "string", "name", 0, None)];
     let mut paths = Vec::new();
-    let own = list(version, "additionalPrinterColumns");
-    for printer_column in own {
+    let printer_columns = list(version, "additionalPrinterColumns");
+    for printer_column in printer_columns {
         let path = text(printer_column, "jsonPath");
-        let described = match text(printer_column, "description") {
+        let description = match text(printer_column, "description") {
             "" => format!("Custom resource definition column (in JSONPath format): {path}"),
-            words => words.to_owned(),
+            configured => configured.to_owned(),
         };
         columns.push(column(
             text(printer_column, "name"),
             text(printer_column, "type"),
             text(printer_column, "format"),
             int(printer_column, "priority").unwrap_or(0),
-            Some(&described),
+            Some(&description),
         ));
         paths.push(JsonPath::parse(path));
     }
-    if own.is_empty() {
+    if printer_columns.is_empty() {
         columns.push(column("Age", "date", "", 0, None));
         paths.push(JsonPath::parse(".metadata.creationTimestamp"));
     }
@@ -143,24 +143,26 @@ fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
 /// Returns the warning of a deprecated version. It names the most preferred version to use instead.
 ///
 /// Upstream: `defaultDeprecationWarning`.
-fn deprecation(gvk: &GroupVersionKind, version: &Value, all: &[Value]) -> Option<Box<str>> {
+fn deprecation_warning(
+    gvk: &GroupVersionKind,
+    version: &Value,
+    versions: &[Value],
+) -> Option<Box<str>> {
     if !flag(version, "deprecated") {
         return None;
     }
-    Some(match get(version, "deprecationWarning").and_then(Value::as_str) {
-        Some(words) => words.into(),
-        None => {
-            let better = all
-                .iter()
-                .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
-                .map(|other| text(other, "name"))
-                .filter(|name| version_preference(name) > version_preference(&gvk.version))
-                .max_by_key(|name| version_preference(name));
-            let mut words = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
-            if let Some(better) = better {
-                words.push_str(&format!("; use {}/{better} {}", gvk.group, gvk.kind));
-            }
-            words.into()
-        }
-    })
+    if let Some(warning) = get(version, "deprecationWarning").and_then(Value::as_str) {
+        return Some(warning.into());
+    }
+    let replacement = versions
+        .iter()
+        .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
+        .map(|other| text(other, "name"))
+        .filter(|name| version_preference(name) > version_preference(&gvk.version))
+        .max_by_key(|name| version_preference(name));
+    let mut warning = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
+    if let Some(replacement) = replacement {
+        warning.push_str(&format!("; use {}/{replacement} {}", gvk.group, gvk.kind));
+    }
+    Some(warning.into())
 }

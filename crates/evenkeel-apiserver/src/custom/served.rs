@@ -14,9 +14,10 @@ use evenkeel_apimachinery::value::text;
 
 /// CustomResourceDefinition with the condition `Established`.
 struct ServedDefinition {
-    /// Fields of the definition that determine its resource types.
-    basis: Value,
+    /// Fields of the definition that determine its resource types, to detect changes.
+    relevant_fields: Value,
     resource_types: Vec<Arc<ResourceType>>,
+    /// Set to true when the resource types are replaced or removed, to end their watches.
     replaced: watch::Sender<bool>,
 }
 
@@ -25,34 +26,35 @@ struct ServedDefinition {
 pub(crate) struct Served(Mutex<BTreeMap<String, ServedDefinition>>);
 
 impl Served {
-    /// Replaces the custom resource types in the table with those of `all` definitions. Ends the watches of definitions
-    /// that changed or no longer exist.
-    pub(super) fn refresh(&self, table: &Table, all: &[&Value]) {
+    /// Replaces the custom resource types in the table with those of the definitions `crds`. Ends the watches of
+    /// definitions that changed or no longer exist.
+    pub(super) fn refresh(&self, table: &Table, crds: &[&Value]) {
         let mut previous = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
         let mut replaced_definitions: Vec<watch::Sender<bool>> = Vec::new();
         let mut current: BTreeMap<String, ServedDefinition> = BTreeMap::new();
-        for crd in all.iter().filter(|crd| conditions::is_true(crd, "Established")) {
+        for crd in crds.iter().filter(|crd| conditions::is_true(crd, "Established")) {
             let name = text(crd, "metadata.name").to_owned();
-            let basis = basis(crd);
+            let relevant_fields = relevant_fields(crd);
             let terminating = !text(crd, "metadata.deletionTimestamp").is_empty();
-            let entry = match previous.remove(&name) {
-                Some(kept) if kept.basis == basis => {
-                    if let Some(definition) = definition_of(&kept.resource_types) {
+            let served_definition = match previous.remove(&name) {
+                Some(unchanged) if unchanged.relevant_fields == relevant_fields => {
+                    if let Some(definition) = definition_of(&unchanged.resource_types) {
                         definition.set_terminating(terminating);
                     }
-                    kept
+                    unchanged
                 }
-                other => {
+                new_or_changed => {
                     changed = true;
-                    replaced_definitions.extend(other.map(|old| old.replaced));
+                    replaced_definitions.extend(new_or_changed.map(|old| old.replaced));
                     let (replaced, receiver) = watch::channel(false);
                     let resource_types = resource_types::resource_types(crd, receiver);
-                    ServedDefinition { basis, resource_types, replaced }
+                    ServedDefinition { relevant_fields, resource_types, replaced }
                 }
             };
-            current.insert(name, entry);
+            current.insert(name, served_definition);
         }
+        // The remaining definitions no longer exist.
         changed |= !previous.is_empty();
         let removed = std::mem::replace(&mut *previous, current);
         replaced_definitions.extend(removed.into_values().map(|definition| definition.replaced));
@@ -80,10 +82,11 @@ impl Served {
 }
 
 /// Returns the fields of a definition that determine its resource types.
-fn basis(crd: &Value) -> Value {
+fn relevant_fields(crd: &Value) -> Value {
     serde_json::json!([crd["metadata"]["uid"], crd["spec"], crd["status"]["acceptedNames"]])
 }
 
+/// Returns the definition that all resource types share.
 fn definition_of(resource_types: &[Arc<ResourceType>]) -> Option<&Arc<Definition>> {
     resource_types.first()?.custom.as_ref().map(|custom| &custom.definition)
 }

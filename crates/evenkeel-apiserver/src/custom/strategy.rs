@@ -56,19 +56,21 @@ impl CustomResourceStrategy {
             errors.push(error);
             return;
         }
-        cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
+        let mut budget = BUDGET;
+        cel::validate_expressions(new, old, structural, &mut budget, errors);
     }
 
     /// Validates lists of the types set and map. An update may keep invalid lists if the old object has any.
     fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        let find = |object: &Value| {
-            let mut found = Vec::new();
-            listtype::validate_list_sets_and_maps(object, &self.version.structural, "", &mut found);
-            found
+        let list_errors = |object: &Value| {
+            let mut errors = Vec::new();
+            let structural = &self.version.structural;
+            listtype::validate_list_sets_and_maps(object, structural, "", &mut errors);
+            errors
         };
-        let found = find(new);
-        if !found.is_empty() && old.is_none_or(|old| find(old).is_empty()) {
-            errors.extend(found);
+        let new_errors = list_errors(new);
+        if !new_errors.is_empty() && old.is_none_or(|old| list_errors(old).is_empty()) {
+            errors.extend(new_errors);
         }
     }
 
@@ -90,11 +92,12 @@ impl CustomResourceStrategy {
     }
 }
 
-/// Returns the error for unchecked expressions if earlier errors prevent their evaluation.
+/// Returns an error that says that expressions were not evaluated, if earlier errors prevent it: expressions may only
+/// rely on an object that matches its schema.
 fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
-    let blocks = |e: &FieldError| {
+    let blocks = |error: &FieldError| {
         matches!(
-            e.kind,
+            error.kind,
             FieldErrorKind::NotSupported
                 | FieldErrorKind::Required
                 | FieldErrorKind::TooLong
@@ -103,8 +106,8 @@ fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
         )
     };
     errors.iter().any(blocks).then(|| {
-        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        FieldError::invalid("<nil>", Value::Null, why)
+        let message = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        FieldError::invalid("<nil>", Value::Null, message)
     })
 }
 
@@ -117,11 +120,11 @@ impl Strategy for CustomResourceStrategy {
 
     fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
         if self.version.definition.is_terminating() {
-            let why = "create not allowed while custom resource definition is terminating";
+            let message = "create not allowed while custom resource definition is terminating";
             return Err(StatusError::forbidden(
                 &self.resource,
                 value::text(object, "metadata.name"),
-                why,
+                message,
             ));
         }
         if self.version.status {
@@ -145,18 +148,18 @@ impl Strategy for CustomResourceStrategy {
         if cx.subresource == "status" {
             return Vec::new();
         }
-        let before = old.map_or(&[][..], |old| value::list(old, "metadata.finalizers"));
-        let before: HashSet<&Value> = before.iter().collect();
+        let old_finalizers = old.map_or(&[][..], |old| value::list(old, "metadata.finalizers"));
+        let old_finalizers: HashSet<&Value> = old_finalizers.iter().collect();
         value::list(object, "metadata.finalizers")
             .iter()
-            .filter(|f| !before.contains(f))
+            .filter(|finalizer| !old_finalizers.contains(finalizer))
             .filter_map(Value::as_str)
             .filter_map(finalizer_warning)
             .collect()
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        let rest = |object: &Value| {
+        let spec_fields = |object: &Value| {
             let mut object = object.clone();
             if let Some(fields) = object.as_object_mut() {
                 for name in ["metadata", "apiVersion", "kind"] {
@@ -168,7 +171,7 @@ impl Strategy for CustomResourceStrategy {
             }
             object
         };
-        rest(new) != rest(old)
+        spec_fields(new) != spec_fields(old)
     }
 
     fn has_generation(&self, _has_status: bool) -> bool {
@@ -220,6 +223,7 @@ impl Strategy for CustomResourceStrategy {
     }
 }
 
+/// Returns the warning about a new finalizer whose name has no domain.
 fn finalizer_warning(name: &str) -> Option<String> {
     if name.contains('/') || matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
         return None;

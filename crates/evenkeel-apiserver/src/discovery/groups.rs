@@ -29,8 +29,9 @@ pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
     groups
 }
 
-/// Storage version hashes of kinds whose storage version or group is not the one that [`storage_version_hash`] assumes.
-const STORED_AS: &[(&str, &str, &str)] = &[
+/// Storage version hashes of kinds whose storage version or group is not the one that [`storage_version_hash`] assumes:
+/// `apiVersion`, kind and hash.
+const STORAGE_VERSION_HASHES: &[(&str, &str, &str)] = &[
     ("autoscaling/v1", "HorizontalPodAutoscaler", "qwQve8ut294="),
     ("certificates.k8s.io/v1", "ClusterTrustBundle", "v5yhuVertL4="),
     ("certificates.k8s.io/v1", "PodCertificateRequest", "wYA9yXQH8fg="),
@@ -39,8 +40,8 @@ const STORED_AS: &[(&str, &str, &str)] = &[
     ("storagemigration.k8s.io/v1", "StorageVersionMigration", "pCjmmKOkLy4="),
 ];
 
-/// Returns a short hash of the storage version, or `None` for a resource without watches. Storage migration clients
-/// compare it.
+/// Returns a short hash of the storage version, or `None` for a resource without watches. Clients that migrate stored
+/// objects detect a change of the storage version by it.
 pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     if !resource.verbs.has(Verb::Watch) {
         return None;
@@ -50,7 +51,7 @@ pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
             format!("{}/{}/{}", resource.group(), custom.definition.storage, resource.kind());
         return Some(hash_of(&name));
     }
-    let known = STORED_AS
+    let known = STORAGE_VERSION_HASHES
         .iter()
         .find(|(version, kind, _)| **version == *resource.api_version && *kind == resource.kind());
     if let Some((_, _, hash)) = known {
@@ -61,6 +62,7 @@ pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     Some(hash_of(&name))
 }
 
+/// Returns the first eight bytes of the SHA-256 hash in base64.
 fn hash_of(name: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
@@ -68,7 +70,7 @@ fn hash_of(name: &str) -> String {
 
 /// Returns the verbs of a resource in upstream's order, which differs for custom resources.
 pub(super) fn verbs(resource: &ResourceType, verbs: Verbs) -> Vec<&'static str> {
-    const CUSTOM: [Verb; 8] = [
+    const CUSTOM_RESOURCE_ORDER: [Verb; 8] = [
         Verb::Delete,
         Verb::DeleteCollection,
         Verb::Get,
@@ -78,8 +80,8 @@ pub(super) fn verbs(resource: &ResourceType, verbs: Verbs) -> Vec<&'static str> 
         Verb::Update,
         Verb::Watch,
     ];
-    let all = if resource.custom.is_some() { CUSTOM } else { Verb::ALL };
-    all.into_iter().filter(|verb| verbs.has(*verb)).map(Verb::as_str).collect()
+    let order = if resource.custom.is_some() { CUSTOM_RESOURCE_ORDER } else { Verb::ALL };
+    order.into_iter().filter(|verb| verbs.has(*verb)).map(Verb::as_str).collect()
 }
 
 #[cfg(test)]

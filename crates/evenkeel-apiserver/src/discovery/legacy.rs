@@ -1,7 +1,7 @@
 //! Unaggregated discovery documents: one list of groups, and one document for each group and version.
 
 use super::groups::{storage_version_hash, verbs};
-use super::merged::{Tie, merged};
+use super::merged::{TieBreaker, merged};
 use crate::aggregation::remotes::Remotes;
 use crate::resource::{ResourceType, Rows, Subresource};
 use evenkeel_apimachinery::headers::text;
@@ -17,7 +17,7 @@ pub(super) fn versions(headers: &HeaderMap) -> Value {
 
 /// Returns all groups except the core group.
 fn groups_list(rows: &Rows, remotes: &Remotes) -> Vec<Value> {
-    merged(rows, remotes, Tie::Service)
+    merged(rows, remotes, TieBreaker::Service)
         .into_iter()
         .filter(|(name, _)| !name.is_empty())
         .map(|(name, versions)| {
@@ -46,40 +46,43 @@ pub(super) fn group(rows: &Rows, remotes: &Remotes, name: &str) -> Option<Value>
     Some(group)
 }
 
-fn resource(resource: &ResourceType) -> Value {
-    let mut row = json!({"name": resource.plural(), "singularName": &*resource.singular, "namespaced": resource.namespaced,
+/// Returns the `APIResource` of a resource.
+fn api_resource(resource: &ResourceType) -> Value {
+    let mut api_resource = json!({"name": resource.plural(), "singularName": &*resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind(), "verbs": verbs(resource, resource.verbs)});
     if !resource.short_names.is_empty() {
-        row["shortNames"] = json!(resource.short_names);
+        api_resource["shortNames"] = json!(resource.short_names);
     }
     if !resource.categories.is_empty() {
-        row["categories"] = json!(resource.categories);
+        api_resource["categories"] = json!(resource.categories);
     }
     if let Some(hash) = storage_version_hash(resource) {
-        row["storageVersionHash"] = json!(hash);
+        api_resource["storageVersionHash"] = json!(hash);
     }
-    row
+    api_resource
 }
 
-fn subresource(resource: &ResourceType, part: &Subresource) -> Value {
-    let mut row = json!({"name": format!("{}/{}", resource.plural(), part.name), "singularName": "",
+/// Returns the `APIResource` of a subresource.
+fn api_subresource(resource: &ResourceType, part: &Subresource) -> Value {
+    let mut api_resource = json!({"name": format!("{}/{}", resource.plural(), part.name), "singularName": "",
         "namespaced": resource.namespaced, "kind": &*part.kind.kind, "verbs": verbs(resource, part.verbs)});
     if part.foreign_kind {
-        row["group"] = json!(&*part.kind.group);
-        row["version"] = json!(&*part.kind.version);
+        api_resource["group"] = json!(&*part.kind.group);
+        api_resource["version"] = json!(&*part.kind.version);
     }
-    row
+    api_resource
 }
 
 /// Returns the document of `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
 pub(super) fn resources(rows: &Rows, api_version: &str) -> Value {
-    let mut all = Vec::new();
-    for row in rows.all.iter().filter(|row| *row.api_version == *api_version) {
-        all.push(resource(row));
-        all.extend(row.subresources.iter().map(|part| subresource(row, part)));
+    let mut resources = Vec::new();
+    for resource in rows.all.iter().filter(|row| *row.api_version == *api_version) {
+        resources.push(api_resource(resource));
+        resources.extend(resource.subresources.iter().map(|part| api_subresource(resource, part)));
     }
     let mut document =
-        json!({"kind": "APIResourceList", "groupVersion": api_version, "resources": all});
+        json!({"kind": "APIResourceList", "groupVersion": api_version, "resources": resources});
+    // As upstream, the document of the core group has no `apiVersion`.
     if api_version.contains('/') {
         document["apiVersion"] = json!("v1");
     }

@@ -1,4 +1,4 @@
-//! Groups and versions of discovery, with those of extension API servers, in the order of their priorities.
+//! Merges the groups and versions of this server and of extension API servers, in the order of their priorities.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,8 +11,17 @@ use crate::resource::{ResourceType, Rows, version_preference};
 ///
 /// Upstream: `APIRegistrationGroupPriority`.
 const MAX_GROUP_PRIORITY: i64 = 20_001;
-/// Priority of a group and of a version that have no APIService yet.
-const DEFAULT_PRIORITIES: (i64, i64) = (1000, 100);
+/// Priorities without an APIService.
+const DEFAULT_PRIORITIES: Priorities = Priorities { of_group: 1000, of_version: 100 };
+
+/// Priorities of a version and its group. The highest comes first.
+#[derive(Clone, Copy)]
+struct Priorities {
+    /// `groupPriorityMinimum` of the APIService.
+    of_group: i64,
+    /// `versionPriority` of the APIService.
+    of_version: i64,
+}
 
 /// Server that has the resources of a version.
 pub(super) enum Resources<'a> {
@@ -26,13 +35,12 @@ pub(super) enum Resources<'a> {
 pub(super) struct Version<'a> {
     pub(super) name: &'a str,
     pub(super) resources: Resources<'a>,
-    of_group: i64,
-    of_version: i64,
+    priorities: Priorities,
 }
 
 /// Name that orders groups of the same priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tie {
+pub(super) enum TieBreaker {
     /// The group's, as upstream's `calculateAPIGroupsLocked` does.
     Group,
     /// The APIService's, as upstream's `SortedByGroupAndVersion` does.
@@ -44,64 +52,71 @@ pub(super) enum Tie {
 pub(super) fn merged<'a>(
     rows: &'a Rows,
     remotes: &'a Remotes,
-    tie: Tie,
+    tie_breaker: TieBreaker,
 ) -> Vec<(&'a str, Vec<Version<'a>>)> {
-    let version = |group: &str, name: &'a str, resources| {
-        let (of_group, of_version) = priority(remotes, group, name);
-        Version { name, resources, of_group, of_version }
+    let version = |group: &str, name: &'a str, resources| Version {
+        name,
+        resources,
+        priorities: priorities(remotes, group, name),
     };
-    let mut all: Vec<(&str, Vec<Version<'_>>)> = groups(rows)
+    let mut merged: Vec<(&str, Vec<Version<'_>>)> = groups(rows)
         .into_iter()
         .map(|(group, versions)| {
             let own = |(name, resources)| version(group, name, Resources::Own(resources));
             (group, versions.into_iter().map(own).collect())
         })
         .collect();
-    // The table has the order of the server's own.
+    // The table already orders the server's own groups.
     if remotes.by_name.is_empty() {
-        return all;
+        return merged;
     }
     for remote in remotes.by_name.values() {
         let added = version(&remote.group, &remote.version, Resources::Remote(remote));
-        match all.iter_mut().find(|(group, _)| *group == remote.group) {
+        match merged.iter_mut().find(|(group, _)| *group == remote.group) {
             Some((_, versions)) => {
                 versions.retain(|version| version.name != remote.version);
                 versions.push(added);
             }
-            None => all.push((&remote.group, vec![added])),
+            None => merged.push((&remote.group, vec![added])),
         }
     }
-    for (_, versions) in &mut all {
-        versions.sort_by(|a, b| {
-            let key = |v: &Version<'a>| (v.of_version, version_preference(v.name));
-            key(b).cmp(&key(a))
+    for (_, versions) in &mut merged {
+        versions.sort_by(|left, right| {
+            let rank = |version: &Version<'a>| {
+                (version.priorities.of_version, version_preference(version.name))
+            };
+            rank(right).cmp(&rank(left))
         });
     }
-    all.sort_by_cached_key(|(group, versions)| {
+    merged.sort_by_cached_key(|(group, versions)| {
         let key = |version: &Version<'_>| {
-            let name = match tie {
-                Tie::Group => (*group).to_owned(),
-                Tie::Service => format!("{}.{group}", version.name),
+            let name = match tie_breaker {
+                TieBreaker::Group => (*group).to_owned(),
+                TieBreaker::Service => format!("{}.{group}", version.name),
             };
-            (Reverse(version.of_group), name)
+            (Reverse(version.priorities.of_group), name)
         };
         versions.iter().map(key).min()
     });
-    all
+    merged
 }
 
-/// Returns the priorities of a group and of its version.
-fn priority(remotes: &Remotes, group: &str, version: &str) -> (i64, i64) {
-    // Own groups alone are not sorted.
+/// Returns the priorities of a version and its group.
+fn priorities(remotes: &Remotes, group: &str, version: &str) -> Priorities {
+    // Without extension API servers, the groups are not sorted.
     if remotes.by_name.is_empty() {
-        return (0, 0);
+        return Priorities { of_group: 0, of_version: 0 };
     }
     if group == GROUP {
-        return (MAX_GROUP_PRIORITY, DEFAULT_PRIORITIES.1);
+        return Priorities { of_group: MAX_GROUP_PRIORITY, ..DEFAULT_PRIORITIES };
     }
-    let is_it = |one: &&Priority| one.group == group && one.version == version;
-    let found = remotes.priorities.iter().find(is_it);
-    found.map_or(DEFAULT_PRIORITIES, |one| (one.of_group, one.of_version))
+    let is_of_version =
+        |priority: &&Priority| priority.group == group && priority.version == version;
+    let found = remotes.priorities.iter().find(is_of_version);
+    found.map_or(DEFAULT_PRIORITIES, |priority| Priorities {
+        of_group: priority.of_group,
+        of_version: priority.of_version,
+    })
 }
 
 #[cfg(test)]
@@ -134,8 +149,8 @@ mod tests {
             service("v1.c", 20000, 10, &remote),
         ]);
         let (rows, remotes) = (Table::builtin().rows(), aggregation.current());
-        let shown = |tie| -> Vec<String> {
-            let all = merged(&rows, &remotes, tie);
+        let shown = |tie_breaker| -> Vec<String> {
+            let all = merged(&rows, &remotes, tie_breaker);
             let of_interest = all.iter().filter(|(group, _)| {
                 matches!(*group, "" | "apiregistration.k8s.io" | "apps" | "batch" | "a" | "b" | "c")
             });
@@ -154,9 +169,12 @@ mod tests {
         };
         let first =
             ["apiregistration.k8s.io: v1", "c: v1*", ": v1", "batch: v2* v1* v1beta1*", "apps: v1"];
-        assert_eq!(shown(Tie::Group), [&first[..], &["a: v1alpha1*", "b: v1* v1beta1*"]].concat());
         assert_eq!(
-            shown(Tie::Service),
+            shown(TieBreaker::Group),
+            [&first[..], &["a: v1alpha1*", "b: v1* v1beta1*"]].concat()
+        );
+        assert_eq!(
+            shown(TieBreaker::Service),
             [&first[..], &["b: v1* v1beta1*", "a: v1alpha1*"]].concat()
         );
     }
@@ -172,7 +190,7 @@ mod tests {
         aggregation.set_services(&[&services[..], &[remote]].concat());
         let (rows, none) = (Table::builtin().rows(), Remotes::default());
         let names = |remotes: &Remotes| -> Vec<String> {
-            let all = merged(&rows, remotes, Tie::Group);
+            let all = merged(&rows, remotes, TieBreaker::Group);
             all.iter()
                 .map(|(group, _)| (*group).to_owned())
                 .filter(|group| !group.is_empty())

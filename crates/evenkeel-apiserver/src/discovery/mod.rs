@@ -44,10 +44,12 @@ pub(crate) fn serve(
 ) -> Option<Response<Bytes>> {
     let (rows, remotes) = (api.table.rows(), api.aggregation.current());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let status = |error: &StatusError| status(headers, query, error);
+    let status = |error: &StatusError| status_response(headers, query, error);
     let document = match parts.as_slice() {
         ["api" | "apis"] if wants_aggregated(headers) => {
-            return Some(aggregated::answer(&rows, &remotes, parts[0] == "api").response(headers));
+            let is_core = parts[0] == "api";
+            let document = aggregated::discovery_document(&rows, &remotes, is_core);
+            return Some(document.response(headers));
         }
         ["api"] => legacy::versions(headers),
         ["apis"] => legacy::groups_document(&rows, &remotes),
@@ -69,7 +71,7 @@ pub(crate) fn serve(
     let Some((content_type, bytes)) = Format::document(headers, query, &document) else {
         return Some(status(&StatusError::not_acceptable(&FORMS)));
     };
-    Some(answer(content_type, bytes))
+    Some(document_response(content_type, bytes))
 }
 
 fn has_group(rows: &Rows, group: &str) -> bool {
@@ -78,27 +80,32 @@ fn has_group(rows: &Rows, group: &str) -> bool {
 
 /// Returns whether `Accept` prefers the aggregated document to the unaggregated one.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let wanted = accept::media_ranges(headers).into_iter().find_map(|media_range| {
-        match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
-            ("", "", "") => Some(false),
-            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => {
-                media_range.includes("application/json").then_some(true)
+    let prefers_aggregated =
+        accept::media_ranges(headers).into_iter().find_map(|media_range| {
+            match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
+                ("", "", "") => Some(false),
+                ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => {
+                    media_range.includes("application/json").then_some(true)
+                }
+                _ => None,
             }
-            _ => None,
-        }
-    });
-    wanted.unwrap_or_default()
+        });
+    prefers_aggregated.unwrap_or_default()
 }
 
-fn answer(content_type: HeaderValue, bytes: Bytes) -> Response<Bytes> {
+fn document_response(content_type: HeaderValue, bytes: Bytes) -> Response<Bytes> {
     let mut response = Response::new(bytes);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
-fn status(headers: &HeaderMap, query: &[(String, String)], error: &StatusError) -> Response<Bytes> {
+fn status_response(
+    headers: &HeaderMap,
+    query: &[(String, String)],
+    error: &StatusError,
+) -> Response<Bytes> {
     let (content_type, bytes) = Format::status(headers, query, &error.to_json());
-    let mut response = answer(content_type, bytes);
+    let mut response = document_response(content_type, bytes);
     *response.status_mut() = error.code();
     response
 }

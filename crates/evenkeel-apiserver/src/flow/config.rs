@@ -1,12 +1,12 @@
 //! FlowSchemas and PriorityLevelConfigurations, parsed for the classification of requests.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
-//! | The matching FlowSchema with the lowest matchingPrecedence applies; the name breaks ties | `schemas` |
-//! | A FlowSchema without an existing priority level is ignored and gets the condition `Dangling` | `schemas`, `dangling` |
-//! | `exempt` and `catch-all` always exist | `digest`, `schemas` |
+//! | The matching FlowSchema with the lowest matchingPrecedence applies; the name breaks ties | `digest_schemas` |
+//! | A FlowSchema without an existing priority level is ignored and gets the condition `Dangling` | `digest_schemas`, `dangling_condition` |
+//! | `exempt` and `catch-all` always exist | `digest`, `digest_schemas` |
 //! | `distinguisherMethod`: ByUser, ByNamespace | `Distinguisher` |
-//! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `level` |
+//! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `parse_level` |
 
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) const CATCH_ALL: &str = "catch-all";
 /// Mandatory FlowSchema of `system:masters`, and its mandatory priority level without a limit.
 pub(super) const EXEMPT: &str = "exempt";
 /// Default of `matchingPrecedence`.
-const PRECEDENCE: i64 = 1000;
+const DEFAULT_PRECEDENCE: i64 = 1000;
 
 /// Distinguisher of the flows in a FlowSchema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(super) struct Digest {
 pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Digest {
     let mut digest = Digest::default();
     for object in level_objects {
-        match level(object) {
+        match parse_level(object) {
             Some(level) => digest.levels.push(level),
             None => digest.problems.push(format!(
                 "Ignoring PriorityLevelConfiguration object {} because its spec is broken",
@@ -95,26 +95,29 @@ pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Diges
             digest.levels.push(mandatory);
         }
     }
-    schemas(schema_objects, &mut digest);
+    digest_schemas(schema_objects, &mut digest);
     digest
 }
 
+/// Parses a PriorityLevelConfiguration. Returns `None` if its spec is broken.
+///
 /// Upstream: `queueSetCompleterForPL`.
-fn level(object: &Value) -> Option<Level> {
+fn parse_level(object: &Value) -> Option<Level> {
     let number = |path: &str| int(object, path).and_then(|number| u32::try_from(number).ok());
     let size = |path: &str| number(path).map(|number| number as usize);
     let name = text(object, "metadata.name");
-    let (part, queuing) = match (text(object, "spec.type"), name) {
+    let (section, queuing) = match (text(object, "spec.type"), name) {
         ("Exempt", EXEMPT) => ("spec.exempt", Queuing::Exempt),
         ("Limited", name) if name != EXEMPT => {
             let response = "spec.limited.limitResponse";
             let queuing = match text(object, &format!("{response}.type")) {
                 "Reject" => Queuing::Reject,
                 "Queue" => {
-                    let queuing = |field: &str| size(&format!("{response}.queuing.{field}"));
-                    let queues = queuing("queues")?;
-                    let dealer = Dealer::new(queues, queuing("handSize")?)?;
-                    Queuing::Queue { queues, dealer, length_limit: queuing("queueLengthLimit")? }
+                    let queuing_size = |field: &str| size(&format!("{response}.queuing.{field}"));
+                    let queues = queuing_size("queues")?;
+                    let dealer = Dealer::new(queues, queuing_size("handSize")?)?;
+                    let length_limit = queuing_size("queueLengthLimit")?;
+                    Queuing::Queue { queues, dealer, length_limit }
                 }
                 _ => return None,
             };
@@ -123,9 +126,9 @@ fn level(object: &Value) -> Option<Level> {
         _ => return None,
     };
     let shares = Shares {
-        nominal: number(&format!("{part}.nominalConcurrencyShares")).unwrap_or_default(),
-        lendable_percent: number(&format!("{part}.lendablePercent")).unwrap_or_default(),
-        borrowing_limit_percent: number(&format!("{part}.borrowingLimitPercent")),
+        nominal: number(&format!("{section}.nominalConcurrencyShares")).unwrap_or_default(),
+        lendable_percent: number(&format!("{section}.lendablePercent")).unwrap_or_default(),
+        borrowing_limit_percent: number(&format!("{section}.borrowingLimitPercent")),
     };
     let hand_size = size("spec.limited.limitResponse.queuing.handSize").unwrap_or_default();
     let uid = text(object, "metadata.uid").into();
@@ -135,17 +138,19 @@ fn level(object: &Value) -> Option<Level> {
 /// Sorts the FlowSchemas by precedence and drops those whose priority level does not exist.
 ///
 /// Upstream: `digestFlowSchemasLocked`, `FlowSchemaSequence`.
-fn schemas(objects: &[Value], digest: &mut Digest) {
+fn digest_schemas(objects: &[Value], digest: &mut Digest) {
     let Digest { levels, schemas, problems } = digest;
     let mut ordered: Vec<(i64, &Value)> = objects
         .iter()
-        .map(|object| (int(object, "spec.matchingPrecedence").unwrap_or(PRECEDENCE), object))
+        .map(|object| {
+            (int(object, "spec.matchingPrecedence").unwrap_or(DEFAULT_PRECEDENCE), object)
+        })
         .collect();
     ordered.sort_by_key(|(precedence, object)| (*precedence, text(object, "metadata.name")));
     for (_, object) in ordered {
         let name = text(object, "metadata.name");
         let level = text(object, "spec.priorityLevelConfiguration.name");
-        if !levels.iter().any(|one| &*one.name == level) {
+        if !levels.iter().any(|existing| &*existing.name == level) {
             continue;
         }
         let rules = get(object, "spec.rules").filter(|rules| !rules.is_null());
@@ -165,7 +170,7 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
         let uid = text(object, "metadata.uid").into();
         schemas.push(Schema { name: name.into(), uid, level: level.into(), distinguisher, rules });
     }
-    let missing = |schemas: &[Schema], name| !schemas.iter().any(|schema| &*schema.name == name);
+    let is_missing = |schemas: &[Schema], name| !schemas.iter().any(|schema| &*schema.name == name);
     let mandatory = |name: &str, distinguisher, rules: Value| Schema {
         name: name.into(),
         uid: "".into(),
@@ -173,19 +178,19 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
         distinguisher,
         rules: serde_json::from_value(rules).unwrap_or_default(),
     };
-    if missing(schemas, EXEMPT) {
+    if is_missing(schemas, EXEMPT) {
         let exempt =
-            mandatory(EXEMPT, Distinguisher::None, json!([everything(&["system:masters"])]));
+            mandatory(EXEMPT, Distinguisher::None, json!([match_all_rule(&["system:masters"])]));
         schemas.insert(0, exempt);
     }
-    if missing(schemas, CATCH_ALL) {
-        let all = everything(&["system:unauthenticated", "system:authenticated"]);
-        schemas.push(mandatory(CATCH_ALL, Distinguisher::User, json!([all])));
+    if is_missing(schemas, CATCH_ALL) {
+        let all_requests = match_all_rule(&["system:unauthenticated", "system:authenticated"]);
+        schemas.push(mandatory(CATCH_ALL, Distinguisher::User, json!([all_requests])));
     }
 }
 
 /// Returns a rule that matches all requests of the groups.
-fn everything(groups: &[&str]) -> Value {
+fn match_all_rule(groups: &[&str]) -> Value {
     let subjects: Vec<Value> =
         groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect();
     json!({
@@ -199,17 +204,18 @@ fn everything(groups: &[&str]) -> Value {
 /// FlowSchema already has this condition.
 ///
 /// Upstream: `presyncFlowSchemaStatus`.
-pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
+pub(crate) fn dangling_condition(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
     let level_name = text(schema, "spec.priorityLevelConfiguration.name");
-    let exists =
-        levels.iter().any(|one| text(one, "metadata.name") == level_name && level(one).is_some());
-    let named = format!(
+    let exists = levels
+        .iter()
+        .any(|object| text(object, "metadata.name") == level_name && parse_level(object).is_some());
+    let reference = format!(
         "This FlowSchema references the PriorityLevelConfiguration object named {level_name:?}"
     );
     let [status, reason, message] = if exists {
-        ["False", "Found", &format!("{named} and it exists")]
+        ["False", "Found", &format!("{reference} and it exists")]
     } else {
-        ["True", "NotFound", &format!("{named} but there is no such object")]
+        ["True", "NotFound", &format!("{reference} but there is no such object")]
     };
     let old = list(schema, "status.conditions")
         .iter()
@@ -340,15 +346,15 @@ mod tests {
     #[test]
     fn the_condition_dangling_says_whether_the_level_exists() {
         let mut schema = schema("s", 1, "low", &json!({}));
-        let gone = dangling(&schema, &[], "then").expect("a condition");
+        let gone = dangling_condition(&schema, &[], "then").expect("a condition");
         assert_eq!(
             gone,
             json!({"type": "Dangling", "status": "True", "reason": "NotFound",
             "lastTransitionTime": "then", "message": "This FlowSchema references the PriorityLevelConfiguration object named \"low\" but there is no such object"})
         );
         schema["status"]["conditions"] = json!([gone]);
-        assert_eq!(dangling(&schema, &[], "later"), None);
-        let found = dangling(&schema, &[reject("low")], "later").expect("a condition");
+        assert_eq!(dangling_condition(&schema, &[], "later"), None);
+        let found = dangling_condition(&schema, &[reject("low")], "later").expect("a condition");
         assert_eq!(
             found,
             json!({"type": "Dangling", "status": "False", "reason": "Found",

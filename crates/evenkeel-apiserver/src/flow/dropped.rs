@@ -6,15 +6,22 @@ use std::collections::VecDeque;
 /// Maximum Retry-After in seconds.
 const MAX_RETRY_AFTER: i64 = 32;
 
+/// Number of requests that a priority level rejected in one second.
+#[derive(Debug, Clone, Copy)]
+struct SecondCount {
+    second: i64,
+    requests: i64,
+}
+
 /// Number of rejected requests of a priority level by second.
 ///
 /// Upstream: `droppedRequestsStats`.
 #[derive(Debug, Clone)]
 pub(super) struct DroppedRequests {
-    /// Seconds with their numbers of rejected requests, without the current second.
-    history: VecDeque<(i64, i64)>,
-    /// Current second with its number of rejected requests.
-    current: (i64, i64),
+    /// Counts of earlier seconds, oldest first.
+    history: VecDeque<SecondCount>,
+    /// Count of the second of the latest rejection.
+    current: SecondCount,
     /// Retry-After in seconds.
     retry_after: i64,
     /// Second in which Retry-After last rose.
@@ -23,32 +30,41 @@ pub(super) struct DroppedRequests {
 
 impl Default for DroppedRequests {
     fn default() -> Self {
-        Self { history: VecDeque::new(), current: (0, 0), retry_after: 1, raised: i64::MIN / 2 }
+        Self {
+            history: VecDeque::new(),
+            current: SecondCount { second: 0, requests: 0 },
+            retry_after: 1,
+            // Long ago; half of the minimum so that differences do not overflow.
+            raised: i64::MIN / 2,
+        }
     }
 }
 
 impl DroppedRequests {
     /// Records a rejected request. Returns its Retry-After in seconds.
     pub(super) fn record(&mut self, second: i64) -> i64 {
-        if self.current.0 == second {
-            self.current.1 += 1;
+        if self.current.second == second {
+            self.current.requests += 1;
             return self.retry_after;
         }
         self.history.push_back(self.current);
-        let kept = (2 * self.retry_after).min(MAX_RETRY_AFTER);
-        while self.history.front().is_some_and(|(old, _)| second - old > kept) {
+        let max_age = (2 * self.retry_after).min(MAX_RETRY_AFTER);
+        while self.history.front().is_some_and(|oldest| second - oldest.second > max_age) {
             self.history.pop_front();
         }
-        self.current = (second, 1);
-        self.update(second);
+        self.current = SecondCount { second, requests: 1 };
+        self.update_retry_after(second);
         self.retry_after
     }
 
+    /// Doubles Retry-After if the level rejected at least three requests per second during the last Retry-After
+    /// seconds. Decrements it if the level rejected less than one request per second.
+    ///
     /// Upstream: `updateRetryAfterIfNeededLocked`.
-    fn update(&mut self, second: i64) {
-        let recent =
-            self.history.iter().rev().take_while(|(old, _)| second - old <= self.retry_after);
-        let dropped: i64 = recent.map(|(_, requests)| requests).sum();
+    fn update_retry_after(&mut self, second: i64) {
+        let is_recent = |count: &&SecondCount| second - count.second <= self.retry_after;
+        let recent = self.history.iter().rev().take_while(is_recent);
+        let dropped: i64 = recent.map(|count| count.requests).sum();
         if second - self.raised >= self.retry_after && dropped >= 3 * self.retry_after {
             self.retry_after = (2 * self.retry_after).min(MAX_RETRY_AFTER);
             self.raised = second;

@@ -1,7 +1,7 @@
 //! Estimates the work of a request: the seats that it occupies. A write also keeps seats after its response, while the
 //! server notifies watchers.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A list takes a seat for each 100 kB of objects that it holds in memory at the same time | `list` |
 //! | A watch with initial events costs as much as a list until the initial objects are read | `list` |
@@ -17,7 +17,7 @@ const BYTES_PER_SEAT: u64 = 100_000;
 /// Maximum number of bytes that a list from memory holds at the same time, because the server encodes it while it sends
 /// it.
 const MAX_CACHED_LIST_BYTES: u64 = 1_000_000;
-/// Assumed size of an object of unknown size.
+/// Size assumed for objects of unknown size: the maximum of an object in etcd.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
 /// Maximum number of seats of a list.
 const MAX_LIST_SEATS: u64 = 100;
@@ -81,18 +81,20 @@ pub(crate) fn list(
     let Ok(limit) = query.number("limit") else { return seats(max_seats) };
     let Some(stats) = stats else { return WorkEstimate::default() };
     let size = if stats.average_size == 0 { MAX_OBJECT_BYTES } else { stats.average_size };
-    let limited = match limit.and_then(|limit| u64::try_from(limit).ok()) {
+    let page_size = match limit.and_then(|limit| u64::try_from(limit).ok()) {
         Some(limit) if limit > 0 => limit.min(stats.count),
         _ => stats.count,
     };
     let from_memory = info.verb == "watch" || !reads_history(query);
-    let selects = !query.get("fieldSelector").is_empty() || !query.get("labelSelector").is_empty();
+    let has_selector =
+        !query.get("fieldSelector").is_empty() || !query.get("labelSelector").is_empty();
     let objects = if !info.name.is_empty() {
         1
-    } else if selects && !from_memory {
-        limited.max(stats.count / 2)
+    } else if has_selector && !from_memory {
+        // To fill a page, the server also reads objects that do not match. The estimate is half of all objects.
+        page_size.max(stats.count / 2)
     } else {
-        limited
+        page_size
     };
     let mut bytes = objects.saturating_mul(size);
     if from_memory {
@@ -118,8 +120,8 @@ fn reads_history(query: &Query) -> bool {
 ///
 /// Upstream: `mutatingWorkEstimator`.
 pub(crate) fn mutating(info: &RequestInfo<'_>, watches: u64, max_seats: u64) -> WorkEstimate {
-    let token = info.resource == "serviceaccounts" && info.subresource == "token";
-    if token || watches < WATCHES_PER_SEAT {
+    let is_token_request = info.resource == "serviceaccounts" && info.subresource == "token";
+    if is_token_request || watches < WATCHES_PER_SEAT {
         return WorkEstimate::default();
     }
     let max_seats =

@@ -7,8 +7,10 @@ use std::time::Duration;
 /// Upstream: `Integrator`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Integrator {
-    last: Duration,
+    /// Time up to which the fields below include the value.
+    integrated_until: Duration,
     value: f64,
+    /// Length of the current period.
     seconds: f64,
     integral: f64,
     integral_of_squares: f64,
@@ -39,23 +41,53 @@ impl Integrator {
     /// Returns the observation of the period that ends at `now`, and begins a new period.
     pub(super) fn reset(&mut self, now: Duration) -> Observation {
         self.advance(now);
-        let mut seen =
+        let mut observation =
             Observation { seconds: self.seconds, max: self.max, ..Observation::default() };
         if self.seconds > 0.0 {
-            seen.average = self.integral / self.seconds;
-            let variance = self.integral_of_squares / self.seconds - seen.average * seen.average;
-            seen.deviation = variance.max(0.0).sqrt();
+            let average = self.integral / self.seconds;
+            let variance = self.integral_of_squares / self.seconds - average * average;
+            observation.average = average;
+            // Rounding errors can make the variance of a constant value negative.
+            observation.deviation = variance.max(0.0).sqrt();
         }
-        *self = Self { last: self.last, value: self.value, max: self.value, ..Self::default() };
-        seen
+        *self = Self {
+            integrated_until: self.integrated_until,
+            value: self.value,
+            max: self.value,
+            ..Self::default()
+        };
+        observation
     }
 
+    /// Adds the current value for the time until `now`.
     fn advance(&mut self, now: Duration) {
-        let seconds = now.saturating_sub(self.last).as_secs_f64();
-        self.last = self.last.max(now);
+        let seconds = now.saturating_sub(self.integrated_until).as_secs_f64();
+        self.integrated_until = self.integrated_until.max(now);
         self.seconds += seconds;
         self.integral += self.value * seconds;
         self.integral_of_squares += self.value * self.value * seconds;
+    }
+}
+
+/// Contents of a histogram.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct HistogramReading {
+    /// Upper bounds with their cumulative counts, without the bucket `+Inf`.
+    pub(super) buckets: Vec<(f64, u64)>,
+    pub(super) count: u64,
+    pub(super) sum: f64,
+}
+
+impl HistogramReading {
+    /// Creates a reading from the count of each bucket. The last count has no upper bound.
+    fn new(bounds: &[f64], counts: &[u64], sum: f64) -> Self {
+        let mut cumulative_count = 0;
+        let mut buckets = Vec::with_capacity(bounds.len());
+        for (bound, count) in bounds.iter().zip(counts) {
+            cumulative_count += count;
+            buckets.push((*bound, cumulative_count));
+        }
+        Self { buckets, count: counts.iter().sum(), sum }
     }
 }
 
@@ -67,8 +99,10 @@ pub(super) struct TimingHistogram {
     bounds: &'static [f64],
     /// Nanoseconds by bucket; the last bucket has no upper bound.
     nanoseconds: Vec<u64>,
+    /// Sum of all ratios, each multiplied by its nanoseconds.
     sum: f64,
-    last: Duration,
+    /// Time up to which the buckets include the ratio.
+    observed_until: Duration,
     numerator: f64,
     denominator: f64,
 }
@@ -77,7 +111,14 @@ impl TimingHistogram {
     /// Creates a histogram whose ratio is 0 from `now` on.
     pub(super) fn new(bounds: &'static [f64], now: Duration) -> Self {
         let nanoseconds = vec![0; bounds.len() + 1];
-        Self { bounds, nanoseconds, sum: 0.0, last: now, numerator: 0.0, denominator: 1.0 }
+        Self {
+            bounds,
+            nanoseconds,
+            sum: 0.0,
+            observed_until: now,
+            numerator: 0.0,
+            denominator: 1.0,
+        }
     }
 
     /// Sets the numerator from `now` on.
@@ -92,25 +133,16 @@ impl TimingHistogram {
         self.denominator = denominator;
     }
 
-    /// Returns the cumulative counts by upper bound, the total count and the sum, all up to `now`.
-    pub(super) fn read(&mut self, now: Duration) -> (Vec<(f64, u64)>, u64, f64) {
+    /// Returns the contents up to `now`.
+    pub(super) fn read(&mut self, now: Duration) -> HistogramReading {
         self.advance(now);
-        let mut count = 0;
-        let buckets = self
-            .bounds
-            .iter()
-            .zip(&self.nanoseconds)
-            .map(|(bound, nanoseconds)| {
-                count += nanoseconds;
-                (*bound, count)
-            })
-            .collect();
-        (buckets, self.nanoseconds.iter().sum(), self.sum)
+        HistogramReading::new(self.bounds, &self.nanoseconds, self.sum)
     }
 
+    /// Adds the current ratio for the time until `now`.
     fn advance(&mut self, now: Duration) {
-        let nanoseconds = now.saturating_sub(self.last).as_nanos() as u64;
-        self.last = self.last.max(now);
+        let nanoseconds = now.saturating_sub(self.observed_until).as_nanos() as u64;
+        self.observed_until = self.observed_until.max(now);
         let ratio = self.numerator / self.denominator;
         let bucket = self.bounds.iter().take_while(|bound| ratio > **bound).count();
         if let Some(bucket) = self.nanoseconds.get_mut(bucket) {
@@ -124,6 +156,7 @@ impl TimingHistogram {
 #[derive(Debug, Clone)]
 pub(super) struct Distribution {
     bounds: &'static [f64],
+    /// Values by bucket; the last bucket has no upper bound.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -143,19 +176,9 @@ impl Distribution {
         self.sum += value;
     }
 
-    /// Returns the cumulative counts by upper bound, the total count and the sum.
-    pub(super) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {
-        let mut count = 0;
-        let buckets = self
-            .bounds
-            .iter()
-            .zip(&self.counts)
-            .map(|(bound, more)| {
-                count += more;
-                (*bound, count)
-            })
-            .collect();
-        (buckets, self.counts.iter().sum(), self.sum)
+    /// Returns the contents.
+    pub(super) fn read(&self) -> HistogramReading {
+        HistogramReading::new(self.bounds, &self.counts, self.sum)
     }
 }
 
@@ -187,7 +210,7 @@ mod tests {
         seat_use.set_denominator(secs(0), 10.0);
         seat_use.set(secs(1), 5.0);
         seat_use.set(secs(3), 20.0);
-        let (buckets, count, sum) = seat_use.read(secs(4));
+        let HistogramReading { buckets, count, sum } = seat_use.read(secs(4));
         assert_eq!(buckets, [(0.0, 1_000_000_000), (0.5, 3_000_000_000), (1.0, 3_000_000_000)]);
         assert_eq!((count, sum), (4_000_000_000, 3e9));
     }
@@ -196,6 +219,7 @@ mod tests {
     fn a_value_counts_in_the_bucket_with_the_next_upper_bound() {
         let mut waits = Distribution::new(&[0.0, 1.0]);
         [0.0, 0.5, 1.0, 2.0].into_iter().for_each(|value| waits.observe(value));
-        assert_eq!(waits.read(), (vec![(0.0, 1), (1.0, 3)], 4, 3.5));
+        let wanted = HistogramReading { buckets: vec![(0.0, 1), (1.0, 3)], count: 4, sum: 3.5 };
+        assert_eq!(waits.read(), wanted);
     }
 }

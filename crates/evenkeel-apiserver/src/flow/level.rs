@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::allocation::{Borrower, Limits, SeatDemand};
 use super::config::{Distinguisher, Level};
 use super::dropped::DroppedRequests;
-use super::integrator::TimingHistogram;
+use super::integrator::{HistogramReading, TimingHistogram};
 use super::queueset::{Dispatched, QueueSet, Queuing, Ticket};
 use super::rule::Rule;
 use crate::clock::Clock;
@@ -21,7 +21,7 @@ use evenkeel_apimachinery::user::User;
 const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 /// Bucket bounds of `read_vs_write_current_requests`: the used fraction of the limit.
-const READ_VS_WRITE: [f64; 15] =
+const READ_VS_WRITE_BUCKETS: [f64; 15] =
     [0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 
 /// FlowSchema in effect.
@@ -31,26 +31,25 @@ pub(super) struct FlowSchema {
     pub(super) rules: Vec<Rule>,
     pub(super) distinguisher: Distinguisher,
     pub(super) level: Arc<PriorityLevel>,
-    /// Index of the schema's counters in the level.
-    pub(super) flow: usize,
-    /// Whether the level has several queues, which keep flows apart.
+    /// Index of the schema's counters in the level's queue set.
+    pub(super) schema_index: usize,
+    /// Whether the level has several queues, so that the hash of a flow chooses its queue.
     pub(super) sharded: bool,
-    /// UIDs of the FlowSchema and of the priority level.
-    pub(super) uids: [HeaderValue; 2],
+    pub(super) schema_uid: HeaderValue,
+    pub(super) level_uid: HeaderValue,
 }
 
 impl FlowSchema {
     /// Sets the UIDs of FlowSchema and priority level in the response headers.
-    pub(super) fn mark(&self, headers: &mut HeaderMap) {
-        let [schema, level] = self.uids.clone();
-        headers.insert(SCHEMA_HEADER, schema);
-        headers.insert(LEVEL_HEADER, level);
+    pub(super) fn set_uid_headers(&self, headers: &mut HeaderMap) {
+        headers.insert(SCHEMA_HEADER, self.schema_uid.clone());
+        headers.insert(LEVEL_HEADER, self.level_uid.clone());
     }
 
-    /// Returns the hash of a request's flow.
+    /// Returns the hash of a request's flow: the FlowSchema and the flow distinguisher.
     ///
     /// Upstream: `hashFlowID`, `computeFlowDistinguisher`.
-    pub(super) fn hash(&self, request: &RequestDigest<'_>) -> u64 {
+    pub(super) fn flow_hash(&self, request: &RequestDigest<'_>) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         if !self.sharded {
             return 0;
@@ -89,15 +88,17 @@ pub(crate) struct Permit(Occupied);
 /// Resources that a permit releases.
 #[derive(Debug)]
 enum Occupied {
-    Seats { class: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
+    /// Seats of a priority level.
+    Seats { flow_schema: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
+    /// One of the in-flight requests, without priority and fairness.
     Slot { executing: Arc<AtomicUsize> },
 }
 
 impl Permit {
     /// Creates the permit of a dispatched request.
-    pub(super) fn seats(class: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
-        class.level.shared.count(Phase::Executing, mutating, 1);
-        Self(Occupied::Seats { class, ticket, mutating })
+    pub(super) fn seats(flow_schema: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
+        flow_schema.level.shared.count(Phase::Executing, mutating, 1);
+        Self(Occupied::Seats { flow_schema, ticket, mutating })
     }
 
     /// Creates the permit of a request without priority and fairness.
@@ -106,9 +107,9 @@ impl Permit {
     }
 
     /// Sets the UIDs of FlowSchema and priority level in the response headers.
-    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
-        if let Occupied::Seats { class, .. } = &self.0 {
-            class.mark(headers);
+    pub(crate) fn set_uid_headers(&self, headers: &mut HeaderMap) {
+        if let Occupied::Seats { flow_schema, .. } = &self.0 {
+            flow_schema.set_uid_headers(headers);
         }
     }
 }
@@ -116,10 +117,10 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         match &self.0 {
-            Occupied::Seats { class, ticket, mutating } => {
-                let level = &class.level;
+            Occupied::Seats { flow_schema, ticket, mutating } => {
+                let level = &flow_schema.level;
                 level.shared.count(Phase::Executing, *mutating, -1);
-                level.with(|state, now| ((), state.queues.finish(now, ticket)));
+                level.update(|state, now| ((), state.queues.finish(now, ticket)));
             }
             Occupied::Slot { executing } => {
                 executing.fetch_sub(1, Ordering::Relaxed);
@@ -157,7 +158,7 @@ pub(super) struct LevelState {
 /// Waiting request in a queue.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) class: Arc<FlowSchema>,
+    pub(super) flow_schema: Arc<FlowSchema>,
     pub(super) mutating: bool,
     pub(super) sender: oneshot::Sender<Permit>,
 }
@@ -187,25 +188,27 @@ impl PriorityLevel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and sends permits to the requests that the change dispatched. Wakes the task that releases
-    /// seats if a waiting request needs a timed release.
-    pub(super) fn with<T>(
+    /// Calls `change` on the state, and sends permits to the requests that it dispatched. Returns its result. Wakes the
+    /// task that releases seats if a waiting request needs a timed release.
+    pub(super) fn update<T>(
         &self,
         change: impl FnOnce(&mut LevelState, Duration) -> (T, Dispatched<Waiting>),
     ) -> T {
-        let (result, next_release) = self.change(change);
+        let (result, next_release) = self.update_and_dispatch(change);
         if next_release.is_some() {
             self.shared.wake.notify_one();
         }
         result
     }
 
-    /// Releases seats whose time has passed. Returns the next such time that a waiting request depends on.
+    /// Releases the seats whose additional latency has passed. Returns the time of the next release if requests wait.
     pub(super) fn release_due(&self) -> Option<Duration> {
-        self.change(|state, now| ((), state.queues.release_due(now))).1
+        self.update_and_dispatch(|state, now| ((), state.queues.release_due(now))).1
     }
 
-    fn change<T>(
+    /// Calls `change` and sends permits to the requests that it dispatched. Returns its result and the next time at
+    /// which seats must be released for a waiting request.
+    fn update_and_dispatch<T>(
         &self,
         change: impl FnOnce(&mut LevelState, Duration) -> (T, Dispatched<Waiting>),
     ) -> (T, Option<Duration>) {
@@ -216,10 +219,10 @@ impl PriorityLevel {
             (result, dispatched, state.queues.next_release())
         };
         for (waiting, ticket) in dispatched {
-            let Waiting { class, mutating, sender } = waiting;
+            let Waiting { flow_schema, mutating, sender } = waiting;
             self.shared.count(Phase::Waiting, mutating, -1);
             // If the client has disconnected, the permit drops here and releases its seats for the next request.
-            let _ = sender.send(Permit::seats(class, ticket, mutating));
+            let _ = sender.send(Permit::seats(flow_schema, ticket, mutating));
         }
         (result, next_release)
     }
@@ -228,8 +231,8 @@ impl PriorityLevel {
 impl LevelState {
     /// Updates the demand by the observation since the last adjustment. Returns the level as `borrow` reads it.
     pub(super) fn observe(&mut self, now: Duration) -> Borrower {
-        let seen = self.queues.stats.demand.reset(now);
-        self.demand.update(&seen);
+        let observation = self.queues.stats.demand.reset(now);
+        self.demand.update(&observation);
         let exempt = self.config.queuing == Queuing::Exempt;
         let Self { limits, demand, current, .. } = *self;
         let borrower = Borrower { exempt, limits, demand, current };
@@ -245,6 +248,7 @@ impl LevelState {
         server_limit: usize,
     ) -> Dispatched<Waiting> {
         self.current = current;
+        // The ratio metrics of a level without seats divide by a tenth of the server's limit.
         let denominator = if current > 0 { current } else { (server_limit / 10).max(1) };
         self.queues.configure(now, self.config.queuing, current, denominator)
     }
@@ -258,12 +262,13 @@ pub(super) struct Shared {
     start: Instant,
     /// Wakes the task that releases seats when their time has passed.
     pub(super) wake: Arc<Notify>,
-    kinds: [[Mutex<Kind>; 2]; 2],
+    /// Counters by phase (waiting, executing), then by kind (read, write).
+    counters: [[Mutex<RequestCounter>; 2]; 2],
 }
 
 /// Number of read or write requests in one phase, with its ratio to the limit.
 #[derive(Debug)]
-struct Kind {
+struct RequestCounter {
     requests: i64,
     ratio: TimingHistogram,
 }
@@ -275,20 +280,24 @@ pub(super) enum Phase {
     Executing,
 }
 
-/// Number of requests of a kind, and the time-weighted histogram of its ratio to the limit: buckets, count and sum.
-pub(super) type KindReading = (i64, (Vec<(f64, u64)>, u64, f64));
+/// Metrics of the read or write requests in one phase.
+pub(super) struct CounterReading {
+    pub(super) requests: i64,
+    /// Time-weighted histogram of the number's ratio to the limit.
+    pub(super) ratio: HistogramReading,
+}
 
 impl Shared {
     pub(super) fn new(clock: Clock) -> Self {
         let start = clock.instant();
-        let kind = || {
-            Mutex::new(Kind {
+        let counter = || {
+            Mutex::new(RequestCounter {
                 requests: 0,
-                ratio: TimingHistogram::new(&READ_VS_WRITE, Duration::ZERO),
+                ratio: TimingHistogram::new(&READ_VS_WRITE_BUCKETS, Duration::ZERO),
             })
         };
-        let kinds = [[kind(), kind()], [kind(), kind()]];
-        Self { clock, start, wake: Arc::new(Notify::new()), kinds }
+        let counters = [[counter(), counter()], [counter(), counter()]];
+        Self { clock, start, wake: Arc::new(Notify::new()), counters }
     }
 
     /// Returns the time since the server's start.
@@ -301,39 +310,39 @@ impl Shared {
         self.start + time
     }
 
-    /// Adds `by` to the number of requests of a kind.
-    pub(super) fn count(&self, phase: Phase, mutating: bool, by: i64) {
+    /// Adds `difference` to the number of read or write requests in a phase.
+    pub(super) fn count(&self, phase: Phase, mutating: bool, difference: i64) {
         let now = self.now();
-        let mut kind = self.kind(phase, mutating);
-        kind.requests += by;
-        let requests = kind.requests as f64;
-        kind.ratio.set(now, requests);
+        let mut counter = self.counter(phase, mutating);
+        counter.requests += difference;
+        let requests = counter.requests as f64;
+        counter.ratio.set(now, requests);
     }
 
-    /// Sets the limits that the ratios divide by.
+    /// Sets the limits of waiting and executing requests that the ratios divide by.
     pub(super) fn set_denominators(&self, waiting: usize, executing: usize) {
         let now = self.now();
         for mutating in [false, true] {
             for (phase, limit) in [(Phase::Waiting, waiting), (Phase::Executing, executing)] {
-                self.kind(phase, mutating).ratio.set_denominator(now, limit.max(1) as f64);
+                self.counter(phase, mutating).ratio.set_denominator(now, limit.max(1) as f64);
             }
         }
     }
 
-    /// Returns the metrics of a kind.
-    pub(super) fn read(&self, phase: Phase, mutating: bool) -> KindReading {
+    /// Returns the metrics of the read or write requests in a phase.
+    pub(super) fn read(&self, phase: Phase, mutating: bool) -> CounterReading {
         let now = self.now();
-        let mut kind = self.kind(phase, mutating);
-        (kind.requests, kind.ratio.read(now))
+        let mut counter = self.counter(phase, mutating);
+        CounterReading { requests: counter.requests, ratio: counter.ratio.read(now) }
     }
 
-    fn kind(&self, phase: Phase, mutating: bool) -> MutexGuard<'_, Kind> {
-        let of_phase = match phase {
-            Phase::Waiting => &self.kinds[0],
-            Phase::Executing => &self.kinds[1],
+    fn counter(&self, phase: Phase, mutating: bool) -> MutexGuard<'_, RequestCounter> {
+        let [reads, writes] = match phase {
+            Phase::Waiting => &self.counters[0],
+            Phase::Executing => &self.counters[1],
         };
-        let kind = if mutating { &of_phase[1] } else { &of_phase[0] };
-        kind.lock().unwrap_or_else(PoisonError::into_inner)
+        let counter = if mutating { writes } else { reads };
+        counter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::request::RequestInfo;
 use crate::resource::is_long_running_subresource;
 
 /// Retry-After, in seconds, of requests beyond the in-flight limits.
-const RETRY_AFTER: i64 = 1;
+const IN_FLIGHT_RETRY_AFTER: i64 = 1;
 /// Maximum time that a request waits in a queue.
 const MAX_WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum wait of a request without a deadline: a quarter of the default of `--request-timeout`.
@@ -62,16 +62,17 @@ pub(crate) enum Admission {
 /// Rejection of a request, with its Retry-After.
 #[derive(Debug)]
 pub(crate) struct Rejection {
-    class: Option<Arc<FlowSchema>>,
+    /// FlowSchema of the request; `None` without priority and fairness.
+    flow_schema: Option<Arc<FlowSchema>>,
     /// Seconds after which the client may retry.
     pub(crate) retry_after: i64,
 }
 
 impl Rejection {
     /// Sets the UIDs of FlowSchema and priority level in the response headers.
-    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
-        if let Some(class) = &self.class {
-            class.mark(headers);
+    pub(crate) fn set_uid_headers(&self, headers: &mut HeaderMap) {
+        if let Some(flow_schema) = &self.flow_schema {
+            flow_schema.set_uid_headers(headers);
         }
     }
 }
@@ -82,8 +83,10 @@ pub(crate) struct Flows {
     shared: Arc<Shared>,
     effective: RwLock<Effective>,
     watches: WatchTracker,
-    /// Number of executing requests without priority and fairness: reads, writes.
-    executing: [Arc<AtomicUsize>; 2],
+    /// Number of executing reads without priority and fairness.
+    executing_reads: Arc<AtomicUsize>,
+    /// Number of executing writes without priority and fairness.
+    executing_writes: Arc<AtomicUsize>,
 }
 
 /// Configuration in effect.
@@ -104,7 +107,8 @@ impl Flows {
             shared: Arc::new(Shared::new(clock)),
             effective: RwLock::default(),
             watches: WatchTracker::default(),
-            executing: Default::default(),
+            executing_reads: Arc::default(),
+            executing_writes: Arc::default(),
         };
         flows.configure(&[], &[]);
         flows
@@ -140,57 +144,60 @@ impl Flows {
         if long_running {
             return Admission::Unlimited;
         }
-        let Some(class) = self.classify(request) else { return Admission::Unlimited };
-        let max_seats = class.level.max_seats.load(Ordering::Relaxed);
-        let mut watches = None;
+        let Some(flow_schema) = self.classify(request) else { return Admission::Unlimited };
+        let max_seats = flow_schema.level.max_seats.load(Ordering::Relaxed);
+        let mut interested_watches = None;
         let work = match request.info.verb {
             "list" | "watch" => estimate::list(request.info, request.query, stats(), max_seats),
             "create" | "update" | "patch" | "delete" => {
-                let interested = self.watches.interested(request.info);
-                watches = Some(interested);
-                estimate::mutating(request.info, interested, max_seats)
+                let watch_count = self.watches.interested_watch_count(request.info);
+                interested_watches = Some(watch_count);
+                estimate::mutating(request.info, watch_count, max_seats)
             }
             _ => WorkEstimate::default(),
         };
         let arrival = Arrival {
-            flow: class.flow,
-            hash: class.hash(request),
+            schema_index: flow_schema.schema_index,
+            flow_hash: flow_schema.flow_hash(request),
             work,
             watch: request.info.verb == "watch",
         };
         let mutating = request.is_mutating();
         let mut receiver = None;
-        let started = class.level.with(|state, now| {
-            if let Some(watches) = watches {
-                state.queues.flows[class.flow].watch_count.observe(watches as f64);
+        let started = flow_schema.level.update(|state, now| {
+            if let Some(watch_count) = interested_watches {
+                let stats = &mut state.queues.schema_stats[flow_schema.schema_index];
+                stats.watch_count.observe(watch_count as f64);
             }
             state.queues.start(now, arrival, || {
                 let (sender, waiter) = oneshot::channel();
                 receiver = Some(waiter);
-                class.level.shared.count(Phase::Waiting, mutating, 1);
-                Waiting { class: class.clone(), mutating, sender }
+                flow_schema.level.shared.count(Phase::Waiting, mutating, 1);
+                Waiting { flow_schema: flow_schema.clone(), mutating, sender }
             })
         });
         match (started, receiver) {
             (Start::Execute(ticket), _) => {
-                Admission::Execute(Permit::seats(class, ticket, mutating))
+                Admission::Execute(Permit::seats(flow_schema, ticket, mutating))
             }
             (Start::Wait(position), Some(receiver)) => {
-                wait(class, position, mutating, receiver, wait_limit).await
+                wait(flow_schema, position, mutating, receiver, wait_limit).await
             }
-            (Start::Reject(reason), _) => reject(class, reason),
-            (Start::Wait(_), None) => reject(class, Reason::TimeOut),
+            (Start::Reject(reason), _) => reject(flow_schema, reason),
+            // Unreachable: a request that waits has a receiver.
+            (Start::Wait(_), None) => reject(flow_schema, Reason::TimeOut),
         }
     }
 
+    /// Executes a request if the number of executing reads or writes is below its limit.
+    ///
     /// Upstream: `WithMaxInFlightLimit`.
     fn start_in_flight(&self, request: &RequestDigest<'_>) -> Admission {
-        let [reads, writes] = &self.executing;
         let Options { max_requests_inflight, max_mutating_requests_inflight, .. } = self.options;
         let (executing, limit) = if request.is_mutating() {
-            (writes, max_mutating_requests_inflight)
+            (&self.executing_writes, max_mutating_requests_inflight)
         } else {
-            (reads, max_requests_inflight)
+            (&self.executing_reads, max_requests_inflight)
         };
         if limit == 0 {
             return Admission::Unlimited;
@@ -204,7 +211,7 @@ impl Flows {
         if request.user.is_in("system:masters") {
             return Admission::Unlimited;
         }
-        Admission::Reject(Rejection { class: None, retry_after: RETRY_AFTER })
+        Admission::Reject(Rejection { flow_schema: None, retry_after: IN_FLIGHT_RETRY_AFTER })
     }
 
     /// Returns the first FlowSchema that matches a request, or else `catch-all`.
@@ -216,9 +223,9 @@ impl Flows {
         let matches = |schema: &&Arc<FlowSchema>| {
             schema.rules.iter().any(|rule| rule.matches_policy_rule(user, info, path))
         };
-        let last = |schema: &&Arc<FlowSchema>| &*schema.name == CATCH_ALL;
+        let is_catch_all = |schema: &&Arc<FlowSchema>| &*schema.name == CATCH_ALL;
         let schemas = &effective.schemas;
-        schemas.iter().find(matches).or_else(|| schemas.iter().find(last)).cloned()
+        schemas.iter().find(matches).or_else(|| schemas.iter().find(is_catch_all)).cloned()
     }
 
     /// Counts a watch as a receiver of writes until the result drops.
@@ -234,22 +241,25 @@ impl Flows {
         }
         let mut effective = self.effective.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut effective.levels);
-        let removed_levels = old.iter().filter(|level| {
-            let wanted = levels.iter().any(|wanted| wanted.name == level.name);
+        // Levels without an object that still have requests.
+        let mut removed_levels: Vec<Arc<PriorityLevel>> = Vec::new();
+        for level in &old {
+            let has_object = levels.iter().any(|config| config.name == level.name);
             let mut state = level.lock();
-            state.quiescing = !wanted;
-            !wanted && !state.queues.is_idle()
-        });
-        let removed_levels: Vec<Arc<PriorityLevel>> = removed_levels.cloned().collect();
+            state.quiescing = !has_object;
+            if !has_object && !state.queues.is_idle() {
+                removed_levels.push(level.clone());
+            }
+        }
         let removed_shares = removed_levels.iter().map(|level| level.lock().config.shares.nominal);
         let shares = levels.iter().map(|level| level.shares.nominal).chain(removed_shares);
-        let sum: u64 = shares.map(u64::from).sum();
-        let limit = self.server_limit();
+        let sum_of_shares: u64 = shares.map(u64::from).sum();
+        let server_limit = self.server_limit();
         for config in levels {
-            let limits = allocation::limits(config.shares, sum, limit);
+            let limits = allocation::limits(config.shares, sum_of_shares, server_limit);
             let hand_size = config.hand_size;
-            let kept = old.iter().find(|level| level.name == config.name).cloned();
-            let level = kept.unwrap_or_else(|| {
+            let existing = old.iter().find(|level| level.name == config.name).cloned();
+            let level = existing.unwrap_or_else(|| {
                 let current = allocation::initial_limit(limits);
                 let shared = self.shared.clone();
                 Arc::new(PriorityLevel::new(shared, config.clone(), limits, current))
@@ -265,11 +275,11 @@ impl Flows {
         }
         for level in &removed_levels {
             let mut state = level.lock();
-            state.limits = allocation::limits(state.config.shares, sum, limit);
+            state.limits = allocation::limits(state.config.shares, sum_of_shares, server_limit);
         }
         effective.levels.extend(removed_levels);
-        let bind = |schema: Schema| bind(schema, &effective.levels);
-        effective.schemas = schemas.into_iter().filter_map(bind).collect();
+        let bound = schemas.into_iter().filter_map(|schema| bind(schema, &effective.levels));
+        effective.schemas = bound.collect();
         self.adjust(&mut effective);
     }
 
@@ -285,6 +295,7 @@ impl Flows {
         });
     }
 
+    /// Sets the current limit of each level by its demand, and the limits that the metrics' ratios divide by.
     fn adjust(&self, effective: &mut Effective) {
         let now = self.shared.now();
         let levels = &effective.levels;
@@ -292,20 +303,21 @@ impl Flows {
         let (limits, fair_fraction) = borrow(&observed);
         effective.fair_fraction = fair_fraction;
         let server_limit = self.server_limit();
-        let (mut waiting, mut executing) = (0_usize, 0_usize);
+        let (mut waiting_limit, mut executing_limit) = (0_usize, 0_usize);
         for (level, limit) in levels.iter().zip(limits) {
-            level.with(|state, now| {
+            level.update(|state, now| {
                 if let Queuing::Queue { queues, length_limit, .. } = state.config.queuing {
-                    waiting = waiting.saturating_add(queues.saturating_mul(length_limit));
+                    waiting_limit =
+                        waiting_limit.saturating_add(queues.saturating_mul(length_limit));
                 }
-                executing += state.limits.nominal;
+                executing_limit += state.limits.nominal;
                 ((), state.apply(now, limit, server_limit))
             });
         }
-        self.shared.set_denominators(waiting, executing);
+        self.shared.set_denominators(waiting_limit, executing_limit);
     }
 
-    /// Releases seats whose time has passed. Returns the next such time that a waiting request depends on.
+    /// Releases the seats whose additional latency has passed. Returns the time of the next release if requests wait.
     pub(crate) fn release_due(&self) -> Option<Instant> {
         let next = self.levels().iter().filter_map(|level| level.release_due()).min();
         next.map(|time| self.shared.instant(time))
@@ -321,8 +333,10 @@ impl Flows {
         if !self.options.priority_and_fairness {
             return;
         }
-        let fair = self.effective.read().unwrap_or_else(PoisonError::into_inner).fair_fraction;
-        super::metrics::render(out, &self.levels(), fair, &self.shared);
+        let effective = self.effective.read().unwrap_or_else(PoisonError::into_inner);
+        let fair_fraction = effective.fair_fraction;
+        drop(effective);
+        super::metrics::render(out, &self.levels(), fair_fraction, &self.shared);
     }
 
     fn levels(&self) -> Vec<Arc<PriorityLevel>> {
@@ -330,74 +344,87 @@ impl Flows {
     }
 }
 
-/// Binds a FlowSchema to its level; `None` if the level does not exist.
+/// Binds a FlowSchema to its level. Returns `None` if the level does not exist or a UID is no valid header value.
 fn bind(schema: Schema, levels: &[Arc<PriorityLevel>]) -> Option<Arc<FlowSchema>> {
     let Schema { name, uid, level, distinguisher, rules } = schema;
-    let level = levels.iter().find(|one| one.name == level)?.clone();
+    let level = levels.iter().find(|existing| existing.name == level)?.clone();
     let mut state = level.lock();
-    let flow = state.queues.flow(&name);
+    let schema_index = state.queues.schema_index(&name);
     let sharded = matches!(state.config.queuing, Queuing::Queue { queues, .. } if queues > 1);
-    let uids = [HeaderValue::from_str(&uid).ok()?, HeaderValue::from_str(&state.config.uid).ok()?];
+    let schema_uid = HeaderValue::from_str(&uid).ok()?;
+    let level_uid = HeaderValue::from_str(&state.config.uid).ok()?;
     drop(state);
-    Some(Arc::new(FlowSchema { name, rules, distinguisher, level, flow, sharded, uids }))
+    Some(Arc::new(FlowSchema {
+        name,
+        rules,
+        distinguisher,
+        level,
+        schema_index,
+        sharded,
+        schema_uid,
+        level_uid,
+    }))
 }
 
 /// Rejects a request and records it for the level's Retry-After.
-fn reject(class: Arc<FlowSchema>, reason: Reason) -> Admission {
-    let (level, schema, reason) = (&*class.level.name, &*class.name, reason.as_str());
+fn reject(flow_schema: Arc<FlowSchema>, reason: Reason) -> Admission {
+    let (level, schema, reason) = (&*flow_schema.level.name, &*flow_schema.name, reason.as_str());
     tracing::debug!(level, schema, reason, "rejecting request");
-    let retry_after = class.level.with(|state, now| {
+    let retry_after = flow_schema.level.update(|state, now| {
         let second = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         (state.dropped.record(second), Vec::new())
     });
-    Admission::Reject(Rejection { class: Some(class), retry_after })
+    Admission::Reject(Rejection { flow_schema: Some(flow_schema), retry_after })
 }
 
 /// Waits until a request is dispatched. The request leaves its queue if the time limit passes first.
 async fn wait(
-    class: Arc<FlowSchema>,
+    flow_schema: Arc<FlowSchema>,
     position: QueuePosition,
     mutating: bool,
     mut receiver: oneshot::Receiver<Permit>,
     limit: Duration,
 ) -> Admission {
-    let mut queued = Queued { class: class.clone(), position, mutating, left: false };
+    let mut queued =
+        Queued { flow_schema: flow_schema.clone(), position, mutating, has_left: false };
     let dispatched = tokio::time::timeout(limit, &mut receiver).await;
     let permit = match dispatched {
         Ok(permit) => {
-            queued.left = true;
+            queued.has_left = true;
             permit
         }
-        // The request was dispatched at the time of the timeout, so that its permit is about to arrive.
+        // The level dispatched the request just before the timeout, so the permit is already in the channel or about to
+        // arrive.
         Err(_) if !queued.leave() => receiver.await,
-        Err(_) => return reject(class, Reason::TimeOut),
+        Err(_) => return reject(flow_schema, Reason::TimeOut),
     };
     match permit {
         Ok(permit) => Admission::Execute(permit),
-        Err(_) => reject(class, Reason::TimeOut),
+        Err(_) => reject(flow_schema, Reason::TimeOut),
     }
 }
 
 /// Request in a queue. It leaves the queue when its client disconnects.
 struct Queued {
-    class: Arc<FlowSchema>,
+    flow_schema: Arc<FlowSchema>,
     position: QueuePosition,
     mutating: bool,
-    left: bool,
+    /// Whether the request was dispatched or removed from its queue.
+    has_left: bool,
 }
 
 impl Queued {
     /// Leaves the queue. Returns false if the request was already dispatched.
     fn leave(&mut self) -> bool {
-        if std::mem::replace(&mut self.left, true) {
+        if std::mem::replace(&mut self.has_left, true) {
             return false;
         }
-        let level = &self.class.level;
-        let left = level.with(|state, now| state.queues.cancel(now, self.position));
-        if left {
+        let level = &self.flow_schema.level;
+        let was_waiting = level.update(|state, now| state.queues.cancel(now, self.position));
+        if was_waiting {
             level.shared.count(Phase::Waiting, self.mutating, -1);
         }
-        left
+        was_waiting
     }
 }
 

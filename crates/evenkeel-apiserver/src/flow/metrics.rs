@@ -3,50 +3,57 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-use super::integrator::Distribution;
+use super::integrator::{Distribution, HistogramReading};
 use super::level::{LevelState, Phase, PriorityLevel, Shared};
 use super::queueset::Queuing;
-use super::stats::{FlowStats, Reason};
+use super::stats::{Bounds, FlowStats, Reason};
 
 const PREFIX: &str = "apiserver_flowcontrol_";
 
-/// Cumulative buckets, count and sum of a histogram.
-type Reading = (Vec<(f64, u64)>, u64, f64);
+/// Values of the label `request_kind`, and whether the kind's requests are writes.
+const REQUEST_KINDS: [(&str, bool); 2] = [("readOnly", false), ("mutating", true)];
 
 /// Writes the help and type lines of a metric family.
-fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+fn write_family(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
 }
 
-fn sample(out: &mut String, name: &str, labels: &str, value: impl Display) {
+fn write_sample(out: &mut String, name: &str, labels: &str, value: impl Display) {
     let _ = writeln!(out, "{PREFIX}{name}{{{labels}}} {value}");
 }
 
-fn histogram(out: &mut String, name: &str, labels: &str, (buckets, count, sum): Reading) {
-    for (bound, at_most) in buckets {
-        sample(out, &format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""), at_most);
+fn write_histogram(out: &mut String, name: &str, labels: &str, reading: HistogramReading) {
+    let HistogramReading { buckets, count, sum } = reading;
+    for (bound, cumulative_count) in buckets {
+        let labels = format!("{labels},le=\"{bound}\"");
+        write_sample(out, &format!("{name}_bucket"), &labels, cumulative_count);
     }
-    sample(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
-    sample(out, &format!("{name}_sum"), labels, sum);
-    sample(out, &format!("{name}_count"), labels, count);
+    write_sample(out, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+    write_sample(out, &format!("{name}_sum"), labels, sum);
+    write_sample(out, &format!("{name}_count"), labels, count);
 }
 
 /// Writes all metric families.
-pub(super) fn render(out: &mut String, levels: &[Arc<PriorityLevel>], fair: f64, shared: &Shared) {
-    flow_counters(out, levels);
-    flow_histograms(out, levels);
-    level_gauges(out, levels);
-    level_histograms(out, levels, shared);
-    family(
+pub(super) fn render(
+    out: &mut String,
+    levels: &[Arc<PriorityLevel>],
+    fair_fraction: f64,
+    shared: &Shared,
+) {
+    write_schema_counters(out, levels);
+    write_schema_histograms(out, levels);
+    write_level_gauges(out, levels);
+    write_level_histograms(out, levels, shared);
+    write_family(
         out,
         "seat_fair_frac",
         "gauge",
         "[ALPHA] Fair fraction of server's concurrency to allocate to each priority level that can use it",
     );
-    let _ = writeln!(out, "{PREFIX}seat_fair_frac {fair}");
+    let _ = writeln!(out, "{PREFIX}seat_fair_frac {fair_fraction}");
     out.push_str("# HELP apiserver_current_inqueue_requests [ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.\n# TYPE apiserver_current_inqueue_requests gauge\n");
-    for (kind, mutating) in KINDS {
-        let (requests, _) = shared.read(Phase::Waiting, mutating);
+    for (kind, mutating) in REQUEST_KINDS {
+        let requests = shared.read(Phase::Waiting, mutating).requests;
         let _ = writeln!(
             out,
             "apiserver_current_inqueue_requests{{request_kind=\"{kind}\"}} {requests}"
@@ -54,32 +61,30 @@ pub(super) fn render(out: &mut String, levels: &[Arc<PriorityLevel>], fair: f64,
     }
 }
 
-const KINDS: [(&str, bool); 2] = [("readOnly", false), ("mutating", true)];
-
-/// Calls `each` with the labels and counters of each FlowSchema.
-fn for_flows(levels: &[Arc<PriorityLevel>], mut each: impl FnMut(&str, &FlowStats)) {
+/// Calls `visit` with the labels and counters of each FlowSchema.
+fn for_each_schema(levels: &[Arc<PriorityLevel>], mut visit: impl FnMut(&str, &FlowStats)) {
     for level in levels {
         let state = level.lock();
-        for flow in &state.queues.flows {
+        for stats in &state.queues.schema_stats {
             let labels =
-                format!("flow_schema=\"{}\",priority_level=\"{}\"", flow.schema, level.name);
-            each(&labels, flow);
+                format!("flow_schema=\"{}\",priority_level=\"{}\"", stats.schema, level.name);
+            visit(&labels, stats);
         }
     }
 }
 
-fn flow_counters(out: &mut String, levels: &[Arc<PriorityLevel>]) {
-    family(
+fn write_schema_counters(out: &mut String, levels: &[Arc<PriorityLevel>]) {
+    write_family(
         out,
         "rejected_requests_total",
         "counter",
         "[BETA] Number of requests rejected by API Priority and Fairness subsystem",
     );
-    for_flows(levels, |labels, flow| {
-        for (reason, count) in Reason::ALL.iter().zip(flow.rejected) {
+    for_each_schema(levels, |labels, stats| {
+        for (reason, count) in Reason::ALL.iter().zip(stats.rejected) {
             if count > 0 {
                 let labels = format!("{labels},reason=\"{}\"", reason.as_str());
-                sample(out, "rejected_requests_total", &labels, count);
+                write_sample(out, "rejected_requests_total", &labels, count);
             }
         }
     });
@@ -89,94 +94,95 @@ fn flow_counters(out: &mut String, levels: &[Arc<PriorityLevel>]) {
             "dispatched_requests_total",
             "counter",
             "[BETA] Number of requests executed by API Priority and Fairness subsystem",
-            |flow| flow.dispatched,
+            |stats| stats.dispatched,
         ),
         (
             "current_inqueue_requests",
             "gauge",
             "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem",
-            |flow| flow.requests_waiting as u64,
+            |stats| stats.requests_waiting as u64,
         ),
         (
             "current_inqueue_seats",
             "gauge",
             "[ALPHA] Number of seats currently pending in queues of the API Priority and Fairness subsystem",
-            |flow| flow.seats_waiting as u64,
+            |stats| stats.seats_waiting as u64,
         ),
         (
             "current_executing_requests",
             "gauge",
             "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem",
-            |flow| flow.requests_executing as u64,
+            |stats| stats.requests_executing as u64,
         ),
         (
             "current_executing_seats",
             "gauge",
             "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem",
-            |flow| flow.seats_executing as u64,
+            |stats| stats.seats_executing as u64,
         ),
         (
             "request_dispatch_no_accommodation_total",
             "counter",
             "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats",
-            |flow| flow.no_accommodation,
+            |stats| stats.no_accommodation,
         ),
     ];
     for (name, kind, help, value) in families {
-        family(out, name, kind, help);
-        for_flows(levels, |labels, flow| sample(out, name, labels, value(flow)));
+        write_family(out, name, kind, help);
+        for_each_schema(levels, |labels, stats| write_sample(out, name, labels, value(stats)));
     }
 }
 
-fn flow_histograms(out: &mut String, levels: &[Arc<PriorityLevel>]) {
-    type Part = (&'static str, fn(&FlowStats) -> &Distribution);
-    let families: [(&str, &str, &[Part]); 5] = [
+fn write_schema_histograms(out: &mut String, levels: &[Arc<PriorityLevel>]) {
+    // Additional labels of a histogram, and its values.
+    type LabeledHistogram = (&'static str, fn(&FlowStats) -> &Distribution);
+    let families: [(&str, &str, &[LabeledHistogram]); 5] = [
         (
             "request_wait_duration_seconds",
             "[BETA] Length of time a request spent waiting in its queue",
             &[
-                (",execute=\"true\"", |flow| &flow.waited),
-                (",execute=\"false\"", |flow| &flow.waited_in_vain),
+                (",execute=\"true\"", |stats| &stats.waited),
+                (",execute=\"false\"", |stats| &stats.waited_in_vain),
             ],
         ),
         (
             "request_execution_seconds",
             "[ALPHA] Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness subsystem",
             &[
-                (",type=\"regular\"", |flow| &flow.executed),
-                (",type=\"watch\"", |flow| &flow.watch_initialized),
+                (",type=\"regular\"", |stats| &stats.executed),
+                (",type=\"watch\"", |stats| &stats.watch_initialized),
             ],
         ),
         (
             "request_queue_length_after_enqueue",
             "[ALPHA] Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued",
-            &[("", |flow| &flow.queue_length)],
+            &[("", |stats| &stats.queue_length)],
         ),
         (
             "watch_count_samples",
             "[ALPHA] count of watchers for mutating requests in API Priority and Fairness",
-            &[("", |flow| &flow.watch_count)],
+            &[("", |stats| &stats.watch_count)],
         ),
         (
             "work_estimated_seats",
             "[ALPHA] Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness",
-            &[("", |flow| &flow.estimated_seats)],
+            &[("", |stats| &stats.estimated_seats)],
         ),
     ];
-    for (name, help, parts) in families {
-        family(out, name, "histogram", help);
-        for_flows(levels, |labels, flow| {
-            for (label, part) in parts {
-                let reading = part(flow).read();
-                if reading.1 > 0 {
-                    histogram(out, name, &format!("{labels}{label}"), reading);
+    for (name, help, histograms) in families {
+        write_family(out, name, "histogram", help);
+        for_each_schema(levels, |labels, stats| {
+            for (label, distribution) in histograms {
+                let reading = distribution(stats).read();
+                if reading.count > 0 {
+                    write_histogram(out, name, &format!("{labels}{label}"), reading);
                 }
             }
         });
     }
 }
 
-fn level_gauges(out: &mut String, levels: &[Arc<PriorityLevel>]) {
+fn write_level_gauges(out: &mut String, levels: &[Arc<PriorityLevel>]) {
     type Value = fn(&LevelState) -> f64;
     let families: [(&str, &str, Value); 12] = [
         (
@@ -223,14 +229,14 @@ fn level_gauges(out: &mut String, levels: &[Arc<PriorityLevel>]) {
         }),
     ];
     for (name, help, value) in families {
-        family(out, name, "gauge", help);
+        write_family(out, name, "gauge", help);
         for level in levels {
             let labels = format!("priority_level=\"{}\"", level.name);
-            sample(out, name, &labels, value(&level.lock()));
+            write_sample(out, name, &labels, value(&level.lock()));
         }
     }
-    type Bounds = fn(&LevelState) -> (f64, f64);
-    let bounds: [(&str, &str, Bounds); 2] = [
+    type BoundsValue = fn(&LevelState) -> Bounds<f64>;
+    let bounds_families: [(&str, &str, BoundsValue); 2] = [
         (
             "next_s_bounds",
             "[ALPHA] min and max, over queues, of S(oldest waiting request in queue)",
@@ -242,22 +248,22 @@ fn level_gauges(out: &mut String, levels: &[Arc<PriorityLevel>]) {
             |level| level.queues.stats.dispatch.discounted_s,
         ),
     ];
-    for (name, help, value) in bounds {
-        family(out, name, "gauge", help);
+    for (name, help, value) in bounds_families {
+        write_family(out, name, "gauge", help);
         for level in levels {
-            let (least, greatest) = value(&level.lock());
-            for (bound, value) in [("min", least), ("max", greatest)] {
+            let Bounds { min, max } = value(&level.lock());
+            for (bound, value) in [("min", min), ("max", max)] {
                 let labels = format!("bound=\"{bound}\",priority_level=\"{}\"", level.name);
-                sample(out, name, &labels, value);
+                write_sample(out, name, &labels, value);
             }
         }
     }
 }
 
-fn level_histograms(out: &mut String, levels: &[Arc<PriorityLevel>], shared: &Shared) {
+fn write_level_histograms(out: &mut String, levels: &[Arc<PriorityLevel>], shared: &Shared) {
     let now = shared.now();
     let name = "demand_seats";
-    family(
+    write_family(
         out,
         name,
         "histogram",
@@ -265,10 +271,10 @@ fn level_histograms(out: &mut String, levels: &[Arc<PriorityLevel>], shared: &Sh
     );
     for level in levels {
         let reading = level.lock().queues.stats.demand_ratio.read(now);
-        histogram(out, name, &format!("priority_level=\"{}\"", level.name), reading);
+        write_histogram(out, name, &format!("priority_level=\"{}\"", level.name), reading);
     }
     let name = "priority_level_seat_utilization";
-    family(
+    write_family(
         out,
         name,
         "histogram",
@@ -277,10 +283,10 @@ fn level_histograms(out: &mut String, levels: &[Arc<PriorityLevel>], shared: &Sh
     for level in levels {
         let reading = level.lock().queues.stats.seats_executing.read(now);
         let labels = format!("phase=\"executing\",priority_level=\"{}\"", level.name);
-        histogram(out, name, &labels, reading);
+        write_histogram(out, name, &labels, reading);
     }
     let name = "priority_level_request_utilization";
-    family(
+    write_family(
         out,
         name,
         "histogram",
@@ -299,21 +305,21 @@ fn level_histograms(out: &mut String, levels: &[Arc<PriorityLevel>], shared: &Sh
                 continue;
             }
             let labels = format!("phase=\"{phase}\",priority_level=\"{}\"", level.name);
-            histogram(out, name, &labels, requests.read(now));
+            write_histogram(out, name, &labels, requests.read(now));
         }
     }
     let name = "read_vs_write_current_requests";
-    family(
+    write_family(
         out,
         name,
         "histogram",
         "[ALPHA] Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in regular stage of execution",
     );
     for (phase, label) in [(Phase::Waiting, "waiting"), (Phase::Executing, "executing")] {
-        for (kind, mutating) in KINDS {
-            let (_, reading) = shared.read(phase, mutating);
+        for (kind, mutating) in REQUEST_KINDS {
+            let reading = shared.read(phase, mutating).ratio;
             let labels = format!("phase=\"{label}\",request_kind=\"{kind}\"");
-            histogram(out, name, &labels, reading);
+            write_histogram(out, name, &labels, reading);
         }
     }
 }

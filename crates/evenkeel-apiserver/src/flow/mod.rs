@@ -1,7 +1,7 @@
 //! API Priority and Fairness: limits concurrent requests by priority level, so that no level starves another. Each
 //! level divides its seats fairly among its flows.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Long-running requests other than watches are exempt | `limiter::is_long_running` |
 //! | FlowSchemas, their order, and their matching | `config::digest`, `rule::Rule` |
@@ -30,7 +30,7 @@ mod sharding;
 mod stats;
 mod watches;
 
-pub(crate) use config::dangling;
+pub(crate) use config::dangling_condition;
 pub(crate) use estimate::ObjectStats;
 pub(crate) use level::{Permit, RequestDigest};
 pub(crate) use limiter::{Admission, Flows, Options, Rejection, is_long_running, wait_limit};

@@ -3,7 +3,7 @@
 //! The queue set is a pure state machine with time as an argument. Each waiting request has a waiter `W`; a dispatch
 //! returns it with the request's ticket.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A level without queues executes requests while it has seats and rejects the rest; an exempt level executes all | `start` |
 //! | Shuffle sharding: a request joins the queue with the least work in its flow's hand | `shuffle_shard` |
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::estimate::WorkEstimate;
 use super::sharding::Dealer;
-use super::stats::{DispatchStats, FlowStats, LevelStats, Reason};
+use super::stats::{Bounds, DispatchStats, FlowStats, LevelStats, Reason};
 
 /// Work in seat-nanoseconds. The progress meter R has the same unit. 128 bits never overflow.
 type SeatNanos = i128;
@@ -31,7 +31,7 @@ type SeatNanos = i128;
 /// Upstream: `estimatedServiceDuration`.
 const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 
-/// Treatment of requests for which a level has no seats.
+/// How a level treats requests for which it has no free seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queuing {
     /// The level has no limit.
@@ -53,19 +53,20 @@ pub(crate) enum Queuing {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     /// Index of the FlowSchema's counters.
-    pub(super) flow: usize,
+    pub(super) schema_index: usize,
     /// Hash of the FlowSchema and the flow distinguisher.
-    pub(super) hash: u64,
+    pub(super) flow_hash: u64,
     /// Seats that the request needs, by the estimate.
     pub(super) work: WorkEstimate,
-    /// Whether its execution ends when a watch is initialized.
+    /// Whether the request is a watch, whose execution ends when the watch is initialized.
     pub(super) watch: bool,
 }
 
 /// Executing request, to pass to [`QueueSet::finish`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    flow: usize,
+    schema_index: usize,
+    /// Index of the queue; `None` in a level without queues.
     queue: Option<usize>,
     work: WorkEstimate,
     started: Duration,
@@ -75,7 +76,9 @@ pub(crate) struct Ticket {
 /// Position of a waiting request in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueuePosition {
+    /// Index of the queue.
     queue: usize,
+    /// Number of the request, unique in its level.
     number: u64,
 }
 
@@ -103,10 +106,13 @@ pub(super) struct QueueSet<W> {
     queues: Vec<Queue<W>>,
     /// Queues with waiting or executing requests.
     active_queues: usize,
+    /// Progress meter R, the virtual time: the work that the level did for each active queue.
     current_r: SeatNanos,
-    synced: Duration,
-    /// Index of the queue that dispatched last.
+    /// Time up to which `current_r` advanced.
+    synced_until: Duration,
+    /// Index of the queue that dispatched last, after which the round robin continues.
     robin: usize,
+    /// Number of requests that were assigned to a queue.
     enqueues: u64,
     requests_waiting: usize,
     requests_executing: usize,
@@ -115,8 +121,9 @@ pub(super) struct QueueSet<W> {
     /// Seats in use by requests that belong to a queue.
     queued_seats_in_use: usize,
     /// Seats that outlive their requests, by the time of release.
-    lingering: BinaryHeap<Reverse<Lingering>>,
-    pub(super) flows: Vec<FlowStats>,
+    lingering: BinaryHeap<Reverse<LingeringSeats>>,
+    /// Counters of each FlowSchema; `schema_index` fields are indices into them.
+    pub(super) schema_stats: Vec<FlowStats>,
     pub(super) stats: LevelStats,
 }
 
@@ -131,22 +138,35 @@ struct Queue<W> {
     next_dispatch_r: SeatNanos,
 }
 
+/// Waiting request in a queue.
 #[derive(Debug)]
 struct Waiting<W> {
+    /// Number of the request, unique in its level.
     number: u64,
-    flow: usize,
+    schema_index: usize,
     work: WorkEstimate,
     watch: bool,
     arrived: Duration,
+    /// Reading of R at the arrival.
     arrival_r: SeatNanos,
     waiter: W,
 }
 
+/// Request that begins to execute.
+#[derive(Debug, Clone, Copy)]
+struct Execution {
+    schema_index: usize,
+    work: WorkEstimate,
+    watch: bool,
+    arrived: Duration,
+}
+
+/// Seats of a finished request during its additional latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Lingering {
+struct LingeringSeats {
     until: Duration,
     queue: Option<usize>,
-    flow: usize,
+    schema_index: usize,
     seats: usize,
 }
 
@@ -165,13 +185,13 @@ impl<W> Queue<W> {
         self.executing > 0 || !self.waiting.is_empty()
     }
 
-    /// Returns the virtual start of the next request minus the estimated work in progress.
+    /// Returns the virtual start of the queue's next request minus the estimated work in progress.
     fn discounted_start(&self) -> SeatNanos {
         self.next_dispatch_r - seats_times(self.seats_in_use as u64, ESTIMATED_SERVICE_DURATION)
     }
 
-    /// Moves the next virtual dispatch to the oldest request's arrival if it is earlier. A queue thus cannot save up
-    /// seats that it did not use.
+    /// Moves the next virtual start forward to the arrival of the oldest waiting request. A queue thus cannot save up
+    /// seats while it is idle.
     ///
     /// Upstream: `boundNextDispatchLocked`.
     fn bound_next_dispatch(&mut self) {
@@ -190,6 +210,8 @@ fn seat_seconds(work: SeatNanos) -> f64 {
     work as f64 / 1e9
 }
 
+/// Returns the estimated work of a request in both phases.
+///
 /// Upstream: `totalWork`.
 fn total_work(work: &WorkEstimate) -> SeatNanos {
     seats_times(work.initial_seats, ESTIMATED_SERVICE_DURATION)
@@ -205,7 +227,7 @@ impl<W> QueueSet<W> {
             queues: Vec::new(),
             active_queues: 0,
             current_r: 0,
-            synced: now,
+            synced_until: now,
             robin: 0,
             enqueues: 0,
             requests_waiting: 0,
@@ -214,7 +236,7 @@ impl<W> QueueSet<W> {
             seats_in_use: 0,
             queued_seats_in_use: 0,
             lingering: BinaryHeap::new(),
-            flows: Vec::new(),
+            schema_stats: Vec::new(),
             stats: LevelStats::new(now),
         };
         set.add_queues();
@@ -222,10 +244,11 @@ impl<W> QueueSet<W> {
     }
 
     /// Returns the index of a FlowSchema's counters, which it adds if they are missing.
-    pub(super) fn flow(&mut self, schema: &str) -> usize {
-        self.flows.iter().position(|flow| *flow.schema == *schema).unwrap_or_else(|| {
-            self.flows.push(FlowStats::new(schema));
-            self.flows.len() - 1
+    pub(super) fn schema_index(&mut self, schema: &str) -> usize {
+        let existing = self.schema_stats.iter().position(|stats| *stats.schema == *schema);
+        existing.unwrap_or_else(|| {
+            self.schema_stats.push(FlowStats::new(schema));
+            self.schema_stats.len() - 1
         })
     }
 
@@ -291,20 +314,21 @@ impl<W> QueueSet<W> {
         waiter: impl FnOnce() -> W,
     ) -> (Start, Dispatched<W>) {
         let mut dispatched = self.release_due(now);
-        let Arrival { flow, hash, work, watch } = arrival;
+        let Arrival { schema_index, flow_hash, work, watch } = arrival;
         let seats = work.max_seats();
-        self.flows[flow].estimated_seats.observe(seats as f64);
+        let execution = |work| Execution { schema_index, work, watch, arrived: now };
+        self.schema_stats[schema_index].estimated_seats.observe(seats as f64);
         let Queuing::Queue { dealer, length_limit, .. } = self.queuing else {
             if !self.can_accommodate(seats) {
-                self.flows[flow].reject(Reason::ConcurrencyLimit);
+                self.schema_stats[schema_index].reject(Reason::ConcurrencyLimit);
                 return (Start::Reject(Reason::ConcurrencyLimit), dispatched);
             }
-            let ticket = self.execute(now, None, (flow, work, watch), now);
+            let ticket = self.execute(now, None, execution(work));
             return (Start::Execute(ticket), dispatched);
         };
-        let index = self.shuffle_shard(dealer, hash);
+        let index = self.shuffle_shard(dealer, flow_hash);
         if self.seats_in_use >= self.limit && self.queues[index].waiting.len() >= length_limit {
-            self.flows[flow].reject(Reason::QueueFull);
+            self.schema_stats[schema_index].reject(Reason::QueueFull);
             return (Start::Reject(Reason::QueueFull), dispatched);
         }
         if !self.queues[index].is_active() {
@@ -318,11 +342,12 @@ impl<W> QueueSet<W> {
             let queue = &mut self.queues[index];
             queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
-            self.record_dispatch(start, (start, start), (discounted, discounted));
+            let only = |value| Bounds { min: value, max: value };
+            self.record_dispatch(start, only(start), only(discounted));
             self.robin = index;
-            self.flows[flow].queue_length.observe(1.0);
+            self.schema_stats[schema_index].queue_length.observe(1.0);
             let work = self.fit_final_seats(work);
-            let ticket = self.execute(now, Some(index), (flow, work, watch), now);
+            let ticket = self.execute(now, Some(index), execution(work));
             return (Start::Execute(ticket), dispatched);
         }
         let number = self.enqueues;
@@ -332,7 +357,7 @@ impl<W> QueueSet<W> {
         let arrival_r = self.current_r;
         queue.waiting.push_back(Waiting {
             number,
-            flow,
+            schema_index,
             work,
             watch,
             arrived: now,
@@ -342,8 +367,8 @@ impl<W> QueueSet<W> {
         queue.bound_next_dispatch();
         let length = queue.waiting.len();
         self.active_queues += usize::from(!was_active);
-        self.count_waiting(now, flow, seats, true);
-        self.flows[flow].queue_length.observe(length as f64);
+        self.add_waiting(now, schema_index, seats);
+        self.schema_stats[schema_index].queue_length.observe(length as f64);
         self.dispatch_as_much_as_possible(now, &mut dispatched);
         (Start::Wait(QueuePosition { queue: index, number }), dispatched)
     }
@@ -354,26 +379,28 @@ impl<W> QueueSet<W> {
     pub(super) fn finish(&mut self, now: Duration, ticket: &Ticket) -> Dispatched<W> {
         let mut dispatched = self.release_due(now);
         let duration = now.saturating_sub(ticket.started);
-        let flow = &mut self.flows[ticket.flow];
-        flow.requests_executing -= 1;
+        let stats = &mut self.schema_stats[ticket.schema_index];
+        stats.requests_executing -= 1;
         let seconds = duration.as_secs_f64();
-        let executed = if ticket.watch { &mut flow.watch_initialized } else { &mut flow.executed };
+        let executed =
+            if ticket.watch { &mut stats.watch_initialized } else { &mut stats.executed };
         executed.observe(seconds);
         self.requests_executing -= 1;
         self.stats.requests_executing.set(now, self.requests_executing as f64);
         if let Some(index) = ticket.queue {
             let queue = &mut self.queues[index];
             queue.executing -= 1;
-            queue.next_dispatch_r -=
-                seats_times(ticket.work.initial_seats, ESTIMATED_SERVICE_DURATION)
-                    - seats_times(ticket.work.initial_seats, duration);
+            // The dispatch added the work of the estimated duration. Replace it by the work of the true duration.
+            let initial_seats = ticket.work.initial_seats;
+            queue.next_dispatch_r -= seats_times(initial_seats, ESTIMATED_SERVICE_DURATION);
+            queue.next_dispatch_r += seats_times(initial_seats, duration);
             queue.bound_next_dispatch();
             self.active_queues -= usize::from(!queue.is_active());
         }
-        let seats = Lingering {
+        let seats = LingeringSeats {
             until: now + ticket.work.additional_latency,
             queue: ticket.queue,
-            flow: ticket.flow,
+            schema_index: ticket.schema_index,
             seats: ticket.work.max_seats(),
         };
         if ticket.work.additional_latency.is_zero() {
@@ -403,16 +430,16 @@ impl<W> QueueSet<W> {
         queue.work -= total_work(&cancelled.work);
         queue.bound_next_dispatch();
         self.active_queues -= usize::from(!queue.is_active());
-        self.count_waiting(now, cancelled.flow, cancelled.work.max_seats(), false);
-        let flow = &mut self.flows[cancelled.flow];
-        flow.reject(Reason::TimeOut);
-        flow.waited_in_vain.observe(now.saturating_sub(cancelled.arrived).as_secs_f64());
+        self.remove_waiting(now, cancelled.schema_index, cancelled.work.max_seats());
+        let stats = &mut self.schema_stats[cancelled.schema_index];
+        stats.reject(Reason::TimeOut);
+        stats.waited_in_vain.observe(now.saturating_sub(cancelled.arrived).as_secs_f64());
         self.dispatch_as_much_as_possible(now, &mut dispatched);
         self.remove_queues();
         (true, dispatched)
     }
 
-    /// Releases seats whose time has passed, in the order of their times, and dispatches requests that then fit.
+    /// Releases the seats whose additional latency has passed, earliest first, and dispatches requests that then fit.
     pub(super) fn release_due(&mut self, now: Duration) -> Dispatched<W> {
         let mut dispatched = Vec::new();
         while let Some(Reverse(next)) = self.lingering.peek().copied()
@@ -420,7 +447,7 @@ impl<W> QueueSet<W> {
         {
             self.lingering.pop();
             self.sync_time(next.until);
-            self.release(next.until.max(self.synced), &next);
+            self.release(next.until.max(self.synced_until), &next);
             self.dispatch_as_much_as_possible(now, &mut dispatched);
         }
         self.sync_time(now);
@@ -444,21 +471,24 @@ impl<W> QueueSet<W> {
     }
 
     /// Upstream: `releaseSeatsLocked`.
-    fn release(&mut self, now: Duration, seats: &Lingering) {
-        self.seats_in_use -= seats.seats;
-        self.flows[seats.flow].seats_executing -= seats.seats;
-        if let Some(index) = seats.queue {
-            self.queued_seats_in_use -= seats.seats;
-            self.queues[index].seats_in_use -= seats.seats;
+    fn release(&mut self, now: Duration, released: &LingeringSeats) {
+        let seats = released.seats;
+        self.seats_in_use -= seats;
+        self.schema_stats[released.schema_index].seats_executing -= seats;
+        if let Some(index) = released.queue {
+            self.queued_seats_in_use -= seats;
+            self.queues[index].seats_in_use -= seats;
             self.remove_queues();
         }
         self.record_seats(now);
     }
 
+    /// Advances R to `now`: adds the work of the seats in use, divided by the number of active queues.
+    ///
     /// Upstream: `syncTimeLocked`.
     fn sync_time(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.synced);
-        self.synced = self.synced.max(now);
+        let passed = now.saturating_sub(self.synced_until);
+        self.synced_until = self.synced_until.max(now);
         if self.active_queues > 0 {
             let seats = (self.queued_seats_in_use + self.seats_waiting).min(self.limit);
             self.current_r += seats_times(seats as u64, passed) / self.active_queues as SeatNanos;
@@ -475,14 +505,18 @@ impl<W> QueueSet<W> {
         }
     }
 
+    /// Returns the queue of the flow's hand with the least waiting work.
+    ///
     /// Upstream: `shuffleShardLocked`.
-    fn shuffle_shard(&mut self, dealer: Dealer, hash: u64) -> usize {
-        let hand = dealer.deal(hash);
+    fn shuffle_shard(&mut self, dealer: Dealer, flow_hash: u64) -> usize {
+        let hand = dealer.deal(flow_hash);
         let cards = hand.cards();
+        // Begin each time at another card, so that equal queues are chosen evenly.
         let offset = (self.enqueues % cards.len() as u64) as usize;
         self.enqueues += 1;
-        let (after, before) = cards.split_at(offset);
-        let best = before.iter().chain(after).min_by_key(|index| self.queues[**index].work);
+        let (first_cards, last_cards) = cards.split_at(offset);
+        let best =
+            last_cards.iter().chain(first_cards).min_by_key(|index| self.queues[**index].work);
         best.copied().unwrap_or_default()
     }
 
@@ -492,13 +526,14 @@ impl<W> QueueSet<W> {
             && let Some(index) = self.find_dispatch_queue()
             && let Some(next) = self.queues[index].waiting.pop_front()
         {
-            let Waiting { flow, work, watch, arrived, waiter, .. } = next;
+            let Waiting { schema_index, work, watch, arrived, waiter, .. } = next;
             self.queues[index].work -= total_work(&work);
-            self.count_waiting(now, flow, work.max_seats(), false);
+            self.remove_waiting(now, schema_index, work.max_seats());
             // `execute` counts the queue as active again.
             self.active_queues -= usize::from(!self.queues[index].is_active());
             let work = self.fit_final_seats(work);
-            let ticket = self.execute(now, Some(index), (flow, work, watch), arrived);
+            let execution = Execution { schema_index, work, watch, arrived };
+            let ticket = self.execute(now, Some(index), execution);
             self.queues[index].bound_next_dispatch();
             dispatched.push((waiter, ticket));
         }
@@ -509,25 +544,26 @@ impl<W> QueueSet<W> {
     ///
     /// Upstream: `findDispatchQueueToBoundLocked`.
     fn find_dispatch_queue(&mut self) -> Option<usize> {
-        let (mut best, mut least) = (None, SeatNanos::MAX);
-        let (mut next_s, mut discounted_s) =
-            ((SeatNanos::MAX, SeatNanos::MIN), (SeatNanos::MAX, SeatNanos::MIN));
+        let (mut best, mut earliest_finish) = (None, SeatNanos::MAX);
+        let mut next_s = Bounds { min: SeatNanos::MAX, max: SeatNanos::MIN };
+        let mut discounted_s = next_s;
         let count = self.queues.len();
         for step in 1..=count {
             let index = (self.robin + step) % count;
             let queue = &self.queues[index];
             let Some(oldest) = queue.waiting.front() else { continue };
-            let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
-            next_s = (next_s.0.min(start), next_s.1.max(start));
-            discounted_s = (discounted_s.0.min(discounted), discounted_s.1.max(discounted));
+            let start = queue.next_dispatch_r;
+            next_s.include(start);
+            discounted_s.include(queue.discounted_start());
             let finish = start + total_work(&oldest.work);
-            if finish < least {
-                (best, least) = (Some((index, oldest.flow, oldest.work.max_seats())), finish);
+            if finish < earliest_finish {
+                best = Some((index, oldest.schema_index, oldest.work.max_seats()));
+                earliest_finish = finish;
             }
         }
-        let (index, flow, seats) = best?;
+        let (index, schema_index, seats) = best?;
         if !self.can_accommodate(seats) {
-            self.flows[flow].no_accommodation += 1;
+            self.schema_stats[schema_index].no_accommodation += 1;
             return None;
         }
         self.robin = index;
@@ -536,18 +572,22 @@ impl<W> QueueSet<W> {
         Some(index)
     }
 
+    /// Records the metrics of a dispatch: virtual start of the request, and bounds over all queues with requests.
     fn record_dispatch(
         &mut self,
         start: SeatNanos,
-        next_s: (SeatNanos, SeatNanos),
-        discounted_s: (SeatNanos, SeatNanos),
+        next_s: Bounds<SeatNanos>,
+        discounted_s: Bounds<SeatNanos>,
     ) {
-        let seconds = |(least, greatest)| (seat_seconds(least), seat_seconds(greatest));
+        let in_seconds = |bounds: Bounds<SeatNanos>| Bounds {
+            min: seat_seconds(bounds.min),
+            max: seat_seconds(bounds.max),
+        };
         self.stats.dispatch = DispatchStats {
             r: self.current_r(),
             latest_s: seat_seconds(start),
-            next_s: seconds(next_s),
-            discounted_s: seconds(discounted_s),
+            next_s: in_seconds(next_s),
+            discounted_s: in_seconds(discounted_s),
         };
     }
 
@@ -564,14 +604,9 @@ impl<W> QueueSet<W> {
         work
     }
 
-    /// Occupies the seats of a request.
-    fn execute(
-        &mut self,
-        now: Duration,
-        queue: Option<usize>,
-        (flow, work, watch): (usize, WorkEstimate, bool),
-        arrived: Duration,
-    ) -> Ticket {
+    /// Occupies the seats of a request. `queue` is the index of its queue; `None` in a level without queues.
+    fn execute(&mut self, now: Duration, queue: Option<usize>, execution: Execution) -> Ticket {
+        let Execution { schema_index, work, watch, arrived } = execution;
         let seats = work.max_seats();
         self.requests_executing += 1;
         self.seats_in_use += seats;
@@ -583,7 +618,7 @@ impl<W> QueueSet<W> {
             queue.next_dispatch_r += total_work(&work);
             self.queued_seats_in_use += seats;
         }
-        let stats = &mut self.flows[flow];
+        let stats = &mut self.schema_stats[schema_index];
         stats.dispatched += 1;
         stats.requests_executing += 1;
         stats.seats_executing += seats;
@@ -592,17 +627,30 @@ impl<W> QueueSet<W> {
         }
         self.stats.requests_executing.set(now, self.requests_executing as f64);
         self.record_seats(now);
-        Ticket { flow, queue, work, started: now, watch }
+        Ticket { schema_index, queue, work, started: now, watch }
     }
 
-    fn count_waiting(&mut self, now: Duration, flow: usize, seats: usize, more: bool) {
-        let count = |number: &mut usize, by: usize| {
-            *number = if more { *number + by } else { *number - by };
-        };
-        count(&mut self.requests_waiting, 1);
-        count(&mut self.seats_waiting, seats);
-        count(&mut self.flows[flow].requests_waiting, 1);
-        count(&mut self.flows[flow].seats_waiting, seats);
+    /// Counts a request that joins a queue.
+    fn add_waiting(&mut self, now: Duration, schema_index: usize, seats: usize) {
+        self.requests_waiting += 1;
+        self.seats_waiting += seats;
+        let stats = &mut self.schema_stats[schema_index];
+        stats.requests_waiting += 1;
+        stats.seats_waiting += seats;
+        self.record_waiting(now);
+    }
+
+    /// Counts a request that leaves its queue.
+    fn remove_waiting(&mut self, now: Duration, schema_index: usize, seats: usize) {
+        self.requests_waiting -= 1;
+        self.seats_waiting -= seats;
+        let stats = &mut self.schema_stats[schema_index];
+        stats.requests_waiting -= 1;
+        stats.seats_waiting -= seats;
+        self.record_waiting(now);
+    }
+
+    fn record_waiting(&mut self, now: Duration) {
         self.stats.requests_waiting.set(now, self.requests_waiting as f64);
         self.record_seats(now);
     }

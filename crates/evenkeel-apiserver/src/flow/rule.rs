@@ -1,6 +1,6 @@
 //! Rules of FlowSchemas: which requests they match.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A rule matches by one of its subjects, and by one of its resource or non-resource rules | `matches_policy_rule` |
 //! | A resource rule matches verb, API group, resource and namespace, or clusterScope | `matches_resource_policy_rule` |
@@ -27,16 +27,33 @@ pub(super) struct Rule {
 #[serde(default, rename_all = "camelCase")]
 struct Subject {
     kind: Box<str>,
-    user: Option<Named>,
-    group: Option<Named>,
-    service_account: Option<Named>,
+    user: Option<SubjectName>,
+    group: Option<SubjectName>,
+    service_account: Option<SubjectName>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Named {
+struct SubjectName {
+    /// Name; `*` matches all.
     name: Box<str>,
+    /// Namespace of a ServiceAccount; otherwise empty.
     namespace: Box<str>,
+}
+
+impl SubjectName {
+    fn matches_name(&self, name: &str) -> bool {
+        *self.name == *"*" || *self.name == *name
+    }
+
+    /// Returns whether a user is a ServiceAccount with this namespace and name.
+    fn matches_service_account(&self, user: &User) -> bool {
+        let account = user.name.strip_prefix("system:serviceaccount:");
+        let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) else {
+            return false;
+        };
+        namespace == &*self.namespace && self.matches_name(name)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,17 +107,9 @@ impl Subject {
     /// Upstream: `matchesSubject`.
     fn matches_subject(&self, user: &User) -> bool {
         match (&*self.kind, &self.user, &self.group, &self.service_account) {
-            ("User", Some(named), _, _) => *named.name == *"*" || named.name == user.name,
-            ("Group", _, Some(named), _) => *named.name == *"*" || user.is_in(&named.name),
-            ("ServiceAccount", _, _, Some(named)) => {
-                let account = user.name.strip_prefix("system:serviceaccount:");
-                account.and_then(|account| account.split_once(':')).is_some_and(
-                    |(namespace, name)| {
-                        namespace == &*named.namespace
-                            && (*named.name == *"*" || name == &*named.name)
-                    },
-                )
-            }
+            ("User", Some(subject), _, _) => subject.matches_name(&user.name),
+            ("Group", _, Some(subject), _) => *subject.name == *"*" || user.is_in(&subject.name),
+            ("ServiceAccount", _, _, Some(subject)) => subject.matches_service_account(user),
             _ => false,
         }
     }
@@ -116,12 +125,12 @@ impl ResourceRule {
             joined = format!("{}/{}", info.resource, info.subresource);
             &joined
         };
-        has(&self.verbs, info.verb)
-            && has(&self.resources, resource)
-            && has(&self.api_groups, info.group)
+        contains_value(&self.verbs, info.verb)
+            && contains_value(&self.resources, resource)
+            && contains_value(&self.api_groups, info.group)
             && match info.namespace {
                 "" => self.cluster_scope,
-                namespace => has(&self.namespaces, namespace),
+                namespace => contains_value(&self.namespaces, namespace),
             }
     }
 }
@@ -129,18 +138,19 @@ impl ResourceRule {
 impl PathRule {
     /// Upstream: `matchesNonResourcePolicyRule`.
     fn matches_non_resource_policy_rule(&self, verb: &str, path: &str) -> bool {
+        // A pattern such as `/healthz/*` matches all paths below `/healthz/`.
         let is_below = |pattern: &str| {
             let prefix = pattern.trim_end_matches('*').trim_end_matches('/');
             path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
         };
-        has(&self.verbs, verb)
-            && self.paths.iter().any(|one| **one == *"*" || **one == *path || is_below(one))
+        let matches_path = |pattern: &str| pattern == "*" || pattern == path || is_below(pattern);
+        contains_value(&self.verbs, verb) && self.paths.iter().any(|pattern| matches_path(pattern))
     }
 }
 
 /// Returns whether a list contains a value. `*` as the only element matches all values.
 ///
 /// Upstream: `containsString`.
-fn has(list: &[Box<str>], value: &str) -> bool {
-    matches!(list, [one] if **one == *"*") || list.iter().any(|one| **one == *value)
+fn contains_value(list: &[Box<str>], value: &str) -> bool {
+    matches!(list, [only] if **only == *"*") || list.iter().any(|element| **element == *value)
 }

@@ -4,19 +4,24 @@
 const MAX_HASH_BITS: f64 = 60.0;
 /// Maximum size of a hand that fits in [`MAX_HASH_BITS`].
 const MAX_HAND: usize = 15;
+/// Maximum number of queues, as upstream.
+const MAX_DECK: usize = 1 << 26;
 
 /// Dealer of hands of queues by a flow's hash.
 ///
 /// Upstream: `Dealer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dealer {
+    /// Number of queues of the level.
     deck_size: u64,
+    /// Number of queues that a flow may use.
     hand_size: usize,
 }
 
 /// Hand of distinct queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hand {
+    /// Indices of the queues; only the first `size` are valid.
     cards: [usize; MAX_HAND],
     size: usize,
 }
@@ -35,7 +40,7 @@ impl Dealer {
     pub(super) fn new(deck_size: usize, hand_size: usize) -> Option<Self> {
         let bits = ((deck_size as f64).log2() * hand_size as f64).ceil();
         let fits = (1..=deck_size.min(MAX_HAND)).contains(&hand_size)
-            && deck_size <= 1 << 26
+            && deck_size <= MAX_DECK
             && bits <= MAX_HASH_BITS;
         fits.then_some(Self { deck_size: deck_size as u64, hand_size })
     }
@@ -46,11 +51,12 @@ impl Dealer {
     pub(super) fn deal(&self, mut hash: u64) -> Hand {
         let mut cards = [0; MAX_HAND];
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
-            let left = self.deck_size - dealt as u64;
-            *card = (hash % left) as usize;
-            hash /= left;
+            let remaining = self.deck_size - dealt as u64;
+            *card = (hash % remaining) as usize;
+            hash /= remaining;
         }
-        // Each number is an index into the remaining cards. Every earlier card at or below it shifts it by one.
+        // Each number is an index into the cards that remained at its deal. To turn the index into a card of the whole
+        // deck, add one for each card that was dealt before and is not greater.
         let remainders = cards;
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
             for before in remainders[..dealt].iter().rev() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::integrator::{Distribution, Integrator, TimingHistogram};
 
+// Bucket bounds of the histograms.
 const WAIT_SECONDS: [f64; 13] =
     [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 const QUEUE_LENGTH: [f64; 8] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
@@ -39,6 +40,21 @@ impl Reason {
     }
 }
 
+/// Smallest and greatest value.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bounds<T> {
+    pub(super) min: T,
+    pub(super) max: T,
+}
+
+impl<T: Ord + Copy> Bounds<T> {
+    /// Extends the bounds to a value.
+    pub(super) fn include(&mut self, value: T) {
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+}
+
 /// Counters of one FlowSchema in a priority level.
 #[derive(Debug, Clone)]
 pub(super) struct FlowStats {
@@ -49,6 +65,7 @@ pub(super) struct FlowStats {
     pub(super) seats_waiting: usize,
     pub(super) requests_executing: usize,
     pub(super) seats_executing: usize,
+    /// Dispatch attempts that failed because seats were missing.
     pub(super) no_accommodation: u64,
     pub(super) queue_length: Distribution,
     pub(super) watch_count: Distribution,
@@ -113,12 +130,14 @@ pub(super) struct LevelStats {
 /// Readings at the last dispatch from a queue, in seat-seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DispatchStats {
+    /// Progress meter R, the virtual time.
     pub(super) r: f64,
+    /// Virtual start of the dispatched request.
     pub(super) latest_s: f64,
-    /// Minimum and maximum over the queues of the virtual start of the next request.
-    pub(super) next_s: (f64, f64),
-    /// Like `next_s`, minus the estimated work in progress.
-    pub(super) discounted_s: (f64, f64),
+    /// Virtual starts of the next request of each queue.
+    pub(super) next_s: Bounds<f64>,
+    /// The bounds `next_s` with the estimated work in progress subtracted for each queue.
+    pub(super) discounted_s: Bounds<f64>,
 }
 
 impl LevelStats {

@@ -10,11 +10,11 @@ use evenkeel_api::selector::FieldSelector;
 
 use crate::request::RequestInfo;
 
-/// Number of watches by group, resource, namespace and name. Clones share the counts.
+/// Number of watches by the hash that [`scope_key`] returns. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchTracker(Arc<Mutex<HashMap<u64, u64>>>);
 
-/// Watch that counts until this drops.
+/// Registration of a watch in a tracker. The drop removes it.
 #[derive(Debug)]
 pub(crate) struct CountedWatch {
     tracker: WatchTracker,
@@ -35,7 +35,7 @@ impl Drop for CountedWatch {
 
 /// Returns the key of watches with the same scope. A hash avoids allocations in lookups; a collision only makes the
 /// estimate slightly too high.
-fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
+fn scope_key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (info.group, info.resource, namespace, name).hash(&mut hasher);
     hasher.finish()
@@ -53,7 +53,7 @@ impl WatchTracker {
                 return None;
             }
         }
-        let key = key(info, info.namespace, info.name);
+        let key = scope_key(info, info.namespace, info.name);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
         Some(CountedWatch { tracker: self.clone(), key })
     }
@@ -61,13 +61,13 @@ impl WatchTracker {
     /// Returns the number of watches that receive a write: watches of all objects, of the namespace, and of the object.
     ///
     /// Upstream: `GetInterestedWatchCount`.
-    pub(crate) fn interested(&self, info: &RequestInfo<'_>) -> u64 {
+    pub(crate) fn interested_watch_count(&self, info: &RequestInfo<'_>) -> u64 {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.is_empty() {
             return 0;
         }
         let count = |namespace: &str, name: &str| {
-            counts.get(&key(info, namespace, name)).copied().unwrap_or_default()
+            counts.get(&scope_key(info, namespace, name)).copied().unwrap_or_default()
         };
         let mut interested = count("", "");
         if !info.namespace.is_empty() {
@@ -105,7 +105,7 @@ mod tests {
         assert!(watches.iter().all(Option::is_some));
         assert!(watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3Dn").is_none());
         let interested = |method: Method, path: &str| {
-            tracker.interested(&RequestInfo::new(&method, path, &Query::default()))
+            tracker.interested_watch_count(&RequestInfo::new(&method, path, &Query::default()))
         };
         assert_eq!(interested(Method::POST, "/api/v1/namespaces/a/pods"), 3);
         assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 4);

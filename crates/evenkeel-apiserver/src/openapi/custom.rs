@@ -11,10 +11,11 @@ use std::sync::{Arc, OnceLock};
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
-const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
-const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
-const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+// Descriptions of fields, as upstream.
+const API_VERSION_DESCRIPTION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND_DESCRIPTION: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const METADATA_DESCRIPTION: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const LIST_METADATA_DESCRIPTION: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
 /// OpenAPI version of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,13 +25,14 @@ enum Dialect {
 }
 
 impl Dialect {
+    /// Returns a reference to a schema.
     fn reference(self, name: &str) -> Value {
         let section = if self == Self::Two { "definitions" } else { "components/schemas" };
         json!({"$ref": format!("#/{section}/{name}")})
     }
 
     /// Returns a reference to a schema, with a description.
-    fn described(self, name: &str, description: &str) -> Value {
+    fn described_reference(self, name: &str, description: &str) -> Value {
         match self {
             Self::Two => {
                 let mut schema = self.reference(name);
@@ -44,8 +46,12 @@ impl Dialect {
     }
 }
 
-fn custom(rows: &Rows) -> impl Iterator<Item = (&Arc<ResourceType>, &Arc<Version>)> {
-    rows.all.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)))
+/// Returns the custom resource types, each with its version of the definition.
+fn custom_resources(rows: &Rows) -> impl Iterator<Item = (&Arc<ResourceType>, &Arc<Version>)> {
+    rows.all.iter().filter_map(|resource| {
+        let version = resource.custom.as_ref()?;
+        Some((resource, version))
+    })
 }
 
 /// Returns the name of a kind's schema, such as `com.example.v1.Widget` for the group `example.com`.
@@ -61,18 +67,22 @@ fn group_version_kind(resource: &ResourceType, kind: &str) -> Value {
 /// Returns the schema of the resource's kind.
 fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value {
     let document = &version.document;
-    let open = dialect == Dialect::Two && flag(document, "x-kubernetes-preserve-unknown-fields");
-    let mut schema = if open || !document.is_object() {
+    // OpenAPI v2 clients would reject unknown fields.
+    let allows_any_field =
+        dialect == Dialect::Two && flag(document, "x-kubernetes-preserve-unknown-fields");
+    let mut schema = if allows_any_field || !document.is_object() {
         json!({"type": "object"})
     } else {
         let mut schema = document.clone();
         if dialect == Dialect::Two {
-            simplify(&mut schema);
+            to_openapi_v2(&mut schema);
         }
-        embed(&mut schema, dialect);
-        schema["properties"]["metadata"] = dialect.described(OBJECT_META, METADATA);
-        schema["properties"]["apiVersion"] = json!({"type": "string", "description": API_VERSION});
-        schema["properties"]["kind"] = json!({"type": "string", "description": KIND});
+        describe_embedded_objects(&mut schema, dialect);
+        schema["properties"]["metadata"] =
+            dialect.described_reference(OBJECT_META, METADATA_DESCRIPTION);
+        schema["properties"]["apiVersion"] =
+            json!({"type": "string", "description": API_VERSION_DESCRIPTION});
+        schema["properties"]["kind"] = json!({"type": "string", "description": KIND_DESCRIPTION});
         schema
     };
     mark_selectable(&mut schema, version);
@@ -92,26 +102,31 @@ fn mark_selectable(schema: &mut Value, version: &Version) {
 /// Removes fields that OpenAPI v2, or its old clients, do not support.
 ///
 /// Upstream: `ToStructuralOpenAPIV2`.
-fn simplify(schema: &mut Value) {
-    let (nullable, open) =
-        (flag(schema, "nullable"), flag(schema, "x-kubernetes-preserve-unknown-fields"));
+fn to_openapi_v2(schema: &mut Value) {
+    let is_nullable = flag(schema, "nullable");
+    let preserves_unknown = flag(schema, "x-kubernetes-preserve-unknown-fields");
     let Some(fields) = schema.as_object_mut() else { return };
     for junctor in ["allOf", "oneOf", "anyOf", "not", "default"] {
         fields.remove(junctor);
     }
-    if nullable {
+    if is_nullable {
         fields.remove("type");
         fields.remove("nullable");
     }
-    if nullable || open {
+    if is_nullable || preserves_unknown {
         fields.remove("items");
         fields.remove("properties");
     }
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-    if kind == "array" && !fields.contains_key("items") || kind == "object" && open {
+    let has_untyped_contents = match kind {
+        "array" => !fields.contains_key("items"),
+        "object" => preserves_unknown,
+        _ => false,
+    };
+    if has_untyped_contents {
         fields.remove("type");
     }
-    let nullable: Vec<String> = fields
+    let nullable_properties: Vec<String> = fields
         .get("properties")
         .and_then(Value::as_object)
         .into_iter()
@@ -120,17 +135,17 @@ fn simplify(schema: &mut Value) {
         .map(|(name, _)| name.clone())
         .collect();
     if let Some(required) = fields.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|name| !nullable.iter().any(|n| name == n));
+        required.retain(|name| !nullable_properties.iter().any(|nullable| name == nullable));
         if required.is_empty() {
             fields.remove("required");
         }
     }
-    for_each_child(schema, &mut simplify);
+    for_each_child(schema, &mut to_openapi_v2);
 }
 
 /// Adds `apiVersion`, `kind` and `metadata` to the schemas of embedded objects.
-fn embed(schema: &mut Value, dialect: Dialect) {
-    for_each_child(schema, &mut |child| embed(child, dialect));
+fn describe_embedded_objects(schema: &mut Value, dialect: Dialect) {
+    for_each_child(schema, &mut |child| describe_embedded_objects(child, dialect));
     if dialect == Dialect::Two && flag(schema, "x-kubernetes-preserve-unknown-fields")
         || !flag(schema, "x-kubernetes-embedded-resource")
     {
@@ -138,19 +153,21 @@ fn embed(schema: &mut Value, dialect: Dialect) {
     }
     schema["properties"]["apiVersion"] = json!({"type": "string", "description": "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"});
     schema["properties"]["kind"] = json!({"type": "string", "description": "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"});
-    schema["properties"]["metadata"] = dialect.described(OBJECT_META, METADATA);
+    schema["properties"]["metadata"] =
+        dialect.described_reference(OBJECT_META, METADATA_DESCRIPTION);
     let mut required = list(schema, "required").to_vec();
     for name in ["kind", "apiVersion"] {
-        if !required.iter().any(|r| r == name) {
+        if !required.iter().any(|required_name| required_name == name) {
             required.push(name.into());
         }
     }
     schema["required"] = required.into();
 }
 
+/// Calls `visit` with each schema directly inside a schema.
 fn for_each_child(schema: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
     for name in ["items", "additionalProperties"] {
-        if let Some(child) = schema.get_mut(name).filter(|c| c.is_object()) {
+        if let Some(child) = schema.get_mut(name).filter(|child| child.is_object()) {
             visit(child);
         }
     }
@@ -158,21 +175,23 @@ fn for_each_child(schema: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
     properties.into_iter().flatten().for_each(|(_, property)| visit(property));
 }
 
+/// Returns the schema of the resource's list kind.
 fn list_schema(resource: &ResourceType, dialect: Dialect) -> Value {
-    let words = format!(
+    let items_description = format!(
         "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
         resource.plural()
     );
     json!({"type": "object", "required": ["items"],
         "description": format!("{} is a list of {}", resource.list_kind, resource.kind()),
         "properties": {
-            "apiVersion": {"type": "string", "description": API_VERSION},
-            "kind": {"type": "string", "description": KIND},
-            "items": {"type": "array", "description": words, "items": dialect.reference(&model_name(resource, resource.kind()))},
-            "metadata": dialect.described(LIST_META, LIST_METADATA)},
+            "apiVersion": {"type": "string", "description": API_VERSION_DESCRIPTION},
+            "kind": {"type": "string", "description": KIND_DESCRIPTION},
+            "items": {"type": "array", "description": items_description, "items": dialect.reference(&model_name(resource, resource.kind()))},
+            "metadata": dialect.described_reference(LIST_META, LIST_METADATA_DESCRIPTION)},
         "x-kubernetes-group-version-kind": group_version_kind(resource, &resource.list_kind)})
 }
 
+/// Returns the schemas of the resource's kind and list kind, with their names.
 fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(String, Value); 2] {
     let mut list = list_schema(resource, dialect);
     mark_selectable(&mut list, version);
@@ -183,41 +202,44 @@ fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(St
 }
 
 /// Returns the definitions and paths of custom resources for the v2 document.
-pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>) {
-    let (mut definitions, mut all) = (Map::new(), Map::new());
-    for (resource, version) in custom(rows) {
+pub(super) fn definitions_and_paths(rows: &Rows) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut definitions, mut paths) = (Map::new(), Map::new());
+    for (resource, version) in custom_resources(rows) {
         definitions.extend(schemas(resource, version, Dialect::Two));
-        paths(resource, Dialect::Two, &mut all);
+        add_paths(resource, Dialect::Two, &mut paths);
     }
-    (definitions, all)
+    (definitions, paths)
 }
 
-/// Paths and schemas of one document.
-type Parts = (Map<String, Value>, Map<String, Value>);
+/// Paths and schemas of one v3 document.
+#[derive(Default)]
+struct DocumentParts {
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+}
 
 /// Returns the v3 documents by name, such as `apis/example.com/v1`.
 pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
-    let mut documents: BTreeMap<String, Parts> = BTreeMap::new();
-    for (resource, version) in custom(rows) {
-        let (all, components) =
-            documents.entry(format!("apis/{}", resource.api_version)).or_default();
-        components.extend(schemas(resource, version, Dialect::Three));
-        paths(resource, Dialect::Three, all);
+    let mut documents: BTreeMap<String, DocumentParts> = BTreeMap::new();
+    for (resource, version) in custom_resources(rows) {
+        let parts = documents.entry(format!("apis/{}", resource.api_version)).or_default();
+        parts.schemas.extend(schemas(resource, version, Dialect::Three));
+        add_paths(resource, Dialect::Three, &mut parts.paths);
     }
-    let finished = |(name, (paths, mut components)): (String, Parts)| {
-        add_builtin(&mut components);
+    let finish = |(name, DocumentParts { paths, mut schemas }): (String, DocumentParts)| {
+        add_builtin(&mut schemas);
         let document = json!({"openapi": "3.0.0", "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
-            "paths": paths, "components": {"schemas": components}});
+            "paths": paths, "components": {"schemas": schemas}});
         (name, document)
     };
-    documents.into_iter().map(finished).collect()
+    documents.into_iter().map(finish).collect()
 }
 
 /// Adds the built-in schemas that documents of custom resources refer to, directly or indirectly.
-fn add_builtin(components: &mut Map<String, Value>) {
+fn add_builtin(schemas: &mut Map<String, Value>) {
     static BUILTIN: OnceLock<Map<String, Value>> = OnceLock::new();
     for (name, schema) in BUILTIN.get_or_init(builtin) {
-        components.entry(name).or_insert_with(|| schema.clone());
+        schemas.entry(name).or_insert_with(|| schema.clone());
     }
 }
 
@@ -241,37 +263,37 @@ fn builtin() -> Map<String, Value> {
     builtin
 }
 
-/// Adds a resource's paths to `all`.
-fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>) {
+/// Adds a resource's paths with their operations to `paths`.
+fn add_paths(resource: &ResourceType, dialect: Dialect, paths: &mut Map<String, Value>) {
     let root = format!("/apis/{}", resource.api_version);
     let plural = resource.plural();
     let collection = if resource.namespaced {
-        all.insert(
+        paths.insert(
             format!("{root}/{plural}"),
-            json!({"get": operation(resource, "list", true, dialect)}),
+            json!({"get": operation(resource, "list", dialect)}),
         );
         format!("{root}/namespaces/{{namespace}}/{plural}")
     } else {
         format!("{root}/{plural}")
     };
-    let op = |action: &str, list: bool| operation(resource, action, list, dialect);
-    let whole = json!({"get": op("list", true), "post": op("post", false), "delete": op("deletecollection", true)});
-    all.insert(collection.clone(), whole);
-    let one = json!({"get": op("get", false), "put": op("put", false), "patch": op("patch", false), "delete": op("delete", false)});
-    all.insert(format!("{collection}/{{name}}"), one);
-    for part in &resource.subresources {
-        let operations =
-            json!({"get": op("get", false), "put": op("put", false), "patch": op("patch", false)});
-        all.insert(format!("{collection}/{{name}}/{}", part.name), operations);
+    let operation = |action: &str| operation(resource, action, dialect);
+    let of_collection = json!({"get": operation("list"), "post": operation("post"), "delete": operation("deletecollection")});
+    paths.insert(collection.clone(), of_collection);
+    let of_object = json!({"get": operation("get"), "put": operation("put"), "patch": operation("patch"), "delete": operation("delete")});
+    paths.insert(format!("{collection}/{{name}}"), of_object);
+    for subresource in &resource.subresources {
+        let of_subresource =
+            json!({"get": operation("get"), "put": operation("put"), "patch": operation("patch")});
+        paths.insert(format!("{collection}/{{name}}/{}", subresource.name), of_subresource);
     }
 }
 
-/// Returns the description of an operation. kubectl reads from it whether the server supports field validation and dry
-/// runs.
-fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect) -> Value {
+/// Returns the description of an operation. From its parameters, kubectl detects whether the server supports field
+/// validation and dry runs.
+fn operation(resource: &ResourceType, action: &str, dialect: Dialect) -> Value {
     let gvk =
         json!({"group": resource.group(), "version": resource.version(), "kind": resource.kind()});
-    let text = |name: &str| match dialect {
+    let query_parameter = |name: &str| match dialect {
         Dialect::Two => json!({"name": name, "in": "query", "type": "string", "uniqueItems": true}),
         Dialect::Three => {
             json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
@@ -285,16 +307,17 @@ fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect
         "delete" => &["dryRun", "gracePeriodSeconds", "propagationPolicy"],
         _ => &["dryRun", "fieldManager", "fieldValidation"],
     };
-    let kind: &str = if list { &resource.list_kind } else { resource.kind() };
+    let responds_with_list = matches!(action, "list" | "deletecollection");
+    let kind: &str = if responds_with_list { &resource.list_kind } else { resource.kind() };
     let name = model_name(resource, kind);
-    let answer = match dialect {
+    let response = match dialect {
         Dialect::Two => json!({"description": "OK", "schema": dialect.reference(&name)}),
         Dialect::Three => {
             json!({"description": "OK", "content": {"application/json": {"schema": dialect.reference(&name)}}})
         }
     };
     json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk,
-        "parameters": names.iter().map(|name| text(name)).collect::<Vec<_>>(), "responses": {"200": answer}})
+        "parameters": names.iter().map(|name| query_parameter(name)).collect::<Vec<_>>(), "responses": {"200": response}})
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use recorded::{V2_JSON, V2_PROTOBUF, compressed, index, unpacked};
+use recorded::{V2_JSON, V2_PROTOBUF, compressed, decompressed, index};
 
 use crate::api::Api;
 use crate::resource::Rows;
@@ -27,9 +27,10 @@ use crate::resource::document::PackedDocument;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
+/// Media type of the v2 document in protobuf.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// Media type of the same format that clients from before 2023 request.
-const PROTOBUF_AT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const OLD_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// Responds to a GET of an OpenAPI path; `None` for other paths.
 pub(crate) fn serve(
@@ -41,15 +42,16 @@ pub(crate) fn serve(
     match path {
         "/openapi/v2" => Some(version_two(api, headers)),
         "/openapi/v3" => {
-            Some(plain(StatusCode::OK, "text/plain; charset=utf-8", list(api).to_string().into()))
+            let index = version_three_index(api).to_string();
+            Some(plain(StatusCode::OK, "text/plain; charset=utf-8", index.into()))
         }
         path => {
             let name = path.strip_prefix("/openapi/v3/")?;
-            Some(document(api, name, headers, query).unwrap_or_else(|code| {
+            Some(version_three(api, name, headers, query).unwrap_or_else(|code| {
                 let mut response = Response::new(Bytes::new());
                 *response.status_mut() = code;
                 if code == StatusCode::NOT_ACCEPTABLE {
-                    set(&mut response, VARY, "Accept");
+                    set_header(&mut response, VARY, "Accept");
                 }
                 response
             }))
@@ -64,20 +66,20 @@ fn plain(code: StatusCode, content_type: &'static str, body: Bytes) -> Response<
     response
 }
 
-fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
+fn set_header(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::try_from(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
 /// Responds with a compressed body. Decompresses it for clients that do not accept gzip.
-fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
+fn gzip_response(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
     if accepts_gzip(text(headers, ACCEPT_ENCODING)) {
         let mut response = Response::new(compressed);
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         return response;
     }
-    match unpacked(&compressed) {
+    match decompressed(&compressed) {
         Ok(body) => Response::new(body.into()),
         Err(error) => plain(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -95,18 +97,21 @@ fn accepts_gzip(encodings: &str) -> bool {
         let mut parts = coding.split(';').map(str::trim);
         let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
         let quality = parts.find_map(|part| part.strip_prefix("q="));
-        is_gzip && quality.is_none_or(|quality| quality.parse::<f64>().is_ok_and(|q| q > 0.0))
+        is_gzip
+            && quality
+                .is_none_or(|quality| quality.parse::<f64>().is_ok_and(|quality| quality > 0.0))
     })
 }
 
-/// Returns whether `If-None-Match` contains the ETag.
-fn matches_tag(headers: &HeaderMap, tag: &str) -> bool {
+/// Returns whether `If-None-Match` contains the ETag (in quotes).
+fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
     text(headers, IF_NONE_MATCH).split(',').any(|known| {
         let known = known.trim();
-        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag
     })
 }
 
+/// Returns the SHA-512 hash in hexadecimal digits.
 fn hash(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA512, bytes);
     digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
@@ -114,54 +119,55 @@ fn hash(bytes: &[u8]) -> String {
 
 /// Returns the v2 document of the whole API in JSON or protobuf.
 fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
-    let forms = [
-        ("application/json", "application/json", Form::Json),
-        (PROTOBUF, PROTOBUF, Form::Protobuf),
-        (PROTOBUF_AT, PROTOBUF, Form::Protobuf),
+    // Requested media type, content type of the response, and format.
+    let formats = [
+        ("application/json", "application/json", Format::Json),
+        (PROTOBUF, PROTOBUF, Format::Protobuf),
+        (OLD_PROTOBUF, PROTOBUF, Format::Protobuf),
     ];
     let chosen = accept::media_ranges(headers).iter().find_map(|media_range| {
-        forms
+        formats
             .iter()
-            .find(|(media, _, _)| media_range.includes(media))
-            .map(|(_, media, form)| (*media, *form))
+            .find(|(requested, _, _)| media_range.includes(requested))
+            .map(|(_, content_type, format)| (*content_type, *format))
     });
-    let Some((content_type, form)) = chosen else {
+    let Some((content_type, format)) = chosen else {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
-        set(&mut response, VARY, "Accept-Encoding");
+        set_header(&mut response, VARY, "Accept-Encoding");
         response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
         return response;
     };
     let rows = api.table.rows();
-    let document = rows.openapi.version_two[form as usize].get_or_init(|| form.document(&rows));
-    let tag = format!("\"{}\"", document.hash);
-    let mut response = if matches_tag(headers, &tag) {
+    let document = rows.openapi.version_two[format as usize].get_or_init(|| format.document(&rows));
+    let etag = format!("\"{}\"", document.hash);
+    let mut response = if matches_etag(headers, &etag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        packed(document.bytes.clone(), headers)
+        gzip_response(document.bytes.clone(), headers)
     };
     if response.status() == StatusCode::OK {
-        set(&mut response, CONTENT_TYPE, content_type);
+        set_header(&mut response, CONTENT_TYPE, content_type);
     }
-    set(&mut response, ETAG, &tag);
-    set(&mut response, VARY, "Accept-Encoding");
+    set_header(&mut response, ETAG, &etag);
+    set_header(&mut response, VARY, "Accept-Encoding");
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
     response
 }
 
 /// Format of the v2 document.
 #[derive(Clone, Copy)]
-enum Form {
+enum Format {
     Json,
     Protobuf,
 }
 
-impl Form {
-    /// Makes the v2 document of a snapshot's resources. Its hash is the same in both formats.
+impl Format {
+    /// Encodes the v2 document of a snapshot of the table. The document's hash is the same in both formats.
     fn document(self, rows: &Rows) -> PackedDocument {
-        let (definitions, paths) = custom::additions(rows);
+        let (definitions, paths) = custom::definitions_and_paths(rows);
         let recorded = match self {
             Self::Json => V2_JSON,
             Self::Protobuf => V2_PROTOBUF,
@@ -173,43 +179,46 @@ impl Form {
         let hash = hash(added.to_string().as_bytes());
         let bytes = match self {
             Self::Json => append_compressed(&[], &with_custom(definitions, paths)),
-            // The parts of a protobuf message may follow each other, compressed separately.
+            // Concatenated protobuf messages decode as one message, and concatenated gzip streams as one stream.
             Self::Protobuf => append_compressed(recorded, &protobuf::document(paths, definitions)),
         };
         PackedDocument { hash, bytes }
     }
 }
 
-/// Makes the v3 documents of a snapshot's custom resources.
+/// Returns the v3 documents of a snapshot's custom resources by name.
 fn custom_documents(rows: &Rows) -> &BTreeMap<String, PackedDocument> {
     rows.openapi.version_three.get_or_init(|| {
-        let packed = |(name, document): (String, Value)| {
+        let pack = |(name, document): (String, Value)| {
             let text = document.to_string();
             let bytes = append_compressed(&[], text.as_bytes());
             (name, PackedDocument { hash: hash(text.as_bytes()), bytes })
         };
-        custom::documents(rows).into_iter().map(packed).collect()
+        custom::documents(rows).into_iter().map(pack).collect()
     })
 }
 
 /// Appends a separately compressed part to a compressed body. Both decompress to one body.
-fn append_compressed(compressed: &[u8], more: &[u8]) -> Bytes {
-    let mut all = GzEncoder::new(compressed.to_vec(), Compression::fast());
+fn append_compressed(compressed: &[u8], appended: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(compressed.to_vec(), Compression::fast());
     // Writes to memory do not fail.
-    let _ = all.write_all(more);
-    all.finish().unwrap_or_default().into()
+    let _ = encoder.write_all(appended);
+    encoder.finish().unwrap_or_default().into()
 }
 
-/// Returns the recorded document with the definitions and paths of custom resources.
-fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Vec<u8> {
-    let text = unpacked(V2_JSON).ok();
+/// Returns the recorded v2 document in JSON, with the definitions and paths of custom resources added.
+fn with_custom(
+    custom_definitions: Map<String, Value>,
+    custom_paths: Map<String, Value>,
+) -> Vec<u8> {
+    let text = decompressed(V2_JSON).ok();
     let document: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
     let mut document = document.unwrap_or_else(|| json!({"definitions": {}}));
     if let Some(definitions) = document.get_mut("definitions").and_then(Value::as_object_mut) {
-        definitions.extend(custom);
+        definitions.extend(custom_definitions);
     }
-    if let Some(all) = document.get_mut("paths").and_then(Value::as_object_mut) {
-        all.extend(paths);
+    if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
+        paths.extend(custom_paths);
     }
     document.to_string().into()
 }
@@ -219,9 +228,9 @@ pub(crate) fn is_own(api: &Api, name: &str) -> bool {
     index().contains_key(name) || custom_documents(&api.table.rows()).contains_key(name)
 }
 
-/// Returns the index of v3 documents, with each document's hash in its URL. Those of extension API servers have the URLs
-/// that these servers give them.
-fn list(api: &Api) -> Value {
+/// Returns the index of v3 documents, with each document's hash in its URL. Documents of extension API servers have
+/// the URLs of those servers' own indexes.
+fn version_three_index(api: &Api) -> Value {
     let mut paths: serde_json::Map<String, Value> = index()
         .iter()
         .map(|(name, (hash, _, _))| {
@@ -242,14 +251,14 @@ fn list(api: &Api) -> Value {
 
 /// Returns one v3 document. Clients may cache a URL with the current hash forever. The server redirects a URL with
 /// another hash to the current one.
-fn document(
+fn version_three(
     api: &Api,
     name: &str,
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> Result<Response<Bytes>, StatusCode> {
     let rows = api.table.rows();
-    let (tag, compressed) = if let Some((hash, recorded)) = compressed(name) {
+    let (hash, compressed) = if let Some((hash, recorded)) = compressed(name) {
         (hash, Bytes::from_static(recorded))
     } else if let Some(document) = custom_documents(&rows).get(name) {
         (document.hash.as_str(), document.bytes.clone())
@@ -261,32 +270,36 @@ fn document(
     if !ranges.iter().any(|media_range| media_range.includes("application/json")) {
         return Err(StatusCode::NOT_ACCEPTABLE);
     }
+    let etag = format!("\"{hash}\"");
     let requested_hash =
         query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
-    if requested_hash.is_some_and(|requested_hash| requested_hash != tag) {
+    if requested_hash.is_some_and(|requested_hash| requested_hash != hash) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-        set(&mut response, http::header::LOCATION, &format!("/openapi/v3/{name}?hash={tag}"));
-        set(&mut response, CONTENT_TYPE, "application/json");
-        set(&mut response, ETAG, &format!("\"{tag}\""));
-        set(&mut response, VARY, "Accept");
+        set_header(
+            &mut response,
+            http::header::LOCATION,
+            &format!("/openapi/v3/{name}?hash={hash}"),
+        );
+        set_header(&mut response, CONTENT_TYPE, "application/json");
+        set_header(&mut response, ETAG, &etag);
+        set_header(&mut response, VARY, "Accept");
         return Ok(response);
     }
-    let quoted = format!("\"{tag}\"");
-    let mut response = if matches_tag(headers, &quoted) {
+    let mut response = if matches_etag(headers, &etag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        let mut response = packed(compressed, headers);
-        set(&mut response, CONTENT_TYPE, "application/json");
+        let mut response = gzip_response(compressed, headers);
+        set_header(&mut response, CONTENT_TYPE, "application/json");
         response
     };
-    set(&mut response, ETAG, &quoted);
-    set(&mut response, VARY, "Accept");
+    set_header(&mut response, ETAG, &etag);
+    set_header(&mut response, VARY, "Accept");
     if requested_hash.is_some() {
-        set(&mut response, CACHE_CONTROL, "public, immutable");
-        set(&mut response, EXPIRES, "Fri, 31 Dec 9999 23:59:59 UTC");
+        set_header(&mut response, CACHE_CONTROL, "public, immutable");
+        set_header(&mut response, EXPIRES, "Fri, 31 Dec 9999 23:59:59 UTC");
     }
     Ok(response)
 }
@@ -317,7 +330,7 @@ mod tests {
         assert!(index().contains_key("apis/apps/v1") && index().contains_key("api/v1"));
         for name in index().keys() {
             let (_, packed) = compressed(name).expect("inside the pack");
-            let text = unpacked(packed).expect(name);
+            let text = decompressed(packed).expect(name);
             let document: Value = serde_json::from_slice(&text).expect(name);
             assert!(
                 document["openapi"].as_str().is_some_and(|version| version.starts_with("3.")),

@@ -6,9 +6,11 @@
 use evenkeel_api::protobuf::wire;
 use serde_json::{Map, Value};
 
-/// Message type: its fields by their JSON names, and the number of its field for `x-` extensions.
-struct Shape {
+/// Protobuf message type for JSON objects of one kind.
+struct MessageType {
+    /// JSON name, field numbers and wire format of each field.
     fields: &'static [(&'static str, Path, Form)],
+    /// Number of the field for `x-` extensions.
     extensions: u32,
 }
 
@@ -24,20 +26,21 @@ enum Form {
     Number,
     /// Message with YAML text; JSON is YAML, too.
     Any,
+    /// One or more messages with YAML text.
     Anys,
     /// One or more messages.
-    Message(&'static Shape),
-    /// One or more messages, each inside the messages of the path.
-    Within(Path, &'static Shape),
-    /// Map entries with a name, and a message at the path in each entry.
-    Named(Path, &'static Shape),
+    Message(&'static MessageType),
+    /// One or more values, each wrapped in the nested messages of the path.
+    Within(Path, &'static MessageType),
+    /// Map. Each entry is a message with the name in field 1 and the value at the path.
+    Named(Path, &'static MessageType),
     /// Schema, or a bool that allows or forbids any value.
     SchemaOrFlag,
 }
 
 use Form::{Any, Anys, Flag, Integer, Message, Named, Number, SchemaOrFlag, Text, Within};
 
-static DOCUMENT: Shape = Shape {
+static DOCUMENT: MessageType = MessageType {
     fields: &[
         ("paths", &[8, 2], Named(&[2], &PATH)),
         ("definitions", &[9, 1], Named(&[2], &SCHEMA)),
@@ -45,7 +48,7 @@ static DOCUMENT: Shape = Shape {
     extensions: 16,
 };
 
-static PATH: Shape = Shape {
+static PATH: MessageType = MessageType {
     fields: &[
         ("get", &[2], Message(&OPERATION)),
         ("put", &[3], Message(&OPERATION)),
@@ -56,7 +59,7 @@ static PATH: Shape = Shape {
     extensions: 10,
 };
 
-static OPERATION: Shape = Shape {
+static OPERATION: MessageType = MessageType {
     fields: &[
         // The format has several kinds of parameters. Those of custom resources are all query parameters.
         ("parameters", &[8], Within(&[1, 2, 3], &QUERY_PARAMETER)),
@@ -65,7 +68,7 @@ static OPERATION: Shape = Shape {
     extensions: 13,
 };
 
-static QUERY_PARAMETER: Shape = Shape {
+static QUERY_PARAMETER: MessageType = MessageType {
     fields: &[
         ("in", &[2], Text),
         ("name", &[4], Text),
@@ -75,15 +78,15 @@ static QUERY_PARAMETER: Shape = Shape {
     extensions: 23,
 };
 
-static RESPONSE: Shape = Shape {
+static RESPONSE: MessageType = MessageType {
     fields: &[("description", &[1], Text), ("schema", &[2, 1], Message(&SCHEMA))],
     extensions: 5,
 };
 
-static EXTERNAL_DOCS: Shape =
-    Shape { fields: &[("description", &[1], Text), ("url", &[2], Text)], extensions: 3 };
+static EXTERNAL_DOCS: MessageType =
+    MessageType { fields: &[("description", &[1], Text), ("url", &[2], Text)], extensions: 3 };
 
-static SCHEMA: Shape = Shape {
+static SCHEMA: MessageType = MessageType {
     fields: &[
         ("$ref", &[1], Text),
         ("format", &[2], Text),
@@ -121,42 +124,46 @@ pub(super) fn document(paths: Map<String, Value>, definitions: Map<String, Value
     fields.insert("paths".into(), paths.into());
     fields.insert("definitions".into(), definitions.into());
     let mut out = Vec::new();
-    write(&mut out, &DOCUMENT, &fields.into());
+    write_fields(&mut out, &DOCUMENT, &fields.into());
     out
 }
 
 /// Writes the fields of a message. Skips fields that the format lacks.
-fn write(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
-    for (name, path, form) in shape.fields {
+fn write_fields(out: &mut Vec<u8>, message_type: &MessageType, value: &Value) {
+    for (name, path, form) in message_type.fields {
         if let Some(value) = value.get(name) {
-            inside(out, path, &|out, number| field(out, number, form, value));
+            write_nested(out, path, &|out, number| write_field(out, number, form, value));
         }
     }
     for (name, value) in value.as_object().into_iter().flatten() {
         if name.starts_with("x-") {
-            wire::message(out, shape.extensions, |out| {
+            wire::message(out, message_type.extensions, |out| {
                 wire::bytes(out, 1, name.as_bytes());
-                any(out, 2, value);
+                write_any(out, 2, value);
             });
         }
     }
 }
 
-/// Writes the nested messages of `path`, and calls `write` with the last number.
-fn inside(out: &mut Vec<u8>, path: &[u32], write: &dyn Fn(&mut Vec<u8>, u32)) {
+/// Writes the nested messages of `path`. Calls `write_last` with the last number to write the field in the innermost.
+fn write_nested(out: &mut Vec<u8>, path: &[u32], write_last: &dyn Fn(&mut Vec<u8>, u32)) {
     match path {
         [] => {}
-        [last] => write(out, *last),
-        [first, rest @ ..] => wire::message(out, *first, |out| inside(out, rest, write)),
+        [last] => write_last(out, *last),
+        [first, rest @ ..] => {
+            wire::message(out, *first, |out| write_nested(out, rest, write_last));
+        }
     }
 }
 
-fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
-    let message = |out: &mut Vec<u8>, path: Path, shape: &Shape, value: &Value| {
-        inside(out, path, &|out, last| wire::message(out, last, |out| write(out, shape, value)));
+fn write_field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
+    let nested_message = |out: &mut Vec<u8>, path: Path, message_type, value| {
+        write_nested(out, path, &|out, last| {
+            wire::message(out, last, |out| write_fields(out, message_type, value));
+        });
     };
     match form {
-        Text => each(value).iter().for_each(|value| text(out, number, value)),
+        Text => elements(value).iter().for_each(|value| write_text(out, number, value)),
         Flag if value == true => wire::number(out, number, 1),
         Flag => {}
         // Protobuf omits zero, and encodes a negative number as its two's complement.
@@ -168,50 +175,52 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
             None | Some(0.0) => {}
             Some(value) => wire::double(out, number, value),
         },
-        Any => any(out, number, value),
-        Anys => each(value).iter().for_each(|value| any(out, number, value)),
-        Message(shape) => {
-            for value in each(value) {
-                wire::message(out, number, |out| write(out, shape, value));
+        Any => write_any(out, number, value),
+        Anys => elements(value).iter().for_each(|value| write_any(out, number, value)),
+        Message(message_type) => {
+            for value in elements(value) {
+                wire::message(out, number, |out| write_fields(out, message_type, value));
             }
         }
-        Within(path, shape) => {
-            for value in each(value) {
-                wire::message(out, number, |out| message(out, path, shape, value));
+        Within(path, message_type) => {
+            for value in elements(value) {
+                wire::message(out, number, |out| nested_message(out, path, message_type, value));
             }
         }
-        Named(path, shape) => {
+        Named(path, message_type) => {
             for (name, value) in value.as_object().into_iter().flatten() {
                 wire::message(out, number, |out| {
                     wire::bytes(out, 1, name.as_bytes());
-                    message(out, path, shape, value);
+                    nested_message(out, path, message_type, value);
                 });
             }
         }
         SchemaOrFlag => wire::message(out, number, |out| match value {
             Value::Bool(allowed) => wire::number(out, 2, u64::from(*allowed)),
-            schema => wire::message(out, 1, |out| write(out, &SCHEMA, schema)),
+            schema => wire::message(out, 1, |out| write_fields(out, &SCHEMA, schema)),
         }),
     }
 }
 
-fn each(value: &Value) -> &[Value] {
+/// Returns the elements of an array, or any other value as the only element.
+fn elements(value: &Value) -> &[Value] {
     value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
-fn text(out: &mut Vec<u8>, number: u32, value: &Value) {
+fn write_text(out: &mut Vec<u8>, number: u32, value: &Value) {
     if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
         wire::bytes(out, number, text.as_bytes());
     }
 }
 
-fn any(out: &mut Vec<u8>, number: u32, value: &Value) {
+/// Writes a message with the value as YAML text in field 2.
+fn write_any(out: &mut Vec<u8>, number: u32, value: &Value) {
     wire::message(out, number, |out| wire::bytes(out, 2, value.to_string().as_bytes()));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorded::{V2_JSON, V2_PROTOBUF, unpacked};
+    use super::super::recorded::{V2_JSON, V2_PROTOBUF, decompressed};
     use super::*;
     use serde_json::json;
 
@@ -219,8 +228,8 @@ mod tests {
     /// differently.
     #[test]
     fn built_in_definitions_are_written_as_upstream_writes_them() {
-        let recorded = unpacked(V2_PROTOBUF).expect("recorded");
-        let text = unpacked(V2_JSON).expect("recorded");
+        let recorded = decompressed(V2_PROTOBUF).expect("recorded");
+        let text = decompressed(V2_JSON).expect("recorded");
         let document: Value = serde_json::from_slice(&text).expect("JSON");
         let mut compared = 0;
         for (name, schema) in document["definitions"].as_object().expect("definitions") {
@@ -230,7 +239,7 @@ mod tests {
             }
             let mut entry = Vec::new();
             let one = Map::from_iter([(name.clone(), schema.clone())]);
-            field(&mut entry, 1, &Named(&[2], &SCHEMA), &one.into());
+            write_field(&mut entry, 1, &Named(&[2], &SCHEMA), &one.into());
             assert!(memchr::memmem::find(&recorded, &entry).is_some(), "{name}");
             compared += 1;
         }
@@ -244,7 +253,7 @@ mod tests {
             "responses": {"200": {"description": "OK", "schema": {"$ref": "#/d"}}},
             "x-kubernetes-action": "get"}});
         let mut out = Vec::new();
-        write(&mut out, &PATH, &path);
+        write_fields(&mut out, &PATH, &path);
         let parameter = b"\x12\x05query\x22\x01n\x32\x06string\xa0\x01\x01";
         let response = b"\x0a\x02OK\x12\x07\x0a\x05\x0a\x03#/d";
         let extension = b"\x0a\x13x-kubernetes-action\x12\x07\x12\x05\"get\"";
@@ -263,7 +272,7 @@ mod tests {
     fn a_single_value_of_a_repeated_field_is_written_as_a_list() {
         let written = |schema: Value| {
             let mut out = Vec::new();
-            write(&mut out, &SCHEMA, &schema);
+            write_fields(&mut out, &SCHEMA, &schema);
             out
         };
         let open = json!({"type": "object", "additionalProperties": true});

@@ -1,6 +1,6 @@
 //! Impersonation: serves a request as another user (upstream: `filters/impersonation`).
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `../auth/impersonation.rs` |
 //! | `impersonate:MODE` and `impersonate-on:MODE:VERB` together allow requests with this verb | `check` |

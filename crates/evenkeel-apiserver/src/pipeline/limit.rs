@@ -42,6 +42,6 @@ pub(super) fn too_many_requests(rejection: &Rejection) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from(rejection.retry_after));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    rejection.mark(headers);
+    rejection.set_uid_headers(headers);
     response
 }

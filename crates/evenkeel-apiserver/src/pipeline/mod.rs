@@ -1,6 +1,6 @@
 //! Request pipeline: the stages of every request in order. Each is a module with a function of its name.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `WithPanicRecovery` | `recover::recover` |
 //! | `WithAuditInit`, `WithAudit`, `WithFailedAuthenticationAudit` | `audit::audit_id`, `../audit/mod.rs` |
@@ -320,7 +320,7 @@ where
     let mut response = routed.await.unwrap_or_else(|error| refusal(&error, headers, &query.0));
     warn(&mut response, &warnings.into_texts());
     if let Some(permit) = &permit {
-        permit.mark(response.headers_mut());
+        permit.set_uid_headers(response.headers_mut());
     }
     if let Some(registration) = watch_registration {
         response.body_mut().hold(registration);

@@ -1,6 +1,6 @@
 //! Allocation of a Service's node ports: one for each port, and one for the health check.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A NodePort or LoadBalancer gets a node port for each port; `allocateLoadBalancerNodePorts: false` turns that off | `allocates_node_ports` |
 //! | A client may request a node port in the range | `allocate` |

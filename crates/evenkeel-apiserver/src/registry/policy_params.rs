@@ -1,7 +1,7 @@
 //! Permission checks for admission policies and bindings. Through a policy, users may only read parameters that they
 //! may read directly.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A policy with a new `paramKind` needs `get` on all objects of the kind | `check_policy` |
 //! | A binding with a new `paramRef` or policy needs `get` on the named object, or `list` for a selector | `check_binding` |

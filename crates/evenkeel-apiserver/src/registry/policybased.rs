@@ -1,6 +1,6 @@
 //! Escalation checks: a user may not write roles and bindings that grant permissions that the user does not hold.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A user who writes a role holds its permissions, or has the verb `escalate` on the role | `check_role` |
 //! | A user who sets or changes an aggregation rule holds every permission | `check_aggregation` |

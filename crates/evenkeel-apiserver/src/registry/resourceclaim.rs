@@ -1,6 +1,6 @@
 //! Permission checks for device claims.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A request with `adminAccess` needs the namespace's label `resource.kubernetes.io/admin-access: "true"` | `check_admin_access` |
 //! | A new allocation of devices with admin access needs the label, too | `check_admin_access` |

@@ -9,7 +9,8 @@ use crate::https::ClientIdentity;
 #[derive(Clone, Default)]
 pub struct AggregationOptions {
     /// Certificate chain and key in PEM that identify this server to extension API servers (`--proxy-client-cert-file`,
-    /// `--proxy-client-key-file`). Default: none, so that they do not trust the user that a request names.
+    /// `--proxy-client-key-file`). Default: none. Extension API servers then do not trust the user in a request's
+    /// headers.
     pub proxy_client: Option<(String, String)>,
     /// Whether redirects of extension API servers reach clients (`--aggregator-reject-forwarding-redirect=false`).
     pub forward_redirects: bool,
@@ -19,7 +20,7 @@ impl AggregationOptions {
     /// Builds the state of aggregation. An error has the option's name and the reason.
     pub(super) fn build(self) -> Result<Aggregation, (&'static str, String)> {
         let identity = self.proxy_client.map(|(chain, key)| ClientIdentity::from_pem(&chain, &key));
-        let identity = identity.transpose().map_err(|why| ("proxy-client-cert-file", why))?;
+        let identity = identity.transpose().map_err(|reason| ("proxy-client-cert-file", reason))?;
         Ok(Aggregation::new(identity, !self.forward_redirects))
     }
 }

@@ -11,7 +11,7 @@ use crate::auth::{
 use evenkeel_x509::CertPool;
 
 /// Default issuer of service account tokens.
-const ISSUER: &str = "https://kubernetes.default.svc";
+const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 
 /// Options of authentication, named after kube-apiserver's flags.
 #[derive(Clone, Default)]
@@ -42,33 +42,35 @@ pub struct AuthenticationOptions {
 }
 
 impl AuthenticationOptions {
-    /// Builds the authenticator. `own_key` signs tokens unless another key is set. An error has the option's name and
-    /// the reason.
+    /// Builds the authenticator. The server's `generated_key` signs tokens unless another key is set. An error has the
+    /// option's name and the reason.
     pub(super) fn build(
         self,
         static_tokens: StaticTokens,
-        own_key: &str,
+        generated_key: &str,
         advertised: SocketAddr,
     ) -> Result<Authenticator, (&'static str, String)> {
-        let refused = |setting| move |why: String| (setting, why);
-        let issuers = match self.service_account_issuers {
-            none if none.is_empty() => vec![ISSUER.to_owned()],
-            issuers => issuers,
-        };
+        let invalid = |option| move |reason: String| (option, reason);
+        let mut issuers = self.service_account_issuers;
+        if issuers.is_empty() {
+            issuers.push(DEFAULT_ISSUER.to_owned());
+        }
         if issuers.iter().any(String::is_empty) {
-            return Err(refused("service-account-issuer")("it must not be empty".to_owned()));
+            return Err(invalid("service-account-issuer")("it must not be empty".to_owned()));
         }
         let configured = match &self.authentication_config {
             None => None,
             Some(text) => Some(
-                configure(text.as_bytes(), &issuers).map_err(refused("authentication-config"))?,
+                configure(text.as_bytes(), &issuers).map_err(invalid("authentication-config"))?,
             ),
         };
-        let (jwt, in_file) = configured.map_or_else(Default::default, |c| (c.jwt, c.anonymous));
-        let anonymous = match (in_file, self.anonymous_auth) {
+        let (jwt, anonymous_in_file) =
+            configured.map(|config| (config.jwt, config.anonymous)).unwrap_or_default();
+        let anonymous = match (anonymous_in_file, self.anonymous_auth) {
             (Some(_), Some(_)) => {
-                let why = "it cannot be set when the authentication configuration sets anonymous";
-                return Err(refused("anonymous-auth")(why.to_owned()));
+                let reason =
+                    "it cannot be set when the authentication configuration sets anonymous";
+                return Err(invalid("anonymous-auth")(reason.to_owned()));
             }
             (Some(anonymous), None) => anonymous,
             (None, enabled) => {
@@ -76,23 +78,23 @@ impl AuthenticationOptions {
             }
         };
         if let Some(request_header) = &self.request_header {
-            let refused = refused("requestheader-client-ca-file");
+            let invalid = invalid("requestheader-client-ca-file");
             let pool = CertPool::from_pem(request_header.client_ca.as_bytes());
-            if pool.map_err(|error| refused(error.to_string()))?.is_empty() {
-                return Err(refused("it contains no PEM of a certificate".to_owned()));
+            if pool.map_err(|error| invalid(error.to_string()))?.is_empty() {
+                return Err(invalid("it contains no PEM of a certificate".to_owned()));
             }
         }
-        let key = self.service_account_signing_key.as_deref().unwrap_or(own_key);
-        let signer = Signer::from_pem(key).map_err(refused("service-account-signing-key-file"))?;
+        let key = self.service_account_signing_key.as_deref().unwrap_or(generated_key);
+        let signer = Signer::from_pem(key).map_err(invalid("service-account-signing-key-file"))?;
         let mut keys = Vec::new();
         for pem in &self.service_account_keys {
-            let all = PublicKey::all_from_pem(pem.as_bytes());
-            keys.extend(all.map_err(refused("service-account-key-file"))?);
+            let public_keys = PublicKey::all_from_pem(pem.as_bytes());
+            keys.extend(public_keys.map_err(invalid("service-account-key-file"))?);
         }
         let audiences =
             if self.api_audiences.is_empty() { issuers.clone() } else { self.api_audiences };
-        let own_uri = || format!("https://{advertised}/openid/v1/jwks");
-        let jwks_uri = self.service_account_jwks_uri.unwrap_or_else(own_uri);
+        let default_uri = || format!("https://{advertised}/openid/v1/jwks");
+        let jwks_uri = self.service_account_jwks_uri.unwrap_or_else(default_uri);
         let options = ServiceAccountOptions { signer, keys, issuers, audiences, jwks_uri };
         Ok(Authenticator {
             static_tokens,

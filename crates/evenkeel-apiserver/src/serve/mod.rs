@@ -55,7 +55,7 @@ use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 use evenkeel_x509::CertPool;
-use pki::{Pki, PkiOptions};
+use pki::{CertificateWithKey, Pki, PkiOptions};
 use service::Peer;
 
 /// Error of building a server.
@@ -103,16 +103,18 @@ pub struct Builder {
     aggregation: AggregationOptions,
 }
 
-/// Default advertised address: one for documentation, because Endpoints may not have a loopback address.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
+/// Default advertised address. It is reserved for documentation (RFC 5737), because Endpoints may not contain a
+/// loopback address.
+const DOCUMENTATION_ADDRESS: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
 impl Builder {
-    /// Sets the address that the server advertises in the Endpoints of the Service `kubernetes`. Of a loopback or
-    /// unspecified address, only the port is used.
+    /// Sets the address that the server advertises in the Endpoints of the Service `kubernetes`. If the address is a
+    /// loopback or unspecified one, only its port is used.
     pub fn advertise(mut self, address: SocketAddr) -> Self {
         self.advertised = address;
         if address.ip().is_loopback() || address.ip().is_unspecified() {
-            self.advertised.set_ip(NOWHERE.ip());
+            self.advertised.set_ip(DOCUMENTATION_ADDRESS.ip());
         }
         self
     }
@@ -155,7 +157,7 @@ impl Builder {
 
     /// Serves this certificate chain and key (PEM) instead of a certificate of the server's own CA.
     pub fn certificate(mut self, chain: String, key: String) -> Self {
-        self.pki.given = Some((chain, key));
+        self.pki.configured_certificate = Some(CertificateWithKey { chain, key });
         self
     }
 
@@ -257,11 +259,11 @@ impl Builder {
         let store = match &self.data_dir {
             None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
-                files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
-                    path: folder.display().to_string(),
-                    source,
+                files::make_folder(folder, is_expected_in_data_folder).map_err(|source| {
+                    OpenError::Io { path: folder.display().to_string(), source }
                 })?;
-                let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
+                let flavor =
+                    tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
                 let clock = self.clock.clone();
                 let indexed = registry::INDEXED_RESOURCES;
@@ -269,16 +271,17 @@ impl Builder {
             }
         };
         if let Some(pem) = &self.pki.client_ca {
-            let refused = |why| BuildError::Setting("client-ca-file", why);
-            let pool = CertPool::from_pem(pem.as_bytes()).map_err(|e| refused(e.to_string()))?;
+            let invalid = |reason| BuildError::Setting("client-ca-file", reason);
+            let pool =
+                CertPool::from_pem(pem.as_bytes()).map_err(|error| invalid(error.to_string()))?;
             if pool.is_empty() {
-                return Err(refused("it contains no PEM of a certificate".to_owned()));
+                return Err(invalid("it contains no PEM of a certificate".to_owned()));
             }
         }
         let authorizer = Authorizer::of(&self.authorization_modes)
-            .map_err(|why| BuildError::Setting("authorization-mode", why))?;
+            .map_err(|reason| BuildError::Setting("authorization-mode", reason))?;
         let network = ServiceNetwork::new(self.advertised, self.service_range.as_deref())
-            .map_err(|why| BuildError::Setting("service-cluster-ip-range", why))?;
+            .map_err(|reason| BuildError::Setting("service-cluster-ip-range", reason))?;
         self.pki.names.push(network.service_address().to_string());
         let pki = Pki::open(self.data_dir.as_deref(), self.pki, self.clock.now())
             .map_err(|error| BuildError::Certificates(error.to_string()))?;
@@ -290,12 +293,15 @@ impl Builder {
         let authenticator = self
             .authentication
             .build(static_tokens, pki.account_key(), self.advertised)
-            .map_err(|(setting, why)| BuildError::Setting(setting, why))?;
+            .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let auditor = self.audit.map(|options| Auditor::open(options, self.clock.clone()));
-        let auditor =
-            auditor.transpose().map_err(|(setting, why)| BuildError::Setting(setting, why))?;
-        let aggregation =
-            self.aggregation.build().map_err(|(setting, why)| BuildError::Setting(setting, why))?;
+        let auditor = auditor
+            .transpose()
+            .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
+        let aggregation = self
+            .aggregation
+            .build()
+            .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
@@ -338,7 +344,8 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
         api.tasks.spawn("JSON web keys", authenticator.key_fetcher());
     }
     let (certificates, clock) = (pki.clone(), api.clock.clone());
-    api.tasks.spawn("certificates", move || renew(certificates.clone(), clock.clone()));
+    api.tasks
+        .spawn("certificates", move || renew_certificates(certificates.clone(), clock.clone()));
     let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
     let weak = Arc::downgrade(api);
     api.tasks.spawn("definitions", move || crd_controller::run(weak.clone(), changes.clone()));
@@ -382,28 +389,28 @@ fn start_aggregation(api: &Arc<Api>) {
     api.tasks.spawn("documents of APIServices", move || fetcher::run(weak.clone()));
 }
 
-/// Maximum delay between two checks of the clock, which an administrator may set.
+/// Maximum delay between two checks of the clock, because an administrator may change the system time.
 const RENEWAL_CHECK_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-/// Delay after a failed renewal.
+/// Delay after a failed renewal, and minimum delay between two checks.
 const RENEWAL_RETRY_PERIOD: Duration = Duration::from_secs(60);
 
 /// Renews certificates when they are due, until the server shuts down.
-async fn renew(pki: Arc<Pki>, clock: Clock) {
+async fn renew_certificates(pki: Arc<Pki>, clock: Clock) {
     loop {
         let now = clock.now();
-        let pause = match pki.renew_if_due(now) {
+        let delay = match pki.renew_if_due(now) {
             Ok(due) => due.duration_since(now).try_into().unwrap_or(RENEWAL_RETRY_PERIOD),
             Err(error) => {
                 tracing::error!(%error, "certificates cannot be renewed; trying again");
                 RENEWAL_RETRY_PERIOD
             }
         };
-        tokio::time::sleep(pause.clamp(RENEWAL_RETRY_PERIOD, RENEWAL_CHECK_PERIOD)).await;
+        tokio::time::sleep(delay.clamp(RENEWAL_RETRY_PERIOD, RENEWAL_CHECK_PERIOD)).await;
     }
 }
 
 /// Returns whether a file in the data folder belongs to the server or to the surrounding program.
-fn is_of_data_folder(name: &str) -> bool {
+fn is_expected_in_data_folder(name: &str) -> bool {
     store::is_its_file(name)
         || name == pki::FOLDER
         || name.starts_with("kubeconfig")
@@ -433,7 +440,7 @@ impl Server {
             authorization_modes: Vec::new(),
             service_range: None,
             pki: PkiOptions::default(),
-            advertised: NOWHERE,
+            advertised: DOCUMENTATION_ADDRESS,
             flow: flow::Options::default(),
             connections: ConnectionLimits::default(),
             event_ttl: event_ttl::DEFAULT_TTL,
@@ -454,7 +461,7 @@ impl Server {
         Service::new(self.api.clone(), Some(peer))
     }
 
-    /// Serves one more API, whose source computes the objects for each request.
+    /// Also serves this API, whose source computes the objects for each request.
     ///
     /// # Errors
     /// The API's APIService cannot be written.
@@ -465,7 +472,7 @@ impl Server {
     }
 
     /// Adds a control plane component (`scheduler`, `controller-manager`) to the `componentstatuses`. Each request for
-    /// them calls `check`.
+    /// `componentstatuses` calls `check`.
     pub fn component(
         &self,
         name: &str,
@@ -474,7 +481,7 @@ impl Server {
         self.api.components.add(name, check);
     }
 
-    /// Asks these kubelets for logs from now on, and to execute commands.
+    /// Sets the kubelets that the server asks for logs and to execute commands.
     pub fn connect_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         self.api.kubelets.connect(kubelet);
     }
@@ -489,7 +496,7 @@ impl Server {
         self.pki.ca_pem()
     }
 
-    /// Returns the CA's secret key (PEM), for signers of certificates in the cluster's name.
+    /// Returns the CA's secret key (PEM), for controllers that sign certificates for the cluster.
     pub fn ca_key_pem(&self) -> &str {
         self.pki.ca_key_pem()
     }
@@ -524,7 +531,7 @@ impl Server {
     }
 
     /// Waits until a part of the server fails that cannot restart, such as the store. The program then has to exit.
-    /// Until it does, reads work and health checks fail.
+    /// Before it exits, reads still work and health checks fail.
     pub async fn failed(&self) -> TaskFailure {
         self.api.tasks.failed().await
     }

@@ -20,10 +20,13 @@ use crate::files;
 /// Error of creating or reading certificates.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PkiError {
+    /// A key or certificate cannot be created.
     #[error("{0}")]
-    Make(#[from] rcgen::Error),
+    Create(#[from] rcgen::Error),
+    /// A file, of this path, cannot be read or written.
     #[error("{0}: {1}")]
     File(String, io::Error),
+    /// A file exists, but its contents cannot be used.
     #[error(
         "{path} cannot be used: {why}; restore it from a copy, or remove {folder} to have all keys and certificates made anew"
     )]
@@ -37,9 +40,9 @@ pub(super) const FOLDER: &str = "pki";
 const TOKEN_LENGTH: usize = 32;
 
 /// Lifetime of the CA's certificate (10 years).
-const CA_LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// Lifetime of the server's and the administrator's certificates (1 year).
-const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
+const CERTIFICATE_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Time by which certificates are backdated, for clients whose clocks are slow.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -47,7 +50,9 @@ const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 pub(super) struct Pki {
     files: Files,
     issuer: Issuer<'static, KeyPair>,
+    /// Certificate of the CA in PEM.
     ca: String,
+    /// Key of the CA in PEM.
     ca_key: String,
     /// Roots of client certificates in PEM: the CA and the configured ones.
     client_roots: String,
@@ -55,22 +60,33 @@ pub(super) struct Pki {
     names: Vec<String>,
     serving_key: KeyPair,
     admin_key: KeyPair,
-    /// Configured chain and key of the listener. Without them, the CA signs the listener's certificate.
-    given: Option<(String, String)>,
+    /// Configured certificate of the listener. Without it, the CA signs the listener's certificate.
+    configured_certificate: Option<CertificateWithKey>,
+    /// The administrator's bearer token.
     token: String,
     /// Key in PEM that signs service account tokens.
-    accounts: String,
+    service_account_key: String,
     current: RwLock<Certificates>,
+    /// Number of renewals since the start.
     renewals: watch::Sender<u64>,
 }
 
-/// Certificates in PEM that are renewed.
+/// Certificate chain with its key, both in PEM.
+#[derive(Clone)]
+pub(super) struct CertificateWithKey {
+    pub(super) chain: String,
+    pub(super) key: String,
+}
+
+/// Renewable certificates in PEM.
 #[derive(Clone)]
 struct Certificates {
+    /// Certificate chain of the listener.
     serving: String,
+    /// Client certificate of the administrator.
     admin: String,
     /// Time of the next renewal.
-    due: Timestamp,
+    next_renewal: Timestamp,
 }
 
 /// Options of certificates.
@@ -78,8 +94,8 @@ struct Certificates {
 pub(super) struct PkiOptions {
     /// Further host names or addresses of the server.
     pub(super) names: Vec<String>,
-    /// Chain and key of the listener in PEM.
-    pub(super) given: Option<(String, String)>,
+    /// Certificate of the listener.
+    pub(super) configured_certificate: Option<CertificateWithKey>,
     /// Further roots of client certificates in PEM.
     pub(super) client_ca: Option<String>,
 }
@@ -92,20 +108,20 @@ impl Pki {
         options: PkiOptions,
         now: Timestamp,
     ) -> Result<Self, PkiError> {
-        let files = Files(folder.map(|f| f.join(FOLDER)));
-        files.make_folder()?;
-        let ca_key = key(&files, "ca.key")?;
+        let files = Files(folder.map(|data_folder| data_folder.join(FOLDER)));
+        files.create_folder()?;
+        let ca_key = load_or_generate_key(&files, "ca.key")?;
         let issuer = Issuer::new(ca_params(now), ca_key);
-        let make_ca = || Ok(ca_params(now).self_signed(issuer.key())?.pem());
-        let mut ca = files.or_make("ca.crt", make_ca)?;
+        let create_ca = || Ok(ca_params(now).self_signed(issuer.key())?.pem());
+        let mut ca = files.read_or_create("ca.crt", create_ca)?;
         let validity = files.check_certificate("ca.crt", &ca, issuer.key())?;
         // No certificate may outlive its CA.
-        if validity.until < now + LIFE {
-            ca = make_ca()?;
+        if validity.until < now + CERTIFICATE_LIFETIME {
+            ca = create_ca()?;
             files.write("ca.crt", &ca)?;
         }
         let client_roots =
-            options.client_ca.map_or_else(|| ca.clone(), |more| format!("{ca}{more}"));
+            options.client_ca.map_or_else(|| ca.clone(), |client_ca| format!("{ca}{client_ca}"));
         let mut names: Vec<String> = [
             "localhost",
             "127.0.0.1",
@@ -118,33 +134,35 @@ impl Pki {
         .map(Into::into)
         .into();
         names.extend(options.names);
-        let token = files.or_make("admin.token", || {
+        let token = files.read_or_create("admin.token", || {
             let bytes: [u8; 24] = rand::random();
             Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
         })?;
         if token.trim().len() < TOKEN_LENGTH {
             return Err(files.damaged("admin.token", "it is shorter than a token"));
         }
-        let none = Certificates { serving: String::new(), admin: String::new(), due: now };
+        let placeholder =
+            Certificates { serving: String::new(), admin: String::new(), next_renewal: now };
         let pki = Self {
             ca,
             ca_key: issuer.key().serialize_pem(),
             client_roots,
             names,
-            serving_key: key(&files, "apiserver.key")?,
-            admin_key: key(&files, "admin.key")?,
-            given: options.given,
+            serving_key: load_or_generate_key(&files, "apiserver.key")?,
+            admin_key: load_or_generate_key(&files, "admin.key")?,
+            configured_certificate: options.configured_certificate,
             token: token.trim().to_owned(),
-            accounts: key(&files, "service-accounts.key")?.serialize_pem(),
-            current: RwLock::new(none),
+            service_account_key: load_or_generate_key(&files, "service-accounts.key")?
+                .serialize_pem(),
+            current: RwLock::new(placeholder),
             renewals: watch::Sender::new(0),
             files,
             issuer,
         };
-        let stored = pki.files.or_make("admin.crt", || pki.admin_certificate(now))?;
-        let validity = pki.files.check_certificate("admin.crt", &stored, &pki.admin_key)?;
+        let admin = pki.files.read_or_create("admin.crt", || pki.admin_certificate(now))?;
+        let validity = pki.files.check_certificate("admin.crt", &admin, &pki.admin_key)?;
         if validity.is_fresh(now) {
-            pki.set(stored, validity.renewal(), now)?;
+            pki.set_certificates(admin, validity.renewal_time(), now)?;
         } else {
             pki.renew(now)?;
         }
@@ -153,11 +171,11 @@ impl Pki {
 
     /// Renews the certificates if they are due. Returns the time of the next renewal.
     pub(super) fn renew_if_due(&self, now: Timestamp) -> Result<Timestamp, PkiError> {
-        if now >= self.current().due {
+        if now >= self.current().next_renewal {
             self.renew(now)?;
-            self.renewals.send_modify(|n| *n += 1);
+            self.renewals.send_modify(|count| *count += 1);
         }
-        Ok(self.current().due)
+        Ok(self.current().next_renewal)
     }
 
     /// Returns a counter of renewals. After each renewal, callers have to write kubeconfigs again.
@@ -165,20 +183,27 @@ impl Pki {
         self.renewals.subscribe()
     }
 
+    /// Issues new certificates.
     fn renew(&self, now: Timestamp) -> Result<(), PkiError> {
         let admin = self.admin_certificate(now)?;
         self.files.write("admin.crt", &admin)?;
-        self.set(admin, Validity::new(now, LIFE).renewal(), now)
+        let validity = Validity::new(now, CERTIFICATE_LIFETIME);
+        self.set_certificates(admin, validity.renewal_time(), now)
     }
 
     /// Sets the administrator's certificate, and issues a new one for the listener.
-    fn set(&self, admin: String, due: Timestamp, now: Timestamp) -> Result<(), PkiError> {
-        let serving = match &self.given {
-            Some((chain, _)) => chain.clone(),
+    fn set_certificates(
+        &self,
+        admin: String,
+        next_renewal: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), PkiError> {
+        let serving = match &self.configured_certificate {
+            Some(configured) => configured.chain.clone(),
             None => self.serving_certificate(now)?,
         };
         *self.current.write().unwrap_or_else(PoisonError::into_inner) =
-            Certificates { serving, admin, due };
+            Certificates { serving, admin, next_renewal };
         Ok(())
     }
 
@@ -188,17 +213,17 @@ impl Pki {
 
     fn serving_certificate(&self, now: Timestamp) -> Result<String, PkiError> {
         let mut params = CertificateParams::new(self.names.clone())?;
-        name(&mut params, "kube-apiserver", None);
+        set_subject(&mut params, "kube-apiserver", None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        Validity::new(now, LIFE).put(&mut params);
+        Validity::new(now, CERTIFICATE_LIFETIME).apply_to(&mut params);
         Ok(params.signed_by(&self.serving_key, &self.issuer)?.pem())
     }
 
     fn admin_certificate(&self, now: Timestamp) -> Result<String, PkiError> {
         let mut params = CertificateParams::new(Vec::new())?;
-        name(&mut params, "kubernetes-admin", Some("system:masters"));
+        set_subject(&mut params, "kubernetes-admin", Some("system:masters"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Validity::new(now, LIFE).put(&mut params);
+        Validity::new(now, CERTIFICATE_LIFETIME).apply_to(&mut params);
         Ok(params.signed_by(&self.admin_key, &self.issuer)?.pem())
     }
 
@@ -218,28 +243,33 @@ impl Pki {
 
     /// Returns the key in PEM that signs service account tokens.
     pub(super) fn account_key(&self) -> &str {
-        &self.accounts
+        &self.service_account_key
     }
 
     pub(super) fn admin_token(&self) -> &str {
         &self.token
     }
 
-    /// Returns chain and key of the listener in PEM.
-    pub(super) fn serving(&self) -> (String, String) {
-        let key = self.given.as_ref().map(|(_, key)| key.clone());
-        (self.current().serving, key.unwrap_or_else(|| self.serving_key.serialize_pem()))
+    /// Returns the listener's current certificate.
+    pub(super) fn listener_certificate(&self) -> CertificateWithKey {
+        let key = match &self.configured_certificate {
+            Some(configured) => configured.key.clone(),
+            None => self.serving_key.serialize_pem(),
+        };
+        CertificateWithKey { chain: self.current().serving, key }
     }
 
+    /// Returns a kubeconfig for the administrator.
     pub(super) fn kubeconfig(&self, url: &str) -> String {
         let b64 = |text: &str| BASE64_STANDARD.encode(text);
-        let trust = if self.given.is_none() {
+        // The CA of a configured certificate is unknown.
+        let server_verification = if self.configured_certificate.is_none() {
             format!("certificate-authority-data: {}", b64(&self.ca))
         } else {
             "insecure-skip-tls-verify: true".to_owned()
         };
         format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: evenkeel\nclusters:\n- name: evenkeel\n  cluster:\n    server: {url}\n    {trust}\nusers:\n- name: evenkeel-admin\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: evenkeel\n  context:\n    cluster: evenkeel\n    user: evenkeel-admin\n",
+            "apiVersion: v1\nkind: Config\ncurrent-context: evenkeel\nclusters:\n- name: evenkeel\n  cluster:\n    server: {url}\n    {server_verification}\nusers:\n- name: evenkeel-admin\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: evenkeel\n  context:\n    cluster: evenkeel\n    user: evenkeel-admin\n",
             b64(&self.current().admin),
             b64(&self.admin_key.serialize_pem()),
         )
@@ -255,22 +285,24 @@ struct Validity {
 
 impl Validity {
     /// Returns the validity of a certificate that is issued at `now`.
-    fn new(now: Timestamp, life: SignedDuration) -> Self {
-        Self { from: now - BACKDATE, until: now + life }
+    fn new(now: Timestamp, lifetime: SignedDuration) -> Self {
+        Self { from: now - BACKDATE, until: now + lifetime }
     }
 
     /// Returns the time of renewal: after two thirds of the validity.
-    fn renewal(self) -> Timestamp {
+    fn renewal_time(self) -> Timestamp {
         self.from + self.until.duration_since(self.from) * 2 / 3
     }
 
-    /// Returns whether a stored certificate needs no renewal. Those of earlier versions live too long.
+    /// Returns whether a stored certificate needs no renewal. Certificates of earlier versions of this program have too
+    /// long a validity.
     fn is_fresh(self, now: Timestamp) -> bool {
-        let life = self.until.duration_since(self.from);
-        self.from <= now && now < self.renewal() && life <= LIFE + BACKDATE
+        let lifetime = self.until.duration_since(self.from);
+        self.from <= now && now < self.renewal_time() && lifetime <= CERTIFICATE_LIFETIME + BACKDATE
     }
 
-    fn put(self, params: &mut CertificateParams) {
+    /// Sets the validity of a certificate to issue.
+    fn apply_to(self, params: &mut CertificateParams) {
         let time = |at: Timestamp| {
             let seconds = u64::try_from(at.as_second()).unwrap_or_default();
             rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)
@@ -282,8 +314,8 @@ impl Validity {
 
 fn ca_params(now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
-    Validity::new(now, CA_LIFE).put(&mut params);
-    name(&mut params, "evenkeel-ca", None);
+    Validity::new(now, CA_LIFETIME).apply_to(&mut params);
+    set_subject(&mut params, "evenkeel-ca", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,
@@ -293,27 +325,28 @@ fn ca_params(now: Timestamp) -> CertificateParams {
     params
 }
 
-fn name(params: &mut CertificateParams, common: &str, organization: Option<&str>) {
+fn set_subject(params: &mut CertificateParams, common_name: &str, organization: Option<&str>) {
     params.distinguished_name = rcgen::DistinguishedName::new();
     if let Some(organization) = organization {
         params.distinguished_name.push(DnType::OrganizationName, organization);
     }
-    params.distinguished_name.push(DnType::CommonName, common);
+    params.distinguished_name.push(DnType::CommonName, common_name);
 }
 
-fn key(files: &Files, file: &str) -> Result<KeyPair, PkiError> {
+/// Reads a key from a file, or generates it if the file does not exist.
+fn load_or_generate_key(files: &Files, file: &str) -> Result<KeyPair, PkiError> {
     if files.0.is_none() {
         return Ok(KeyPair::generate()?);
     }
-    let pem = files.or_make(file, || Ok(KeyPair::generate()?.serialize_pem()))?;
+    let pem = files.read_or_create(file, || Ok(KeyPair::generate()?.serialize_pem()))?;
     KeyPair::from_pem(&pem).map_err(|error| files.damaged(file, error))
 }
 
-/// Optional folder of files; `None` keeps nothing.
+/// Folder of the files. With `None`, nothing is read or written.
 struct Files(Option<std::path::PathBuf>);
 
 impl Files {
-    fn make_folder(&self) -> Result<(), PkiError> {
+    fn create_folder(&self) -> Result<(), PkiError> {
         let Some(folder) = &self.0 else { return Ok(()) };
         files::make_folder(folder, |_| true)
             .map_err(|error| PkiError::File(folder.display().to_string(), error))
@@ -327,18 +360,18 @@ impl Files {
     }
 
     /// Reads a file, or creates it if it does not exist.
-    fn or_make(
+    fn read_or_create(
         &self,
         file: &str,
-        make: impl FnOnce() -> Result<String, PkiError>,
+        create: impl FnOnce() -> Result<String, PkiError>,
     ) -> Result<String, PkiError> {
-        let Some(folder) = &self.0 else { return make() };
+        let Some(folder) = &self.0 else { return create() };
         let path = folder.join(file);
         let failed = |error: io::Error| PkiError::File(path.display().to_string(), error);
         match files::read(&path) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let text = make()?;
+                let text = create()?;
                 files::write(&path, &text).map_err(failed)?;
                 Ok(text)
             }
@@ -346,7 +379,7 @@ impl Files {
         }
     }
 
-    /// Refuses a certificate that does not parse or has another key. Returns its validity.
+    /// Returns the validity of a certificate. Fails if it does not parse or does not belong to `key`.
     fn check_certificate(
         &self,
         file: &str,

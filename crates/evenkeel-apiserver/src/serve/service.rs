@@ -27,8 +27,8 @@ pub struct Service {
     api: Arc<Api>,
     /// User of the connection: the client certificate's, or the in-process caller.
     peer: Option<Peer>,
-    /// End of the validity of the certificate of a front proxy, whose requests name their users.
-    front_proxy: Option<Timestamp>,
+    /// End of the certificate's validity if the client is a front proxy, whose requests name their users in headers.
+    front_proxy_not_after: Option<Timestamp>,
     /// Notified of each unauthenticated request.
     on_anonymous: Option<Arc<Notify>>,
     /// Changes to true when the listener of the connection stops.
@@ -60,7 +60,14 @@ impl Peer {
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Peer>) -> Self {
-        Self { api, peer, front_proxy: None, on_anonymous: None, stopped: None, remote: None }
+        Self {
+            api,
+            peer,
+            front_proxy_not_after: None,
+            on_anonymous: None,
+            stopped: None,
+            remote: None,
+        }
     }
 
     /// Returns the service of a connection that can be upgraded, until its listener stops.
@@ -69,21 +76,21 @@ impl Service {
         self
     }
 
-    /// Names the address that the connection comes from.
+    /// Sets the address that the connection comes from.
     pub(super) fn with_remote(mut self, remote: IpAddr) -> Self {
         self.remote = Some(RemoteAddress(remote));
         self
     }
 
-    /// Trusts the users that requests name, until the front proxy's certificate ends.
+    /// Trusts the users in the headers of requests until the front proxy's certificate expires.
     pub(super) fn with_front_proxy(mut self, not_after: Option<Timestamp>) -> Self {
-        self.front_proxy = not_after;
+        self.front_proxy_not_after = not_after;
         self
     }
 
-    /// Returns the user that a front proxy's request names. It has precedence over other credentials.
-    fn named_user(&self, headers: &mut HeaderMap) -> Option<User> {
-        self.front_proxy.filter(|not_after| self.api.clock.now() <= *not_after)?;
+    /// Returns the user in the headers of a front proxy's request, and removes other credentials, which do not apply.
+    fn take_header_user(&self, headers: &mut HeaderMap) -> Option<User> {
+        self.front_proxy_not_after.filter(|not_after| self.api.clock.now() <= *not_after)?;
         let user = self.api.authenticator.front_proxy.as_ref()?.user(headers)?;
         headers.remove(AUTHORIZATION);
         Some(user)
@@ -110,7 +117,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let named = self.named_user(request.headers_mut());
+        let header_user = self.take_header_user(request.headers_mut());
         let Self { api, peer, on_anonymous, stopped, remote, .. } = self.clone();
         if let Some(remote) = remote {
             request.extensions_mut().insert(remote);
@@ -120,7 +127,7 @@ where
             request.extensions_mut().insert(Upgrade { connection, stopped });
         }
         async move {
-            let peer = match named {
+            let peer = match header_user {
                 Some(user) => Some(Arc::new(user)),
                 None => peer.map(|peer| peer.user_at(api.clock.now())),
             };

@@ -23,14 +23,14 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::pki::Pki;
+use super::pki::{CertificateWithKey, Pki};
 use super::service::{Peer, Service};
 use crate::api::Api;
 use crate::auth::RequestHeaderOptions;
 use evenkeel_apimachinery::user::User;
 
-/// Maximum time for open requests during the shutdown.
-const LEAVE: Duration = Duration::from_secs(2);
+/// Maximum time for open requests to finish during the shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Error of a listener.
 #[derive(Debug, thiserror::Error)]
@@ -40,21 +40,21 @@ pub enum ServeError {
     Certificate(String),
 }
 
-/// Acceptor of TLS connections, with what their clients' certificates are worth.
+/// Acceptor of TLS connections, and verification of their client certificates.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     tls: TlsAcceptor,
     trust: Arc<ClientTrust>,
 }
 
-/// Trust in clients and in front proxies, whose certificates the same handshake accepts. Without a front proxy, that of
-/// the handshake is enough.
+/// Distinguishes clients from front proxies, because the handshake accepts certificates of both. `None` if no front
+/// proxy is configured: the handshake then has verified the client.
 struct ClientTrust(Option<Verifiers>);
 
 /// Verifiers that distinguish clients and front proxies.
 struct Verifiers {
-    clients: Arc<dyn ClientCertVerifier>,
-    proxies: Arc<dyn ClientCertVerifier>,
+    client_verifier: Arc<dyn ClientCertVerifier>,
+    proxy_verifier: Arc<dyn ClientCertVerifier>,
     options: RequestHeaderOptions,
 }
 
@@ -64,46 +64,52 @@ pub(super) fn acceptor(
     front_proxy: Option<&RequestHeaderOptions>,
 ) -> Result<Acceptor, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = |pem: &str, mandatory| {
-        CertPool::from_pem(pem.as_bytes())
-            .and_then(|pool| pool.client_verifier(mandatory, provider.clone()))
-            .map_err(|e| bad(&e))
+    let verifier = |roots: &str, is_mandatory| {
+        CertPool::from_pem(roots.as_bytes())
+            .and_then(|pool| pool.client_verifier(is_mandatory, provider.clone()))
+            .map_err(|e| certificate_error(&e))
     };
-    let clients = pki.client_roots_pem();
-    let proxies = front_proxy.map_or("", |options| &options.client_ca);
+    let client_roots = pki.client_roots_pem();
+    let proxy_roots = front_proxy.map_or("", |options| &options.client_ca);
+    let all_roots = format!("{client_roots}\n{proxy_roots}");
     let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|e| bad(&e))?
-        .with_client_cert_verifier(verifier(&format!("{clients}\n{proxies}"), false)?)
-        .with_cert_resolver(Arc::new(Serving::new(pki.clone())?));
+        .map_err(|e| certificate_error(&e))?
+        .with_client_cert_verifier(verifier(&all_roots, false)?)
+        .with_cert_resolver(Arc::new(ListenerCertificate::new(pki.clone())?));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let verifiers = |options: &RequestHeaderOptions| -> Result<_, ServeError> {
-        let proxies = verifier(&options.client_ca, true)?;
-        Ok(Verifiers { clients: verifier(clients, true)?, proxies, options: options.clone() })
+        Ok(Verifiers {
+            client_verifier: verifier(client_roots, true)?,
+            proxy_verifier: verifier(&options.client_ca, true)?,
+            options: options.clone(),
+        })
     };
     let trust = Arc::new(ClientTrust(front_proxy.map(verifiers).transpose()?));
     Ok(Acceptor { tls: TlsAcceptor::from(Arc::new(config)), trust })
 }
 
 impl ClientTrust {
-    /// Returns the client of a certificate chain. If it is a front proxy's, also returns the end of its validity.
+    /// Returns the client of a certificate chain, and the end of the chain's validity if it is that of a front proxy.
     fn peer(
         &self,
         chain: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> (Option<Peer>, Option<Timestamp>) {
         let peer = peer(chain, now);
-        let Some(Verifiers { clients, proxies, options }) = &self.0 else { return (peer, None) };
+        let Some(Verifiers { client_verifier, proxy_verifier, options }) = &self.0 else {
+            return (peer, None);
+        };
         let is_allowed = |peer: &&Peer| options.allows(&peer.user.name);
-        let proxy = peer.as_ref().filter(is_allowed).filter(|_| verifies(proxies, chain, now));
+        let proxy =
+            peer.as_ref().filter(is_allowed).filter(|_| verifies(proxy_verifier, chain, now));
         let not_after = proxy.map(|peer| peer.not_after.unwrap_or(Timestamp::MAX));
-        match verifies(clients, chain, now) {
-            true => (peer, not_after),
-            false => (Some(Peer::refused()), not_after),
-        }
+        let is_client = verifies(client_verifier, chain, now);
+        (if is_client { peer } else { Some(Peer::refused()) }, not_after)
     }
 }
 
+/// Returns whether a verifier accepts a certificate chain.
 fn verifies(
     verifier: &Arc<dyn ClientCertVerifier>,
     chain: &[CertificateDer<'_>],
@@ -111,62 +117,67 @@ fn verifies(
 ) -> bool {
     let seconds = u64::try_from(now.as_second()).unwrap_or_default();
     let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    chain
-        .split_first()
-        .is_some_and(|(first, others)| verifier.verify_client_cert(first, others, now).is_ok())
+    let Some((certificate, intermediates)) = chain.split_first() else { return false };
+    verifier.verify_client_cert(certificate, intermediates, now).is_ok()
 }
 
-fn bad(error: &dyn std::fmt::Display) -> ServeError {
+fn certificate_error(error: &dyn std::fmt::Display) -> ServeError {
     ServeError::Certificate(error.to_string())
 }
 
 /// Resolver of the listener's certificate, which follows renewals.
-struct Serving {
+struct ListenerCertificate {
     pki: Arc<Pki>,
-    /// Number of renewals and the certificate after the last one.
-    current: Mutex<(u64, Arc<CertifiedKey>)>,
+    current: Mutex<ParsedCertificate>,
 }
 
-impl Serving {
+/// Certificate that was parsed after a number of renewals.
+struct ParsedCertificate {
+    n_renewals: u64,
+    certified_key: Arc<CertifiedKey>,
+}
+
+impl ListenerCertificate {
     fn new(pki: Arc<Pki>) -> Result<Self, ServeError> {
         let n_renewals = *pki.renewals().borrow();
-        Ok(Self { current: Mutex::new((n_renewals, certified(&pki)?)), pki })
+        let certified_key = parse_certificate(&pki)?;
+        Ok(Self { current: Mutex::new(ParsedCertificate { n_renewals, certified_key }), pki })
     }
 
     fn current(&self) -> Arc<CertifiedKey> {
         let n_renewals = *self.pki.renewals().borrow();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.0 != n_renewals {
-            match certified(&self.pki) {
-                Ok(renewed) => *current = (n_renewals, renewed),
+        if current.n_renewals != n_renewals {
+            match parse_certificate(&self.pki) {
+                Ok(certified_key) => *current = ParsedCertificate { n_renewals, certified_key },
                 Err(error) => tracing::error!(%error, "the renewed certificate is not served"),
             }
         }
-        current.1.clone()
+        current.certified_key.clone()
     }
 }
 
-impl ResolvesServerCert for Serving {
+impl ResolvesServerCert for ListenerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current())
     }
 }
 
-impl std::fmt::Debug for Serving {
+impl std::fmt::Debug for ListenerCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Serving")
     }
 }
 
 /// Parses the listener's chain and key.
-fn certified(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
-    let (chain, key) = pki.serving();
+fn parse_certificate(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
+    let CertificateWithKey { chain, key } = pki.listener_certificate();
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| bad(&e))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
+        .map_err(|e| certificate_error(&e))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| certificate_error(&e))?;
     let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(|e| bad(&e))
+    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(|e| certificate_error(&e))
 }
 
 /// Accepts connections until `shutdown` is ready.
@@ -192,12 +203,19 @@ pub(super) async fn serve(
             () = &mut shutdown => break,
         };
         #[expect(clippy::disallowed_methods, reason = "joined by this loop, which logs its panic")]
-        connections.spawn(connection(api.clone(), accepted, acceptor.clone(), stopped.clone()));
+        connections.spawn(serve_connection(
+            api.clone(),
+            accepted,
+            acceptor.clone(),
+            stopped.clone(),
+        ));
     }
     drop(listener);
     let _ = stop.send(true);
-    let _ = tokio::time::timeout(LEAVE, async { while connections.join_next().await.is_some() {} })
-        .await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
     connections.abort_all();
     while connections.join_next().await.is_some() {}
     Ok(())
@@ -212,7 +230,8 @@ fn log_panic(ended: Result<(), JoinError>) {
     }
 }
 
-async fn connection(
+/// Serves a connection until its client or the listener closes it. Does the TLS handshake if there is an acceptor.
+async fn serve_connection(
     api: Arc<Api>,
     accepted: Accepted,
     acceptor: Option<Acceptor>,
@@ -222,7 +241,8 @@ async fn connection(
     let remote = remote.ip();
     let Some(acceptor) = acceptor else {
         if let Some(protocol) = Protocol::detect(&stream).await {
-            http(Service::new(api, None).with_remote(remote), stream, protocol, stopped).await;
+            serve_requests(Service::new(api, None).with_remote(remote), stream, protocol, stopped)
+                .await;
         }
         return;
     };
@@ -234,7 +254,7 @@ async fn connection(
                 chain.map(|chain| acceptor.trust.peer(chain, api.clock.now())).unwrap_or_default();
             let protocol = Protocol::negotiated(session.alpn_protocol());
             let service = Service::new(api, peer).with_remote(remote).with_front_proxy(front_proxy);
-            http(service, stream, protocol, stopped).await;
+            serve_requests(service, stream, protocol, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -245,7 +265,7 @@ async fn connection(
 /// HTTP/2 connection, to protect the server from denial of service.
 ///
 /// Upstream: `UnauthenticatedHTTP2DOSMitigation`.
-async fn http<S>(
+async fn serve_requests<S>(
     service: Service,
     stream: S,
     protocol: Protocol,
@@ -253,25 +273,20 @@ async fn http<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let anonymous = Arc::new(Notify::new());
-    let (service, leave) = match protocol {
-        Protocol::Http1 => (service.upgradable(stopped.clone()), None),
-        Protocol::Http2 => (service.notify_anonymous(anonymous.clone()), Some(anonymous)),
+    // Only HTTP/2 services notify it.
+    let anonymous_request = Arc::new(Notify::new());
+    let service = match protocol {
+        Protocol::Http1 => service.upgradable(stopped.clone()),
+        Protocol::Http2 => service.notify_anonymous(anonymous_request.clone()),
     };
-    let leave = async {
-        let anonymous = async {
-            match &leave {
-                Some(anonymous) => anonymous.notified().await,
-                None => std::future::pending().await,
-            }
-        };
+    let close = async {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = anonymous => {}
+            () = anonymous_request.notified() => {}
         }
     };
     let service = TowerToHyperService::new(service);
-    if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, leave).await {
+    if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, close).await {
         tracing::debug!(%error, "a connection ended");
     }
 }
@@ -279,22 +294,23 @@ async fn http<S>(
 /// Returns the client of a certificate chain. Upstream verifies the chain at each request, so the client expires with
 /// the chain's first certificate to expire. Certificates that had expired before the handshake do not count.
 fn peer(chain: &[CertificateDer<'_>], now: Timestamp) -> Option<Peer> {
-    let user = Arc::new(user_of(chain.first()?)?);
+    let user = Arc::new(certificate_user(chain.first()?)?);
     let not_after = |certificate: &CertificateDer<'_>| {
         let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
         Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
     };
-    let first = chain.first().and_then(not_after);
-    let others = chain.iter().skip(1).filter_map(not_after).filter(|not_after| now <= *not_after);
-    Some(Peer { user, not_after: first.into_iter().chain(others).min() })
+    let client_end = chain.first().and_then(not_after);
+    let issuer_ends = chain.iter().skip(1).filter_map(not_after).filter(|end| now <= *end);
+    Some(Peer { user, not_after: client_end.into_iter().chain(issuer_ends).min() })
 }
 
 /// Returns the user of a client certificate: its last common name, with its organizations as groups.
-fn user_of(certificate: &[u8]) -> Option<User> {
+fn certificate_user(certificate: &[u8]) -> Option<User> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
-    // Go reads a subject this way, and so did the signer of the certificate request.
+    // Of several common names, Go and the signers of certificate requests use the last one, too.
     let name = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
-    let groups: Vec<&str> = subject.iter_organization().filter_map(|o| o.as_str().ok()).collect();
+    let groups: Vec<&str> =
+        subject.iter_organization().filter_map(|organization| organization.as_str().ok()).collect();
     Some(User::authenticated(&name, groups))
 }

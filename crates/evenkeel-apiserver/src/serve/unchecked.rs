@@ -1,5 +1,5 @@
-//! Writes to the store that bypass all checks, as data of another version of the server might look. For tests of
-//! clients.
+//! Writes to the store without admission or validation, for example of objects that another version of the server might
+//! have stored. For tests of clients.
 
 use super::Server;
 
@@ -43,22 +43,22 @@ impl Server {
         resource: &str,
         object: &Value,
     ) -> Result<(), UncheckedError> {
-        let Some(found) = self.api.table.get(api_version, resource) else {
+        let Some(resource_type) = self.api.table.get(api_version, resource) else {
             let (api_version, resource) = (api_version.to_owned(), resource.to_owned());
             return Err(UncheckedError::Resource { api_version, resource });
         };
         // Objects get their defaults, as they do when the server reads its store.
         let mut object = object.clone();
-        found.strategy.default(&mut object);
+        resource_type.strategy.default(&mut object);
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = resource::key(&found, text("namespace"), text("name"));
-        let present = self.api.store.latest(&found.resource_prefix, &key);
-        let expect = present.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-        let selection = selection_attributes(&found, object);
+        let key = resource::key(&resource_type, text("namespace"), text("name"));
+        let existing = self.api.store.latest(&resource_type.resource_prefix, &key);
+        let expect = existing.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
+        let selection = selection_attributes(&resource_type, object);
         self.api
             .store
-            .put(&found.resource_prefix, &key, expect, Encoded::new(object, selection))
+            .put(&resource_type.resource_prefix, &key, expect, Encoded::new(object, selection))
             .await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The handshakes of WebSocket and SPDY, and which protocol a stream speaks.
+//! Accepts the upgrade handshakes of WebSocket and SPDY, and negotiates the protocol of the connection.
 
 use http::header::{
     CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
@@ -12,25 +12,25 @@ use crate::response::Body;
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// The header that names the protocols over SPDY.
+/// Header with the subprotocols that a SPDY client supports.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// What is spoken on a connection after the handshake.
+/// Protocol of a connection after the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Channels in messages of WebSocket.
+    /// WebSocket messages, each of which belongs to a channel.
     Channels(ChannelProtocol),
-    /// Streams of SPDY.
+    /// SPDY streams, without WebSocket.
     Spdy(Version),
-    /// Streams of SPDY, whose bytes come in messages of WebSocket.
+    /// SPDY streams whose bytes are sent in WebSocket messages.
     Tunnel,
 }
 
-/// A handshake that was accepted.
+/// Accepted handshake, with the response to send.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) protocol: Protocol,
-    /// The answer: 101.
+    /// Response with the status 101, Switching Protocols.
     pub(crate) response: Response<Body>,
 }
 
@@ -39,17 +39,17 @@ pub(crate) struct Handshake {
 /// Upstream: `UpgradeAwareHandler`, `TunnelingHandler`.
 pub(crate) fn accept(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
     let is_upgrade = tokens(headers, CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    let wanted = text(headers, UPGRADE);
-    if !is_upgrade || wanted.is_empty() {
+    let upgrade = text(headers, UPGRADE);
+    if !is_upgrade || upgrade.is_empty() {
         return Err(StatusError::bad_request("Upgrade request required"));
     }
-    if wanted.eq_ignore_ascii_case("websocket") {
+    if upgrade.eq_ignore_ascii_case("websocket") {
         accept_websocket(headers, purpose)
-    } else if wanted.eq_ignore_ascii_case("SPDY/3.1") {
+    } else if upgrade.eq_ignore_ascii_case("SPDY/3.1") {
         accept_spdy(headers, purpose)
     } else {
-        let why = format!("unable to upgrade to {}: it is not served", quote(wanted));
-        Err(StatusError::bad_request(why))
+        let message = format!("unable to upgrade to {}: it is not served", quote(upgrade));
+        Err(StatusError::bad_request(message))
     }
 }
 
@@ -62,69 +62,64 @@ fn accept_websocket(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, 
     if key.is_empty() {
         return Err(StatusError::bad_request("mismatch challenge/response"));
     }
-    let named: Vec<&str> = tokens(headers, SEC_WEBSOCKET_PROTOCOL).collect();
-    let channels = || {
-        let protocol = ChannelProtocol::choose(&named);
-        protocol.filter(|_| purpose == Purpose::RemoteCommand).map(Protocol::Channels)
+    let requested: Vec<&str> = tokens(headers, SEC_WEBSOCKET_PROTOCOL).collect();
+    let (protocol, name) = if let Some(name) = choose_tunnel(purpose, &requested) {
+        (Protocol::Tunnel, name)
+    } else if purpose == Purpose::RemoteCommand
+        && let Some(protocol) = ChannelProtocol::choose(&requested)
+    {
+        (Protocol::Channels(protocol), protocol.name)
+    } else {
+        let message = format!("requested protocol(s) are not supported: [{}]", requested.join(" "));
+        return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", message));
     };
-    let tunnel = choose_tunnel(purpose, &named);
-    let Some(protocol) = tunnel.map(|_| Protocol::Tunnel).or_else(channels) else {
-        let why = format!("requested protocol(s) are not supported: [{}]", named.join(" "));
-        return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", why));
-    };
-    let name = match (protocol, tunnel) {
-        (Protocol::Channels(protocol), _) => protocol.name,
-        (_, name) => name.unwrap_or_default(),
-    };
-    let mut response = switch("websocket");
-    let answer = response.headers_mut();
-    let accepted = derive_accept_key(key.as_bytes());
-    answer.insert(
-        SEC_WEBSOCKET_ACCEPT,
-        HeaderValue::try_from(accepted).map_err(StatusError::internal)?,
-    );
+    let mut response = switching_protocols("websocket");
+    let response_headers = response.headers_mut();
+    let accept_key = derive_accept_key(key.as_bytes());
+    let accept_key = HeaderValue::try_from(accept_key).map_err(StatusError::internal)?;
+    response_headers.insert(SEC_WEBSOCKET_ACCEPT, accept_key);
     if !name.is_empty() {
         let name = HeaderValue::try_from(name).map_err(StatusError::internal)?;
-        answer.insert(SEC_WEBSOCKET_PROTOCOL, name);
+        response_headers.insert(SEC_WEBSOCKET_PROTOCOL, name);
     }
     Ok(Handshake { protocol, response })
 }
 
 /// Upstream: `Handshake` of `httpstream`.
 fn accept_spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
-    let named: Vec<&str> = tokens(headers, PROTOCOL_VERSION).collect();
-    if named.is_empty() {
+    let requested: Vec<&str> = tokens(headers, PROTOCOL_VERSION).collect();
+    if requested.is_empty() {
         let name = "X-Stream-Protocol-Version";
-        let why = format!(
+        let message = format!(
             "unable to upgrade: header {name} does not exist in request with {} headers",
             headers.keys_len()
         );
-        return Err(StatusError::bad_request(why));
+        return Err(StatusError::bad_request(message));
     }
-    let Some((name, version)) = choose_spdy(purpose, &named) else {
-        let why = format!(
+    let Some((name, version)) = choose_spdy(purpose, &requested) else {
+        let message = format!(
             "unable to upgrade: unable to negotiate protocol: client supports [{}], server accepts [{}]",
-            named.join(" "),
+            requested.join(" "),
             purpose.spdy_protocols().join(" ")
         );
-        return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", why));
+        return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", message));
     };
-    let mut response = switch("SPDY/3.1");
+    let mut response = switching_protocols("SPDY/3.1");
     response.headers_mut().insert(PROTOCOL_VERSION, HeaderValue::from_static(name));
     Ok(Handshake { protocol: Protocol::Spdy(version), response })
 }
 
-/// The answer that switches protocols.
-fn switch(protocol: &'static str) -> Response<Body> {
+/// Returns the response that switches to a protocol.
+fn switching_protocols(protocol: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let answer = response.headers_mut();
-    answer.insert(UPGRADE, HeaderValue::from_static(protocol));
-    answer.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static(protocol));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     response
 }
 
-/// The elements of all headers of a name.
+/// Returns the comma-separated elements of all headers with a name.
 fn tokens(headers: &HeaderMap, name: http::HeaderName) -> impl Iterator<Item = &str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())

@@ -1,4 +1,4 @@
-//! How many streams there are at once.
+//! Limits the number of streaming connections that are open at the same time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use evenkeel_apimachinery::status::StatusError;
 use http::StatusCode;
 
-/// Streams of all users together.
+/// Maximum number of connections of all users together.
 const MAX_STREAMS: usize = 512;
-/// Streams of one user.
+/// Maximum number of connections of one user.
 const MAX_STREAMS_OF_USER: usize = 128;
 
-/// The streams that are open, by user.
+/// Number of open connections by user. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamLimits(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
-/// Place of an open stream; dropping it frees the place.
+/// Slot of an open connection. The drop frees it.
 #[derive(Debug)]
 pub(crate) struct StreamSlot {
     limits: StreamLimits,
@@ -23,14 +23,17 @@ pub(crate) struct StreamSlot {
 }
 
 impl StreamLimits {
-    /// Takes a place for a stream of a user.
+    /// Takes a slot for a connection of a user. Fails with 429 if a limit is reached.
     pub(crate) fn take(&self, user: &str) -> Result<StreamSlot, StatusError> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (total, own) = (open.values().sum::<usize>(), open.get(user).copied().unwrap_or(0));
-        if total >= MAX_STREAMS || own >= MAX_STREAMS_OF_USER {
-            let why = format!("too many streams are open: {own} of the user, {total} in total");
-            let refused = StatusError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", why);
-            return Err(refused.retry_after(1));
+        let total: usize = open.values().sum();
+        let of_user = open.get(user).copied().unwrap_or(0);
+        if total >= MAX_STREAMS || of_user >= MAX_STREAMS_OF_USER {
+            let message =
+                format!("too many streams are open: {of_user} of the user, {total} in total");
+            let rejection =
+                StatusError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+            return Err(rejection.retry_after(1));
         }
         let user: Arc<str> = user.into();
         *open.entry(user.clone()).or_default() += 1;

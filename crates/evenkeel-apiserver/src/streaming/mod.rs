@@ -1,17 +1,16 @@
-//! Streams over WebSocket and SPDY: `exec`, `attach` and `portforward` of pods. A stream is what remains of a request after its
-//! upgrade.
+//! Serves `exec`, `attach` and `portforward` of pods on upgraded connections, over WebSocket or SPDY.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
-//! | Sub-protocols `v5.channel.k8s.io`, `v4.channel.k8s.io`, `channel.k8s.io`, each but the first in base64, too | `protocol::ChannelProtocol` |
+//! | Sub-protocols `v5.channel.k8s.io`, `v4.channel.k8s.io`, `channel.k8s.io`, except for v5 also in base64 | `protocol::ChannelProtocol` |
 //! | SPDY/3.1, with `v4.channel.k8s.io` and older, and with `portforward.k8s.io` | `protocol::choose_spdy`, `spdy/connection.rs` |
-//! | SPDY/3.1 in messages of WebSocket | `protocol::choose_tunnel`, `transport::Transport` |
-//! | The handshakes | `handshake::accept` |
+//! | SPDY/3.1 tunneled through WebSocket | `protocol::choose_tunnel`, `transport::Transport` |
+//! | Upgrade handshakes | `handshake::accept` |
 //! | Channels: 0 stdin, 1 stdout, 2 stderr, 3 error, 4 resize; v5's CLOSE signal | `protocol::decode`, `protocol::encode` |
-//! | Status on the error channel: success, `NonZeroExitCode` with cause `ExitCode`, internal errors | `outcome::on_error_channel` |
-//! | Ports of a pod | `port_forward::run` |
-//! | A stream is idle for four hours at most | `session::run`, `spdy/connection.rs` |
-//! | Streams at once, in total and per user | `limits::StreamLimits` |
+//! | Status on the error channel: success, `NonZeroExitCode` with cause `ExitCode`, internal errors | `outcome::error_channel_message` |
+//! | Connections to ports of a pod | `port_forward::run` |
+//! | An idle connection ends after four hours | `session::run`, `spdy/connection.rs` |
+//! | Maximum number of connections, in total and per user | `limits::StreamLimits` |
 //!
 //! Upstream: `StreamTranslatorHandler`, `TunnelingHandler`, `wsstream.Conn`, `httpstream`, and the kubelet's `remotecommand` and
 //! `portforward`.
@@ -41,7 +40,7 @@ pub(crate) use port_forward::ForwardedPod;
 pub(crate) use protocol::{Channels, Purpose};
 pub(crate) use spdy::{Decoder, Encoder, Frame};
 
-/// Serves a command to its end, once its connection is upgraded. `start` starts the process with its streams.
+/// Waits for the upgrade and serves a command until its process exits. `start` starts the process with its streams.
 pub(crate) async fn remote_command<F>(
     protocol: Protocol,
     channels: Channels,
@@ -61,12 +60,12 @@ pub(crate) async fn remote_command<F>(
             let transport = Transport::Plain(Box::new(io));
             remote_command::run(transport, version, channels, tty, start).await;
         }
-        // The handshake accepts it for ports alone.
+        // The handshake accepts tunnels only for port-forwards.
         Protocol::Tunnel => {}
     }
 }
 
-/// Forwards ports of a pod until the client is gone, once its connection is upgraded.
+/// Waits for the upgrade and forwards ports of a pod until the client disconnects.
 pub(crate) async fn port_forward<D>(protocol: Protocol, upgrade: OnUpgrade, pod: ForwardedPod<D>)
 where
     D: Fn(u16) -> Result<PodConnection, String> + Send + Sync,
@@ -75,7 +74,7 @@ where
     let transport = match protocol {
         Protocol::Spdy(_) => Transport::Plain(Box::new(io)),
         Protocol::Tunnel => Transport::Tunnel(Box::new(transport::websocket(io).await)),
-        // The handshake accepts them for commands alone.
+        // The handshake accepts channels only for commands.
         Protocol::Channels(_) => return,
     };
     port_forward::run(transport, pod).await;

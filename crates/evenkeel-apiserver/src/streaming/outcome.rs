@@ -1,23 +1,23 @@
-//! What the error channel says at the end of a stream.
+//! Result of a command, as the error channel reports it.
 
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::json;
 
 use super::protocol::Version;
 
-/// How a stream ended.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The command ended with an exit code.
+    /// The process exited with this code.
     Exited(i32),
-    /// The command did not start, or could not be executed.
+    /// The process could not be started or observed; the error message.
     Failed(String),
 }
 
-/// The bytes for the error channel; `None` where nothing is sent.
+/// Returns the message on the error channel, or `None` if the version of the protocol sends none.
 ///
 /// Upstream: `ServeExec`, `v4WriteStatusFunc`, `v1WriteStatusFunc`.
-pub(super) fn on_error_channel(outcome: &Outcome, version: Version) -> Option<Vec<u8>> {
+pub(super) fn error_channel_message(outcome: &Outcome, version: Version) -> Option<Vec<u8>> {
     let (message, status) = match outcome {
         Outcome::Exited(0) => (None, json!({"metadata": {}, "status": "Success"})),
         Outcome::Exited(code) => {
@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn the_error_channel_carries_a_status_or_a_text() {
         let text = |outcome: &Outcome, version| {
-            on_error_channel(outcome, version).map(|bytes| String::from_utf8(bytes).expect("text"))
+            error_channel_message(outcome, version)
+                .map(|bytes| String::from_utf8(bytes).expect("text"))
         };
         assert_eq!(text(&Outcome::Exited(0), Version::V1), None);
         let success = text(&Outcome::Exited(0), Version::V4).expect("a status");

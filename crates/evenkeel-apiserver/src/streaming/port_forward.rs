@@ -1,9 +1,9 @@
-//! Connections to ports of a pod over SPDY: a pair of streams for each, of which one carries the data and the other an error.
+//! Connections to ports of a pod over SPDY. Each connection has a stream for data and a stream for an error.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Sub-protocol `portforward.k8s.io`, over SPDY/3.1 or tunnelled through WebSocket | `handshake::accept` |
-//! | Headers `port`, `streamtype` and `requestid` | `accepts`, `request_id` |
+//! | Headers `port`, `streamtype` and `requestid` | `check_headers`, `request_id` |
 //! | A stream without its pair is reset after 30 to 60 seconds (upstream: 30) | `UnpairedStreams` |
 //!
 //! Upstream: `httpStreamHandler` of the kubelet's `portforward`.
@@ -28,32 +28,32 @@ const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of one read from the port.
 const BUFFER_SIZE: usize = 16 * 1024;
 
-/// A pod whose ports are forwarded.
+/// Pod whose ports a client forwards.
 pub(crate) struct ForwardedPod<D> {
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// Connects to a port, or says why it cannot.
+    /// Connects to a port, or returns an error message.
     pub(crate) dial: D,
 }
 
-/// Forwards ports until the client is gone.
+/// Forwards ports until the client disconnects.
 pub(super) async fn run<D>(transport: Transport, pod: ForwardedPod<D>)
 where
     D: Fn(u16) -> Result<PodConnection, String> + Send + Sync,
 {
     let pod = &pod;
-    spdy::serve(transport, accepts, async |mut streams| {
+    spdy::serve(transport, check_headers, async |mut streams| {
         let mut unpaired = UnpairedStreams::default();
         let mut forwarding = FuturesUnordered::new();
         let mut expiry_checks = tokio::time::interval(EXPIRY_CHECK_INTERVAL);
         loop {
             tokio::select! {
-                stream = streams.recv() => match stream {
-                    Some(stream) => if let Some(pair) = unpaired.add(stream).await {
+                stream = streams.recv() => {
+                    let Some(stream) = stream else { return };
+                    if let Some(pair) = unpaired.add(stream).await {
                         forwarding.push(forward(pod, pair));
-                    },
-                    None => return,
-                },
+                    }
+                }
                 Some(()) = forwarding.next() => {}
                 _ = expiry_checks.tick() => unpaired.expire().await,
             }
@@ -70,10 +70,10 @@ fn stream_type(headers: &Headers) -> Option<&str> {
     headers.get("streamtype").map(String::as_str).filter(|kind| !kind.is_empty())
 }
 
-/// Refuses a stream whose headers do not say what it is.
+/// Checks that the headers of a new stream name a port and a stream type.
 ///
 /// Upstream: `httpStreamReceived`.
-fn accepts(headers: &Headers) -> Result<(), String> {
+fn check_headers(headers: &Headers) -> Result<(), String> {
     let port = port(headers).ok_or("\"port\" header is required")?;
     match port.parse::<u16>() {
         Err(error) => return Err(format!("unable to parse {port:?} as a port: {error}")),
@@ -133,10 +133,10 @@ impl UnpairedStreams {
             (Some("error"), Some("data")) => Some(Pair { data: stream, error: first }),
             (kind, _) => {
                 let kind = kind.unwrap_or_default();
-                let why = format!(
+                let message = format!(
                     "error processing stream for request {id}: {kind} stream already assigned"
                 );
-                report(&first, why).await;
+                send_error(&first, message).await;
                 stream.sender.reset().await;
                 self.0.insert(id, Unpaired { stream: first, was_checked });
                 None
@@ -152,16 +152,16 @@ impl UnpairedStreams {
             unpaired.was_checked = true;
         }
         for (id, Unpaired { stream, .. }) in expired {
-            report(&stream, format!("(request={id}) timed out waiting for streams")).await;
+            send_error(&stream, format!("(request={id}) timed out waiting for streams")).await;
             stream.sender.reset().await;
         }
     }
 }
 
-/// Sends an error to the client, if this is an error stream.
-async fn report(stream: &Stream, why: String) {
+/// Sends an error message to the client if this is an error stream. Data streams cannot carry one.
+async fn send_error(stream: &Stream, message: String) {
     if stream_type(&stream.headers) == Some("error") {
-        stream.sender.send(why.into()).await;
+        stream.sender.send(message.into()).await;
     }
 }
 
@@ -174,46 +174,48 @@ where
     D: Fn(u16) -> Result<PodConnection, String>,
 {
     let Pair { mut data, error } = pair;
-    // What a client sends on the stream for errors is not read.
+    // Only the server sends on the error stream.
     drop(error.receiver);
     let port: u16 = port(&data.headers).and_then(|port| port.parse().ok()).unwrap_or_default();
     let PodConnection { stream, server } = match (pod.dial)(port) {
         Ok(connection) => connection,
-        Err(why) => {
+        Err(reason) => {
             let ForwardedPod { name, uid, .. } = pod;
-            let why = format!("error forwarding port {port} to pod {name}, uid {uid}: {why}");
-            error.sender.send(why.into()).await;
+            let message =
+                format!("error forwarding port {port} to pod {name}, uid {uid}: {reason}");
+            error.sender.send(message.into()).await;
             error.sender.finish().await;
             return data.sender.reset().await;
         }
     };
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let up = async {
+    let upload = async {
         loop {
-            // A failed write to the port is ignored, so that `down` can forward the bytes that the port sent before.
+            // A failed write to the port is ignored, so that `download` can forward the bytes that the port sent
+            // before.
             let _ = match data.receiver.receive().await {
-                Received::Data(piece) => writer.write_all(&piece.bytes).await,
+                Received::Data(chunk) => writer.write_all(&chunk.bytes).await,
                 Received::Finished => writer.shutdown().await,
                 Received::Reset => return,
             };
         }
     };
-    let down = async {
+    let download = async {
         let mut buffer = vec![0; BUFFER_SIZE];
         while let Ok(size @ 1..) = reader.read(&mut buffer).await {
             let bytes = Bytes::copy_from_slice(buffer.get(..size).unwrap_or_default());
             data.sender.send(bytes).await;
         }
     };
-    // Drives the pod's side of the connection. Its end does not end the forwarding: `down` forwards the rest.
-    let serving = async {
+    // Drives the pod's side of the connection. After its end, `download` still forwards the remaining bytes.
+    let pod_side = async {
         server.await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = up => {}
-        () = down => {}
-        () = serving => {}
+        () = upload => {}
+        () = download => {}
+        () = pod_side => {}
     }
     data.sender.finish().await;
     error.sender.finish().await;
@@ -327,7 +329,7 @@ mod tests {
         ] {
             let headers =
                 headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            assert_eq!(accepts(&headers.collect()).err().as_deref(), why);
+            assert_eq!(check_headers(&headers.collect()).err().as_deref(), why);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of the channel protocols.
+//! Names and versions of the streaming protocols, and messages of the channel protocols over WebSocket.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,66 +10,66 @@ pub(super) const STDIN: u8 = 0;
 pub(super) const STDOUT: u8 = 1;
 /// Channel of standard error.
 pub(super) const STDERR: u8 = 2;
-/// Channel of the status at the end.
+/// Channel of the command's final status.
 pub(super) const ERROR: u8 = 3;
-/// Channel of the terminal's size.
+/// Channel of changes to the terminal's size.
 pub(super) const RESIZE: u8 = 4;
 
-/// In place of a channel: the message closes the channel that follows.
+/// Close signal of v5, in the position of the channel number. The next byte is the channel to close.
 const CLOSE: u8 = 255;
 
-/// Version of a protocol.
+/// Version of a remote command protocol. Each version includes the features of those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
-    /// The error channel carries a text, and nothing on success.
+    /// The error channel carries a plain text on failure, and nothing on success.
     V1,
-    /// There is a channel for the terminal's size.
+    /// Adds a channel for the terminal's size.
     V3,
-    /// The error channel carries a Status.
+    /// The error channel carries a Status object.
     V4,
     /// The client can close channels.
     V5,
 }
 
-/// A sub-protocol of WebSocket that carries channels.
+/// WebSocket subprotocol whose messages belong to channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChannelProtocol {
-    /// Its name; empty for a client that names none.
+    /// Name; empty for a client that requests no subprotocol.
     pub(crate) name: &'static str,
     pub(crate) version: Version,
-    /// Whether messages are text: a digit for the channel, and base64.
+    /// Whether messages are text: the channel as a digit, then the data in base64.
     pub(crate) base64: bool,
 }
 
-const fn protocol(name: &'static str, version: Version, base64: bool) -> ChannelProtocol {
+const fn channel_protocol(name: &'static str, version: Version, base64: bool) -> ChannelProtocol {
     ChannelProtocol { name, version, base64 }
 }
 
-/// The protocols that are served.
-const PROTOCOLS: [ChannelProtocol; 6] = [
-    protocol("v5.channel.k8s.io", Version::V5, false),
-    protocol("v4.channel.k8s.io", Version::V4, false),
-    protocol("v4.base64.channel.k8s.io", Version::V4, true),
-    protocol("channel.k8s.io", Version::V1, false),
-    protocol("base64.channel.k8s.io", Version::V1, true),
-    protocol("", Version::V1, false),
+/// Supported channel protocols.
+const CHANNEL_PROTOCOLS: [ChannelProtocol; 6] = [
+    channel_protocol("v5.channel.k8s.io", Version::V5, false),
+    channel_protocol("v4.channel.k8s.io", Version::V4, false),
+    channel_protocol("v4.base64.channel.k8s.io", Version::V4, true),
+    channel_protocol("channel.k8s.io", Version::V1, false),
+    channel_protocol("base64.channel.k8s.io", Version::V1, true),
+    channel_protocol("", Version::V1, false),
 ];
 
 impl ChannelProtocol {
-    /// Chooses among the protocols that a client names: v5 if it is one of them, else the first that is known.
+    /// Chooses among the protocols that a client requests: v5 if requested, otherwise the first supported one.
     ///
     /// Upstream: `IsWebSocketRequestWithStreamCloseProtocol`, `handshake` of `wsstream`.
-    pub(super) fn choose(named: &[&str]) -> Option<Self> {
-        let [v5, others @ ..] = PROTOCOLS;
-        if named.contains(&v5.name) {
+    pub(super) fn choose(requested: &[&str]) -> Option<Self> {
+        let [v5, others @ ..] = CHANNEL_PROTOCOLS;
+        if requested.contains(&v5.name) {
             return Some(v5);
         }
-        let named = if named.is_empty() { &[""] } else { named };
-        named.iter().find_map(|name| others.iter().find(|known| known.name == *name)).copied()
+        let requested = if requested.is_empty() { &[""] } else { requested };
+        requested.iter().find_map(|name| others.iter().find(|known| known.name == *name)).copied()
     }
 }
 
-/// The protocols of commands over SPDY, with a stream for each channel.
+/// Supported protocols of commands over SPDY, which have one stream for each channel.
 const SPDY_PROTOCOLS: [(&str, Version); 4] = [
     ("v4.channel.k8s.io", Version::V4),
     ("v3.channel.k8s.io", Version::V3),
@@ -77,23 +77,23 @@ const SPDY_PROTOCOLS: [(&str, Version); 4] = [
     ("channel.k8s.io", Version::V1),
 ];
 
-/// The protocol of port-forwards over SPDY.
+/// Protocol of port-forwards over SPDY.
 const PORT_FORWARD: &str = "portforward.k8s.io";
 
-/// What a sub-protocol of WebSocket begins with that carries SPDY.
-const TUNNEL: &str = "SPDY/3.1+";
+/// Prefix of WebSocket subprotocols that tunnel SPDY.
+const TUNNEL_PREFIX: &str = "SPDY/3.1+";
 
-/// What a stream is for.
+/// Request that a connection serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A command, or the process of a container.
+    /// Process of a container (`exec` or `attach`).
     RemoteCommand,
-    /// Ports of a pod.
+    /// Connections to ports of a pod (`portforward`).
     PortForward,
 }
 
 impl Purpose {
-    /// The protocols over SPDY, in upstream's order.
+    /// Returns the supported protocols over SPDY, in upstream's order.
     pub(super) fn spdy_protocols(self) -> Vec<&'static str> {
         match self {
             Self::RemoteCommand => SPDY_PROTOCOLS.iter().map(|(name, _)| *name).collect(),
@@ -102,26 +102,36 @@ impl Purpose {
     }
 }
 
-/// Chooses the first protocol over SPDY that a client names and the server knows.
+/// Returns the first supported protocol over SPDY that a client requests. Port-forwards ignore the version.
 ///
 /// Upstream: `negotiateProtocol`.
-pub(super) fn choose_spdy(purpose: Purpose, named: &[&str]) -> Option<(&'static str, Version)> {
-    let known = purpose.spdy_protocols();
-    let name = named.iter().find_map(|name| known.iter().find(|known| *known == name))?;
-    let version = SPDY_PROTOCOLS.iter().find(|(known, _)| known == name);
-    Some((name, version.map_or(Version::V4, |(_, version)| *version)))
+pub(super) fn choose_spdy(purpose: Purpose, requested: &[&str]) -> Option<(&'static str, Version)> {
+    let supported = purpose.spdy_protocols();
+    let name = supported_name(&supported, requested)?;
+    let protocol = SPDY_PROTOCOLS.iter().find(|(protocol, _)| *protocol == name);
+    Some((name, protocol.map_or(Version::V4, |(_, version)| *version)))
 }
 
-/// Chooses the sub-protocol of a client that tunnels SPDY through WebSocket.
+/// Returns the first requested name that is supported.
+fn supported_name(supported: &[&'static str], requested: &[&str]) -> Option<&'static str> {
+    requested.iter().find_map(|name| supported.iter().find(|known| *known == name)).copied()
+}
+
+/// Chooses the subprotocol of a client that tunnels SPDY through WebSocket. Only port-forwards may use a tunnel.
 ///
 /// Upstream: `spdyProtocolsFromWebsocketProtocols`.
-pub(super) fn choose_tunnel<'a>(purpose: Purpose, named: &[&'a str]) -> Option<&'a str> {
-    let known = purpose.spdy_protocols();
-    let of = |name: &&str| name.strip_prefix(TUNNEL).is_some_and(|name| known.contains(&name));
-    named.iter().find(|name| purpose == Purpose::PortForward && of(name)).copied()
+pub(super) fn choose_tunnel<'a>(purpose: Purpose, requested: &[&'a str]) -> Option<&'a str> {
+    if purpose != Purpose::PortForward {
+        return None;
+    }
+    let supported = purpose.spdy_protocols();
+    let is_supported = |name: &&&str| {
+        name.strip_prefix(TUNNEL_PREFIX).is_some_and(|tunneled| supported.contains(&tunneled))
+    };
+    requested.iter().find(is_supported).copied()
 }
 
-/// Which standard streams a request connects.
+/// Standard streams that a request connects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Channels {
     pub(crate) stdin: bool,
@@ -130,8 +140,8 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// The lowest channel that the server writes to.
-    pub(super) fn lowest(self) -> u8 {
+    /// Returns the lowest channel that the server writes to.
+    pub(super) fn lowest_output(self) -> u8 {
         if self.stdout {
             STDOUT
         } else if self.stderr {
@@ -142,20 +152,20 @@ impl Channels {
     }
 }
 
-/// What a message of the client means.
+/// Decoded message of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Received {
-    /// A piece of standard input.
+    /// Data for standard input.
     Stdin(Bytes),
     /// Standard input has ended.
     StdinClosed,
-    /// Nothing: it is for a channel that is not read.
+    /// The message needs no action, because the server does not read its channel.
     Ignored,
-    /// The message breaks the protocol, and ends the stream.
+    /// The message violates the protocol; the server ends the connection.
     Broken,
 }
 
-/// Decodes a message.
+/// Decodes a message of the client.
 ///
 /// Upstream: `Conn.handle` of `wsstream`.
 pub(super) fn decode(
@@ -182,7 +192,7 @@ pub(super) fn decode(
     BASE64_STANDARD.decode(&data).map_or(Received::Ignored, |data| Received::Stdin(data.into()))
 }
 
-/// Encodes a message.
+/// Encodes a message to the client.
 pub(super) fn encode(protocol: ChannelProtocol, channel: u8, data: &[u8]) -> Bytes {
     if protocol.base64 {
         let mut text = String::from(char::from(b'0'.wrapping_add(channel)));
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_protocol_is_chosen() {
-        for (named, chosen) in [
+        for (requested, chosen) in [
             (&[] as &[&str], Some("")),
             (&["v4.channel.k8s.io", "v5.channel.k8s.io"], Some("v5.channel.k8s.io")),
             (
@@ -211,15 +221,15 @@ mod tests {
             (&["v3.channel.k8s.io"], None),
             (&["SPDY/3.1+portforward.k8s.io"], None),
         ] {
-            let protocol = ChannelProtocol::choose(named);
-            assert_eq!(protocol.map(|protocol| protocol.name), chosen, "{named:?}");
+            let protocol = ChannelProtocol::choose(requested);
+            assert_eq!(protocol.map(|protocol| protocol.name), chosen, "{requested:?}");
         }
     }
 
     #[test]
     fn a_protocol_over_spdy_is_chosen() {
         let (command, forward) = (Purpose::RemoteCommand, Purpose::PortForward);
-        for (purpose, named, chosen) in [
+        for (purpose, requested, chosen) in [
             (command, &["v4.channel.k8s.io", "channel.k8s.io"][..], Some(Version::V4)),
             (command, &["v5.channel.k8s.io", "v3.channel.k8s.io"], Some(Version::V3)),
             (command, &["v2.channel.k8s.io"], Some(Version::V1)),
@@ -228,8 +238,8 @@ mod tests {
             (forward, &["v4.channel.k8s.io"], None),
             (forward, &[], None),
         ] {
-            let found = choose_spdy(purpose, named).map(|(_, version)| version);
-            assert_eq!(found, chosen, "{purpose:?} {named:?}");
+            let found = choose_spdy(purpose, requested).map(|(_, version)| version);
+            assert_eq!(found, chosen, "{purpose:?} {requested:?}");
         }
         let tunnel = "SPDY/3.1+portforward.k8s.io";
         assert_eq!(choose_tunnel(forward, &["x", tunnel]), Some(tunnel));

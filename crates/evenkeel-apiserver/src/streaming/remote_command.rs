@@ -1,33 +1,33 @@
-//! A command over SPDY: a stream for each standard stream, and one for the error.
+//! Commands over SPDY, with one stream for each standard stream and one for errors.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::outcome::{Outcome, on_error_channel};
+use super::outcome::{Outcome, error_channel_message};
 use super::protocol::{Channels, Version};
 use super::spdy::{self, Headers, Received, Receiver, Sender, Stream};
 use super::transport::Transport;
 use crate::kubelet::{Output, Streams};
 
-/// How long the client may take to open its streams.
+/// Time within which the client must open its streams.
 ///
 /// Upstream: `streamCreationTimeout`.
 const STREAM_CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Pieces of input and output that wait.
-const QUEUE: usize = 4;
+/// Number of input or output chunks that may wait in a queue.
+const QUEUE_LENGTH: usize = 4;
 
-/// The streams of a client that are used. What it sends on others is not read.
-struct Opened {
+/// Streams of a client that the server uses. The server ignores data on all other streams.
+struct OpenedStreams {
     error: Sender,
     stdin: Option<Receiver>,
     stdout: Option<Sender>,
     stderr: Option<Sender>,
 }
 
-/// Serves a command to its end. `start` starts the process with its streams.
+/// Serves a command until its process exits. `start` starts the process with its streams.
 ///
 /// Upstream: `createHTTPStreamStreams`, `ServeExec`.
 pub(super) async fn run<F>(
@@ -39,17 +39,17 @@ pub(super) async fn run<F>(
 ) where
     F: Future<Output = Outcome> + Send,
 {
-    let accepts = |_: &Headers| Ok(());
-    spdy::serve(transport, accepts, async |mut streams| {
+    let accept_all = |_: &Headers| Ok(());
+    spdy::serve(transport, accept_all, async |mut streams| {
         let opened = wait_for_streams(&mut streams, version, channels, tty);
         let opened = tokio::time::timeout(STREAM_CREATION_TIMEOUT, opened).await;
-        // Upstream has no way to say that it timed out.
+        // Like upstream, close the connection without an error message after a timeout.
         let Ok(Some(mut opened)) = opened else { return };
         let outcome = execute(&mut opened, channels, tty, start).await;
         for output in opened.stdout.iter().chain(&opened.stderr) {
             output.finish().await;
         }
-        if let Some(status) = on_error_channel(&outcome, version) {
+        if let Some(status) = error_channel_message(&outcome, version) {
             opened.error.send(status.into()).await;
         }
         opened.error.finish().await;
@@ -57,7 +57,7 @@ pub(super) async fn run<F>(
     .await;
 }
 
-/// Waits until the client has opened the streams that its request asks for; `None` when it is gone.
+/// Waits until the client has opened all streams of its request. Returns `None` if the client disconnects.
 ///
 /// Upstream: `v4ProtocolHandler.waitForStreams`.
 async fn wait_for_streams(
@@ -65,29 +65,33 @@ async fn wait_for_streams(
     version: Version,
     channels: Channels,
     tty: bool,
-) -> Option<Opened> {
-    let resizes = tty && matches!(version, Version::V3 | Version::V4 | Version::V5);
+) -> Option<OpenedStreams> {
+    let has_resize_stream = tty && matches!(version, Version::V3 | Version::V4 | Version::V5);
     let Channels { stdin, stdout, stderr } = channels;
-    let mut missing = [true, stdin, stdout, stderr, resizes].iter().filter(|one| **one).count();
-    let (mut error, mut input, mut output, mut errors) = (None, None, None, None);
-    while missing > 0 {
+    let has_error_stream = true;
+    let mut missing_streams = [has_error_stream, stdin, stdout, stderr, has_resize_stream]
+        .into_iter()
+        .filter(|is_expected| *is_expected)
+        .count();
+    let (mut error, mut stdin, mut stdout, mut stderr) = (None, None, None, None);
+    while missing_streams > 0 {
         let Stream { headers, receiver, sender, .. } = streams.recv().await?;
         match headers.get("streamtype").map(String::as_str) {
             Some("error") => error = Some(sender),
-            Some("stdin") => input = Some(receiver),
-            Some("stdout") => output = Some(sender),
-            Some("stderr") => errors = Some(sender),
+            Some("stdin") => stdin = Some(receiver),
+            Some("stdout") => stdout = Some(sender),
+            Some("stderr") => stderr = Some(sender),
             Some("resize") => {}
             _ => continue,
         }
-        missing -= 1;
+        missing_streams -= 1;
     }
-    Some(Opened { error: error?, stdin: input, stdout: output, stderr: errors })
+    Some(OpenedStreams { error: error?, stdin, stdout, stderr })
 }
 
-/// Runs the process, and moves bytes until it ends.
+/// Runs the process, and copies its input and output until it exits.
 async fn execute<F>(
-    opened: &mut Opened,
+    opened: &mut OpenedStreams,
     channels: Channels,
     tty: bool,
     start: impl FnOnce(Streams) -> F,
@@ -95,41 +99,42 @@ async fn execute<F>(
 where
     F: Future<Output = Outcome>,
 {
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    let (output, mut printed) = mpsc::channel(QUEUE);
-    let stdin = channels.stdin.then_some(receiver);
+    let (stdin_sender, stdin_receiver) = mpsc::channel(QUEUE_LENGTH);
+    let (output, mut output_receiver) = mpsc::channel(QUEUE_LENGTH);
+    let stdin = channels.stdin.then_some(stdin_receiver);
     let mut process = std::pin::pin!(start(Streams { stdin, output, tty }));
-    let mut feeding = std::pin::pin!(feed(opened.stdin.take(), sender));
-    let mut feeds = true;
+    let mut stdin_copy = std::pin::pin!(copy_stdin(opened.stdin.take(), stdin_sender));
+    let mut is_copying_stdin = true;
     loop {
         tokio::select! {
             biased;
-            output = printed.recv(), if !printed.is_closed() || !printed.is_empty() => {
+            output = output_receiver.recv(), if !output_receiver.is_closed() || !output_receiver.is_empty() => {
                 if let Some(output) = output {
-                    print(opened, output).await;
+                    send_output(opened, output).await;
                 }
             }
             outcome = &mut process => {
-                while let Ok(output) = printed.try_recv() {
-                    print(opened, output).await;
+                while let Ok(output) = output_receiver.try_recv() {
+                    send_output(opened, output).await;
                 }
                 return outcome;
             }
-            () = &mut feeding, if feeds => feeds = false,
+            () = &mut stdin_copy, if is_copying_stdin => is_copying_stdin = false,
         }
     }
 }
 
-/// Passes on standard input to its end.
-async fn feed(input: Option<Receiver>, sender: mpsc::Sender<Bytes>) {
+/// Copies the client's standard input to the process until the client ends it.
+async fn copy_stdin(input: Option<Receiver>, sender: mpsc::Sender<Bytes>) {
     let Some(mut input) = input else { return };
-    // A process that reads no more does not hold up the client.
-    while let Received::Data(piece) = input.receive().await {
-        let _ = sender.send(piece.bytes).await;
+    // Ignore errors, to discard the client's data if the process has stopped reading.
+    while let Received::Data(chunk) = input.receive().await {
+        let _ = sender.send(chunk.bytes).await;
     }
 }
 
-async fn print(opened: &Opened, output: Output) {
+/// Sends output of the process to the client.
+async fn send_output(opened: &OpenedStreams, output: Output) {
     let Output { to_stderr, bytes } = output;
     let stream = if to_stderr { &opened.stderr } else { &opened.stdout };
     if let Some(stream) = stream {
@@ -175,7 +180,7 @@ mod tests {
             client.data(5, b"", true).await;
             assert_eq!(client.receive().await, data(7, b"", true));
             assert_eq!(client.receive().await, data(9, b"", true));
-            let status = on_error_channel(&Outcome::Exited(3), Version::V4).expect("a status");
+            let status = error_channel_message(&Outcome::Exited(3), Version::V4).expect("a status");
             let status = spdy::Frame::Data { stream: 1, fin: false, bytes: status.into() };
             assert_eq!(client.receive().await, Some(status));
             assert_eq!(client.receive().await, data(1, b"", true));
@@ -200,7 +205,7 @@ mod tests {
                     client.open_accepted(stream_id, &stream(kind)).await;
                 }
                 assert_eq!(client.receive().await, data(1, b"", true));
-                let text = on_error_channel(&Outcome::Exited(1), version).expect("a text");
+                let text = error_channel_message(&Outcome::Exited(1), version).expect("a text");
                 let text = spdy::Frame::Data { stream: 3, fin: false, bytes: text.into() };
                 assert_eq!(client.receive().await, Some(text));
                 assert_eq!(client.receive().await, data(3, b"", true));

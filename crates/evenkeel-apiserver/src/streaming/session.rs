@@ -1,4 +1,4 @@
-//! A command over WebSocket: its messages are those of channels.
+//! Commands over WebSocket, whose messages belong to channels.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-use super::outcome::{Outcome, on_error_channel};
+use super::outcome::{Outcome, error_channel_message};
 use super::protocol::{ChannelProtocol, Channels, ERROR, Received, STDERR, STDOUT, decode, encode};
 use super::transport::{Gone, Socket};
 use crate::kubelet::{Output, Streams};
 
-/// How long nothing may come or go.
+/// Time without a message in either direction after which the connection ends.
 ///
 /// Upstream: `defaultIdleConnectionTimeout`, `streamingConnectionIdleTimeout`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// How long the client may take to close the stream after its end.
+/// Time within which the client must close the connection after the process exits.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Messages and pieces of output that wait.
-const QUEUE: usize = 4;
+/// Number of input or output chunks that may wait in a queue.
+const QUEUE_LENGTH: usize = 4;
 
-/// What a stream is about.
+/// Parameters of a command's connection.
 pub(super) struct Session {
     pub(super) protocol: ChannelProtocol,
     pub(super) channels: Channels,
     pub(super) tty: bool,
 }
 
-/// Serves a stream to its end. `start` starts the process with its streams.
+/// Serves a command until its process exits. `start` starts the process with its streams.
 pub(super) async fn run<F>(
     session: Session,
     mut socket: Socket,
@@ -40,13 +40,13 @@ pub(super) async fn run<F>(
 ) where
     F: Future<Output = Outcome> + Send,
 {
-    if let Ok(outcome) = stream(&session, &mut socket, start).await {
+    if let Ok(outcome) = execute(&session, &mut socket, start).await {
         let _ = tokio::time::timeout(FINISH_TIMEOUT, finish(&session, &mut socket, &outcome)).await;
     }
 }
 
-/// Moves bytes until the process ends.
-async fn stream<F>(
+/// Runs the process, and copies its input and output until it exits.
+async fn execute<F>(
     session: &Session,
     socket: &mut Socket,
     start: impl FnOnce(Streams) -> F,
@@ -54,42 +54,42 @@ async fn stream<F>(
 where
     F: Future<Output = Outcome>,
 {
-    // An empty message says that the stream is there.
-    send(session, socket, session.channels.lowest(), b"").await?;
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    let (output, mut printed) = mpsc::channel(QUEUE);
-    let stdin = session.channels.stdin.then_some(receiver);
+    // As upstream, an empty message informs the client that the connection is ready.
+    send(session, socket, session.channels.lowest_output(), b"").await?;
+    let (stdin_sender, stdin_receiver) = mpsc::channel(QUEUE_LENGTH);
+    let (output, mut output_receiver) = mpsc::channel(QUEUE_LENGTH);
+    let stdin = session.channels.stdin.then_some(stdin_receiver);
     let mut process = std::pin::pin!(start(Streams { stdin, output, tty: session.tty }));
-    let mut stdin = Some(sender).filter(|_| session.channels.stdin);
-    // What came from the client and has no room yet.
-    let mut waiting: Option<Bytes> = None;
+    let mut stdin = Some(stdin_sender).filter(|_| session.channels.stdin);
+    // Input of the client that the queue of the process has no capacity for yet.
+    let mut waiting_input: Option<Bytes> = None;
     loop {
         tokio::select! {
             biased;
-            // Begins anew whenever something comes or goes.
+            // The timeout restarts in each iteration, after each message in either direction.
             () = tokio::time::sleep(IDLE_TIMEOUT) => return Err(Gone),
-            output = printed.recv(), if !printed.is_closed() || !printed.is_empty() => {
+            output = output_receiver.recv(), if !output_receiver.is_closed() || !output_receiver.is_empty() => {
                 if let Some(output) = output {
-                    print(session, socket, output).await?;
+                    send_output(session, socket, output).await?;
                 }
             }
             outcome = &mut process => {
-                while let Ok(output) = printed.try_recv() {
-                    print(session, socket, output).await?;
+                while let Ok(output) = output_receiver.try_recv() {
+                    send_output(session, socket, output).await?;
                 }
                 return Ok(outcome);
             }
-            permit = reserve(stdin.clone()), if waiting.is_some() => {
-                let data = waiting.take().unwrap_or_default();
+            permit = reserve_capacity(stdin.clone()), if waiting_input.is_some() => {
+                let data = waiting_input.take().unwrap_or_default();
                 match permit {
                     Some(permit) => drop(permit.send(data)),
-                    // The process reads no more.
+                    // The process has stopped reading.
                     None => stdin = None,
                 }
             }
-            message = receive(socket), if waiting.is_none() => match message? {
-                Message::Binary(data) => take(session, data, &mut stdin, &mut waiting)?,
-                Message::Text(text) => take(session, text.into(), &mut stdin, &mut waiting)?,
+            message = receive(socket), if waiting_input.is_none() => match message? {
+                Message::Binary(data) => handle_message(session, data, &mut stdin, &mut waiting_input)?,
+                Message::Text(text) => handle_message(session, text.into(), &mut stdin, &mut waiting_input)?,
                 Message::Close(_) => return Err(Gone),
                 Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             }
@@ -97,21 +97,21 @@ where
     }
 }
 
-/// Room for standard input; `None` if nobody reads it.
-async fn reserve(stdin: Option<mpsc::Sender<Bytes>>) -> Option<mpsc::OwnedPermit<Bytes>> {
+/// Waits for capacity in the queue of standard input. Returns `None` if the process does not read it.
+async fn reserve_capacity(stdin: Option<mpsc::Sender<Bytes>>) -> Option<mpsc::OwnedPermit<Bytes>> {
     stdin?.reserve_owned().await.ok()
 }
 
-/// Takes a message of the client.
-fn take(
+/// Handles a message of the client.
+fn handle_message(
     session: &Session,
     message: Bytes,
     stdin: &mut Option<mpsc::Sender<Bytes>>,
-    waiting: &mut Option<Bytes>,
+    waiting_input: &mut Option<Bytes>,
 ) -> Result<(), Gone> {
     match decode(session.protocol, session.channels, message) {
         Received::Stdin(data) => {
-            *waiting = Some(data).filter(|data| !data.is_empty() && stdin.is_some());
+            *waiting_input = Some(data).filter(|data| !data.is_empty() && stdin.is_some());
         }
         Received::StdinClosed => *stdin = None,
         Received::Ignored => {}
@@ -120,7 +120,7 @@ fn take(
     Ok(())
 }
 
-/// The next message of the client.
+/// Waits for the next message of the client.
 async fn receive(socket: &mut Socket) -> Result<Message, Gone> {
     socket.next().await.ok_or(Gone)?.map_err(|error| {
         tracing::debug!(%error, "a stream ended");
@@ -128,16 +128,18 @@ async fn receive(socket: &mut Socket) -> Result<Message, Gone> {
     })
 }
 
-async fn print(session: &Session, socket: &mut Socket, output: Output) -> Result<(), Gone> {
+/// Sends output of the process to the client if the request connects its channel.
+async fn send_output(session: &Session, socket: &mut Socket, output: Output) -> Result<(), Gone> {
     let Output { to_stderr, bytes } = output;
-    let (channel, wanted) = if to_stderr {
+    let (channel, is_connected) = if to_stderr {
         (STDERR, session.channels.stderr)
     } else {
         (STDOUT, session.channels.stdout)
     };
-    if wanted { send(session, socket, channel, &bytes).await } else { Ok(()) }
+    if is_connected { send(session, socket, channel, &bytes).await } else { Ok(()) }
 }
 
+/// Sends a message on a channel.
 async fn send(
     session: &Session,
     socket: &mut Socket,
@@ -156,16 +158,16 @@ async fn send(
     }
 }
 
-/// Says how the stream ended, and waits until the client closes it: it may still read.
+/// Sends the result of the command, and waits until the client closes the connection, so that it can read everything.
 ///
 /// Upstream: `conns.finish`.
 async fn finish(session: &Session, socket: &mut Socket, outcome: &Outcome) {
-    if let Some(status) = on_error_channel(outcome, session.protocol.version)
+    if let Some(status) = error_channel_message(outcome, session.protocol.version)
         && send(session, socket, ERROR, &status).await.is_err()
     {
         return;
     }
-    // Without a code, client-go takes the end of the stream for an error.
+    // Without a code, client-go treats the close as an error.
     let close = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
     if socket.close(Some(close)).await.is_err() {
         return;

@@ -1,4 +1,4 @@
-//! The bytes of an upgraded connection, as they are or as messages of WebSocket.
+//! Byte transport of upgraded connections: raw, or in WebSocket messages.
 
 use std::time::Duration;
 
@@ -13,66 +13,67 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// How long the client may take to switch protocols after the answer.
+/// Time within which the client must switch protocols after the response.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest message of a client; a longer one ends the stream.
+/// Maximum size of a client's message in bytes; a larger one ends the connection.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// Bytes that are read at once.
-const READ: usize = 16 * 1024;
+/// Maximum number of bytes of one read.
+const READ_SIZE: usize = 16 * 1024;
 
-/// A WebSocket of the server's side.
+/// Server's end of a WebSocket.
 pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Why a stream ends without an outcome: its client is gone, or breaks the protocol.
+/// Error that ends a connection: the client has disconnected or violated the protocol.
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// Waits for the upgrade; `None` if the client did not switch protocols.
+/// Waits for the upgrade. Returns `None` if the client does not switch protocols in time.
 pub(super) async fn upgraded(upgrade: OnUpgrade) -> Option<TokioIo<Upgraded>> {
     let upgraded = tokio::time::timeout(UPGRADE_TIMEOUT, upgrade).await;
     upgraded.ok()?.ok().map(TokioIo::new)
 }
 
-/// Makes a WebSocket of a connection after its handshake.
+/// Creates a WebSocket from a connection after its handshake.
 pub(super) async fn websocket(io: TokioIo<Upgraded>) -> Socket {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
-        // What is written goes out at once.
+        // Send each message immediately.
         .write_buffer_size(0);
     WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
 }
 
-/// A connection of bytes in both directions.
+/// Bidirectional byte connection.
 pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// What carries the bytes of a SPDY connection.
+/// Transport of the bytes of a SPDY connection.
 pub(super) enum Transport {
     /// The connection itself.
     Plain(Box<dyn Connection>),
-    /// Binary messages of WebSocket.
+    /// Binary WebSocket messages.
     ///
     /// Upstream: `TunnelingConnection`.
     Tunnel(Box<Socket>),
 }
 
-/// Reads what the client sends.
+/// Half of a transport that receives from the client.
 pub(super) enum Reader {
     Plain(ReadHalf<Box<dyn Connection>>),
     Tunnel(SplitStream<Box<Socket>>),
 }
 
-/// Writes what the client receives.
+/// Half of a transport that sends to the client.
 pub(super) enum Writer {
     Plain(WriteHalf<Box<dyn Connection>>),
     Tunnel(SplitSink<Box<Socket>, Message>),
 }
 
 impl Transport {
+    /// Splits the transport into its directions.
     pub(super) fn split(self) -> (Reader, Writer) {
         match self {
             Self::Plain(io) => {
@@ -88,11 +89,11 @@ impl Transport {
 }
 
 impl Reader {
-    /// Returns the next bytes; an error at their end.
+    /// Returns the next bytes, or an error at the end of the connection.
     pub(super) async fn read(&mut self) -> Result<Bytes, Gone> {
         match self {
             Self::Plain(reader) => {
-                let mut buffer = Vec::with_capacity(READ);
+                let mut buffer = Vec::with_capacity(READ_SIZE);
                 match reader.read_buf(&mut buffer).await {
                     Ok(size) if size > 0 => Ok(buffer.into()),
                     _ => Err(Gone),
@@ -110,7 +111,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes the bytes, and sends them off.
+    /// Writes and flushes bytes.
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Plain(writer) => {
@@ -121,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Says that nothing follows.
+    /// Closes the direction to the client.
     pub(super) async fn close(&mut self) {
         let _ = match self {
             Self::Plain(writer) => writer.shutdown().await.map_err(|_| Gone),

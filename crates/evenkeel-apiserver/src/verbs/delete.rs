@@ -1,6 +1,6 @@
 //! DELETE of an object or of a collection: preconditions, grace, finalizers, propagation.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `preconditions`: uid and resourceVersion | `check_preconditions` |
 //! | `gracePeriodSeconds`; a later request can shorten it | `choose_step`, `shorten_grace_period` |

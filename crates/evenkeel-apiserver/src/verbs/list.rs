@@ -1,7 +1,7 @@
 //! List: GET of a collection, with selectors, chunks (`limit`, `continue`), `resourceVersion` and
 //! `resourceVersionMatch`.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `labelSelector`, `fieldSelector` | `parse`, `read_page` |
 //! | chunks: `limit`, `continue`, `remainingItemCount` | `read_page`, `Token` |

@@ -1,6 +1,6 @@
 //! Verbs on resources, one module each.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | HTTP method to verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection` | `dispatch` |
 //! | `get`: `resourceVersion` | `get::serve`, `get::wait_for_resource_version` |

@@ -1,6 +1,6 @@
 //! Watch: sends the existing objects, then each change, until the client disconnects or the timeout expires.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `resourceVersion` unset, 0, or another: initial synthetic events | `serve`, `initial_piece` |
 //! | streaming lists: `sendInitialEvents`, `resourceVersionMatch`, `k8s.io/initial-events-end` | `validate_watch_options`, `bookmark` |

@@ -121,50 +121,52 @@ impl Config {
     }
 }
 
-/// Configuration that is valid.
+/// Configuration after its validation.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct ValidConfig {
     pub(super) pools: Vec<Pool>,
     pub(super) nodes: Option<Nodes>,
 }
 
-impl Checked {
+impl ValidConfig {
     pub(super) fn of(config: &Config) -> Result<Self, ConfigError> {
-        unique("pool", config.pools.iter().map(|pool| &pool.name))?;
-        let pools: Vec<Pool> = config.pools.iter().map(pool).collect::<Result<_, _>>()?;
+        check_unique("pool", config.pools.iter().map(|pool| &pool.name))?;
+        let pools: Vec<Pool> = config.pools.iter().map(parse_pool).collect::<Result<_, _>>()?;
         let ranges: Vec<&Range> = pools.iter().flat_map(|pool| &pool.ranges).collect();
-        for (n, one) in ranges.iter().enumerate() {
-            if let Some(other) = ranges[n + 1..].iter().find(|other| one.overlaps(other)) {
-                return Err(ConfigError::Overlap(one.to_string(), other.to_string()));
+        for (index, range) in ranges.iter().enumerate() {
+            if let Some(other) = ranges[index + 1..].iter().find(|other| range.overlaps(other)) {
+                return Err(ConfigError::Overlap(range.to_string(), other.to_string()));
             }
         }
         if let Some(nodes) = &config.nodes {
-            unique("machine", nodes.machines.iter().map(|machine| &machine.name))?;
-            nodes.machines.iter().try_for_each(addresses)?;
+            check_unique("machine", nodes.machines.iter().map(|machine| &machine.name))?;
+            nodes.machines.iter().try_for_each(check_addresses)?;
         }
         Ok(Self { pools, nodes: config.nodes.clone() })
     }
 }
 
-fn pool(config: &PoolConfig) -> Result<Pool, ConfigError> {
+fn parse_pool(config: &PoolConfig) -> Result<Pool, ConfigError> {
     let ranges = config.addresses.iter().map(|text| Range::parse(text));
     Ok(Pool { name: config.name.clone(), ranges: ranges.collect::<Result<_, _>>()? })
 }
 
-fn unique<'a>(
-    what: &'static str,
+/// Checks that each name is not empty and occurs once. `kind` is the kind of the named things in the error.
+fn check_unique<'a>(
+    kind: &'static str,
     names: impl Iterator<Item = &'a String>,
 ) -> Result<(), ConfigError> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if name.is_empty() || !seen.insert(name) {
-            return Err(ConfigError::Name(what, name.clone()));
+            return Err(ConfigError::Name(kind, name.clone()));
         }
     }
     Ok(())
 }
 
-fn addresses(machine: &Machine) -> Result<(), ConfigError> {
+/// Checks that all addresses of a machine are valid.
+fn check_addresses(machine: &Machine) -> Result<(), ConfigError> {
     let invalid = machine
         .internal
         .iter()

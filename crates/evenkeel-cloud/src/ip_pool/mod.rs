@@ -16,7 +16,7 @@ use crate::{
     change::target,
 };
 use async_trait::async_trait;
-use config::Checked;
+use config::ValidConfig;
 pub use config::{Config, ConfigError, Machine, Nodes, PoolConfig};
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
 use evenkeel_runtime::{cache::Cache, clock::Clock, events::EventRecorder, plan::EventRecord};
@@ -42,7 +42,7 @@ const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Cloud provider that assigns load balancer addresses from pools.
 pub struct IpPool {
-    config: Arc<RwLock<Arc<Checked>>>,
+    config: Arc<RwLock<Arc<ValidConfig>>>,
     /// The configuration file, which is reread when it changes.
     file: Option<PathBuf>,
     /// Addresses allocated to Services whose status may not show them yet.
@@ -63,7 +63,7 @@ impl IpPool {
     /// Fails if the configuration is invalid, for example because two ranges overlap.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
-            config: Arc::new(RwLock::new(Arc::new(Checked::of(config)?))),
+            config: Arc::new(RwLock::new(Arc::new(ValidConfig::of(config)?))),
             file: None,
             reserved: Mutex::default(),
             cluster: OnceLock::new(),
@@ -84,12 +84,12 @@ impl IpPool {
     /// Replaces pools and nodes. Services keep their current addresses.
     ///
     /// # Errors
-    /// Fails if the configuration is invalid. The present one then stays.
+    /// Fails if the configuration is invalid. The current one then stays.
     pub fn set(&self, config: &Config) -> Result<(), ConfigError> {
-        set(&self.config, config)
+        replace_config(&self.config, config)
     }
 
-    fn config(&self) -> Arc<Checked> {
+    fn config(&self) -> Arc<ValidConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -102,7 +102,7 @@ impl IpPool {
         let config = self.config();
         let services = self.cluster()?.services.list();
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        reserved.keep(&services, service);
+        reserved.drop_deleted(&services, service);
         let addresses = plan::allocate(&config.pools, &services, &reserved, service);
         match addresses {
             Ok(addresses) => {
@@ -132,7 +132,7 @@ impl CloudProvider for IpPool {
         if let Some(path) = self.file.clone() {
             let (config, clock) = (Arc::clone(&self.config), context.clock.clone());
             context.tasks.spawn_restarting_until_cancelled("cloud configuration", move || {
-                follow(path.clone(), Arc::clone(&config), clock.clone())
+                follow_config_file(path.clone(), Arc::clone(&config), clock.clone())
             });
         }
     }
@@ -146,15 +146,16 @@ impl CloudProvider for IpPool {
     }
 }
 
-fn set(present: &RwLock<Arc<Checked>>, config: &Config) -> Result<(), ConfigError> {
-    let checked = Arc::new(Checked::of(config)?);
-    *present.write().unwrap_or_else(PoisonError::into_inner) = checked;
+/// Validates a configuration and replaces the current one.
+fn replace_config(current: &RwLock<Arc<ValidConfig>>, config: &Config) -> Result<(), ConfigError> {
+    let checked = Arc::new(ValidConfig::of(config)?);
+    *current.write().unwrap_or_else(PoisonError::into_inner) = checked;
     Ok(())
 }
 
 /// Rereads a configuration file whenever its text changes. Never returns.
-async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) {
-    let mut present = tokio::fs::read_to_string(&path).await.ok();
+async fn follow_config_file(path: PathBuf, config: Arc<RwLock<Arc<ValidConfig>>>, clock: Clock) {
+    let mut last_text = tokio::fs::read_to_string(&path).await.ok();
     loop {
         clock.sleep(CONFIG_POLL_INTERVAL).await;
         let text = match tokio::fs::read_to_string(&path).await {
@@ -164,16 +165,16 @@ async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) 
                 continue;
             }
         };
-        if present.as_deref() == Some(&*text) {
+        if last_text.as_deref() == Some(&*text) {
             continue;
         }
-        match Config::parse(&text).and_then(|read| set(&config, &read)) {
+        match Config::parse(&text).and_then(|parsed| replace_config(&config, &parsed)) {
             Ok(()) => tracing::info!(path = %path.display(), "the cloud configuration has changed"),
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "the cloud configuration is invalid; the last one stays in use");
             }
         }
-        present = Some(text);
+        last_text = Some(text);
     }
 }
 
@@ -185,7 +186,7 @@ impl LoadBalancer for IpPool {
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, CloudError> {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let reserved_status = reserved.of(&service.meta.uid).map(status);
+        let reserved_status = reserved.of(&service.meta.uid).map(load_balancer_status);
         let status = &service.status.load_balancer;
         Ok(reserved_status.or_else(|| (!status.ingress.is_empty()).then(|| status.clone())))
     }
@@ -203,7 +204,7 @@ impl LoadBalancer for IpPool {
                 EventRecord::warning(target(service), "LoadBalancerSourceRangesIgnored", message);
             self.cluster()?.events.record(&event);
         }
-        Ok(status(&addresses))
+        Ok(load_balancer_status(&addresses))
     }
 
     async fn update(&self, _: &str, _: &Service, _: &[Arc<Node>]) -> Result<(), CloudError> {
@@ -227,13 +228,14 @@ impl Instances for IpPool {
         Ok(machines::is_shut_down(self.config().nodes.as_ref(), node))
     }
 
-    /// A node that the table lacks is not changed, even if it is uninitialized, until the table has it.
+    /// Returns `None` for a node that the table lacks, so that the node stays uninitialized until the table has it.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError> {
         Ok(machines::instance_metadata(self.config().nodes.as_ref(), node))
     }
 }
 
-fn status(addresses: &[IpAddr]) -> LoadBalancerStatus {
+/// Returns the load balancer status with these addresses.
+fn load_balancer_status(addresses: &[IpAddr]) -> LoadBalancerStatus {
     let ingress = addresses.iter().map(|address| LoadBalancerIngress {
         ip: address.to_string().into(),
         ip_mode: "VIP".into(),

@@ -44,9 +44,9 @@ pub(super) struct Reserved(BTreeMap<Text, Vec<IpAddr>>);
 impl Reserved {
     /// Drops the reservations of services that no longer exist. Keeps the one of `service`, which may be newer than
     /// the list.
-    pub(super) fn keep(&mut self, services: &[Arc<Service>], service: &Service) {
-        let present: BTreeSet<&str> = services.iter().map(|s| &*s.meta.uid).collect();
-        self.0.retain(|uid, _| present.contains(&**uid) || *uid == service.meta.uid);
+    pub(super) fn drop_deleted(&mut self, services: &[Arc<Service>], service: &Service) {
+        let existing: BTreeSet<&str> = services.iter().map(|other| &*other.meta.uid).collect();
+        self.0.retain(|uid, _| existing.contains(&**uid) || *uid == service.meta.uid);
     }
 
     pub(super) fn reserve(&mut self, uid: &str, addresses: Vec<IpAddr>) {
@@ -57,13 +57,14 @@ impl Reserved {
         self.0.remove(uid);
     }
 
+    /// Returns the reserved addresses of a service.
     pub(super) fn of(&self, uid: &str) -> Option<&[IpAddr]> {
         self.0.get(uid).map(Vec::as_slice)
     }
 }
 
 /// Addresses of other Services.
-struct Others<'a> {
+struct OtherAddresses<'a> {
     /// Addresses that are allocated to other Services, with their owners.
     allocated: BTreeMap<IpAddr, &'a Service>,
     /// Addresses in the other Services' `spec.externalIPs`. A Service gets one of them only if it requests it or
@@ -71,7 +72,7 @@ struct Others<'a> {
     claimed: BTreeSet<IpAddr>,
 }
 
-/// Allocates addresses to `service`: the requested one, or else its present ones, or else the first free ones
+/// Allocates addresses to `service`: the requested one, or else its current ones, or else the first free ones
 /// of the pools. The result has one address of the service's first family, and one of its second family if a
 /// pool has a free one. A service that requires both families gets both or none.
 pub(super) fn allocate(
@@ -81,37 +82,39 @@ pub(super) fn allocate(
     service: &Service,
 ) -> Result<Vec<IpAddr>, AllocationError> {
     let pools = selected_pools(pools, service)?;
-    let present = present_addresses(service, reserved);
-    let others = others(services, reserved, service, &present);
+    let current = current_addresses(service, reserved);
+    let others = other_addresses(services, reserved, service, &current);
     let requested = requested_address(&pools, service)?;
     let families = families(&pools, service, requested);
     if let Some(requested) = requested.filter(|requested| !families.contains(&requested.is_ipv4()))
     {
         return Err(AllocationError::OtherFamily(requested));
     }
-    let required = &*service.spec.ip_family_policy == "RequireDualStack";
+    let requires_both = &*service.spec.ip_family_policy == "RequireDualStack";
     let mut addresses = Vec::new();
-    for (index, v4) in families.into_iter().enumerate() {
-        match of_family(&pools, &others, requested, &present, v4) {
+    for (index, is_v4) in families.into_iter().enumerate() {
+        match allocate_family(&pools, &others, requested, &current, is_v4) {
             Ok(address) => addresses.push(address),
+            // The second family is optional, unless the service requests an address of it.
             Err(_)
                 if index > 0
-                    && !required
-                    && requested.is_none_or(|requested| requested.is_ipv4() != v4) => {}
+                    && !requires_both
+                    && requested.is_none_or(|requested| requested.is_ipv4() != is_v4) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(addresses)
 }
 
-fn of_family(
+/// Allocates one address of a family.
+fn allocate_family(
     pools: &[&Pool],
-    others: &Others<'_>,
+    others: &OtherAddresses<'_>,
     requested: Option<IpAddr>,
-    present: &[IpAddr],
-    v4: bool,
+    current: &[IpAddr],
+    is_v4: bool,
 ) -> Result<IpAddr, AllocationError> {
-    if let Some(requested) = requested.filter(|requested| requested.is_ipv4() == v4) {
+    if let Some(requested) = requested.filter(|requested| requested.is_ipv4() == is_v4) {
         return match others.allocated.get(&requested) {
             Some(owner) => {
                 let owner = format!("{}/{}", owner.meta.namespace, owner.meta.name);
@@ -121,18 +124,18 @@ fn of_family(
         };
     }
     let in_pools = |address: &IpAddr| pools.iter().any(|pool| pool.contains(*address));
-    let own = present.iter().find(|address| {
-        address.is_ipv4() == v4 && in_pools(address) && !others.allocated.contains_key(*address)
+    let kept = current.iter().find(|address| {
+        address.is_ipv4() == is_v4 && in_pools(address) && !others.allocated.contains_key(*address)
     });
-    if let Some(own) = own {
-        return Ok(*own);
+    if let Some(kept) = kept {
+        return Ok(*kept);
     }
-    let mut free = pools.iter().flat_map(|pool| pool.addresses(v4)).filter(|address| {
+    let mut free = pools.iter().flat_map(|pool| pool.addresses(is_v4)).filter(|address| {
         !others.allocated.contains_key(address) && !others.claimed.contains(address)
     });
     free.next().ok_or_else(|| {
-        let family = if v4 { "IPv4" } else { "IPv6" };
-        if pools.iter().any(|pool| pool.has_family(v4)) {
+        let family = if is_v4 { "IPv4" } else { "IPv6" };
+        if pools.iter().any(|pool| pool.has_family(is_v4)) {
             AllocationError::Exhausted(family, names(pools))
         } else {
             AllocationError::NoFamily(family, names(pools))
@@ -170,16 +173,18 @@ fn requested_address(
 
 /// Returns the families of a service, the required one first: true means IPv4.
 fn families(pools: &[&Pool], service: &Service, requested: Option<IpAddr>) -> Vec<bool> {
-    let families: Vec<bool> = service.spec.ip_families.iter().map(|f| &**f == "IPv4").collect();
+    let families: Vec<bool> =
+        service.spec.ip_families.iter().map(|family| &**family == "IPv4").collect();
     if !families.is_empty() {
         return families;
     }
-    let any = pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(Range::is_ipv4);
-    vec![requested.map_or(any, |requested| requested.is_ipv4())]
+    let first_pool_is_v4 =
+        pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(Range::is_ipv4);
+    vec![requested.map_or(first_pool_is_v4, |requested| requested.is_ipv4())]
 }
 
-/// Returns the present addresses of a service.
-fn present_addresses(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
+/// Returns the current addresses of a service.
+fn current_addresses(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
     match reserved.of(&service.meta.uid) {
         Some(reserved_addresses) => reserved_addresses.to_vec(),
         None => status_ips(service).collect(),
@@ -191,17 +196,18 @@ fn status_ips(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
 }
 
 /// Returns the addresses of other Services. An address in the status of two Services belongs to the older one.
-fn others<'a>(
+fn other_addresses<'a>(
     services: &'a [Arc<Service>],
     reserved: &Reserved,
     service: &Service,
-    present: &[IpAddr],
-) -> Others<'a> {
-    let mut others = Others { allocated: BTreeMap::new(), claimed: BTreeSet::new() };
+    current: &[IpAddr],
+) -> OtherAddresses<'a> {
+    let mut others = OtherAddresses { allocated: BTreeMap::new(), claimed: BTreeSet::new() };
     for other in services.iter().filter(|other| other.meta.uid != service.meta.uid) {
         let reserved_addresses = reserved.of(&other.meta.uid);
-        let younger = age(other) > age(service);
-        let allocated = status_ips(other).filter(|address| !(younger && present.contains(address)));
+        let is_younger = age(other) > age(service);
+        let allocated =
+            status_ips(other).filter(|address| !(is_younger && current.contains(address)));
         for address in reserved_addresses.into_iter().flatten().copied().chain(allocated) {
             others.allocated.insert(address, other);
         }
@@ -217,10 +223,11 @@ fn age(service: &Service) -> (Option<evenkeel_api::time::Timestamp>, &str, &str)
     (service.meta.creation, &service.meta.namespace, &service.meta.name)
 }
 
+/// Returns the names and ranges of pools as text for errors.
 fn names(pools: &[&Pool]) -> String {
-    let pool = |pool: &&Pool| {
+    let describe = |pool: &&Pool| {
         let ranges: Vec<String> = pool.ranges.iter().map(ToString::to_string).collect();
         format!("{} [{}]", pool.name, ranges.join(", "))
     };
-    pools.iter().map(pool).collect::<Vec<_>>().join(", ")
+    pools.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

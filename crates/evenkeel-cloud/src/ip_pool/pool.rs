@@ -36,14 +36,17 @@ impl Range {
         Ok(Self { first, last })
     }
 
+    /// Returns the addresses of a network without its first and, for IPv4, its last one. A network of one or two
+    /// addresses keeps them.
     fn hosts(cidr: &Cidr) -> Self {
         let (first, last) = (cidr.first(), cidr.last());
-        let v4 = first.is_ipv4();
-        if cidr.length() > if v4 { 30 } else { 126 } {
+        let is_v4 = first.is_ipv4();
+        let max_prefix_length = if is_v4 { 30 } else { 126 };
+        if cidr.length() > max_prefix_length {
             return Self { first, last };
         }
-        let last = if v4 { from_number(number(last) - 1, v4) } else { last };
-        Self { first: from_number(number(first) + 1, v4), last }
+        let last = if is_v4 { from_number(number(last) - 1, is_v4) } else { last };
+        Self { first: from_number(number(first) + 1, is_v4), last }
     }
 
     pub(super) fn contains(&self, address: IpAddr) -> bool {
@@ -60,8 +63,8 @@ impl Range {
 
     /// Returns the addresses in ascending order.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
-        let v4 = self.is_ipv4();
-        (number(self.first)..=number(self.last)).map(move |n| from_number(n, v4))
+        let is_v4 = self.is_ipv4();
+        (number(self.first)..=number(self.last)).map(move |value| from_number(value, is_v4))
     }
 }
 
@@ -80,11 +83,11 @@ impl Pool {
     }
 
     /// Returns the addresses of a family, in ascending order within each range.
-    pub(super) fn addresses(&self, v4: bool) -> impl Iterator<Item = IpAddr> {
-        self.ranges.iter().filter(move |range| range.is_ipv4() == v4).flat_map(Range::addresses)
+    pub(super) fn addresses(&self, is_v4: bool) -> impl Iterator<Item = IpAddr> {
+        self.ranges.iter().filter(move |range| range.is_ipv4() == is_v4).flat_map(Range::addresses)
     }
 
-    pub(super) fn has_family(&self, v4: bool) -> bool {
-        self.ranges.iter().any(|range| range.is_ipv4() == v4)
+    pub(super) fn has_family(&self, is_v4: bool) -> bool {
+        self.ranges.iter().any(|range| range.is_ipv4() == is_v4)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Config, POOL_ANNOTATION,
-    config::Checked,
+    config::ValidConfig,
     plan::{AllocationError, Reserved, allocate},
 };
 use crate::fixtures::{balanced, service};
@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{net::IpAddr, sync::Arc};
 
-fn pools(text: &str) -> Checked {
-    Checked::of(&Config::of_addresses(text)).unwrap()
+fn pools(text: &str) -> ValidConfig {
+    ValidConfig::of(&Config::of_addresses(text)).unwrap()
 }
 
 fn allocated(
-    pools: &Checked,
+    pools: &ValidConfig,
     others: &[Arc<Service>],
     service: &Service,
 ) -> Result<Vec<String>, AllocationError> {
@@ -105,7 +105,7 @@ fn ip_family_policy_decides_about_families() {
 #[test]
 fn pool_annotation_selects_the_pool() {
     let text = "pools: [{name: a, addresses: [198.18.0.1]}, {name: b, addresses: [198.18.1.1]}]";
-    let pools = Checked::of(&Config::parse(text).unwrap()).unwrap();
+    let pools = ValidConfig::of(&Config::parse(text).unwrap()).unwrap();
     let mut requesting = balanced("s");
     requesting["metadata"]["annotations"] = json!({POOL_ANNOTATION: "b"});
     assert_eq!(allocated(&pools, &[], &service(&requesting)).unwrap(), ["198.18.1.1"]);
@@ -157,7 +157,7 @@ fn invalid_configurations_are_rejected() {
         ("nodes: {machines: [{name: m}, {name: m}]}", "only once"),
     ];
     for (text, why) in invalid {
-        let error = Config::parse(text).and_then(|config| Checked::of(&config)).unwrap_err();
+        let error = Config::parse(text).and_then(|config| ValidConfig::of(&config)).unwrap_err();
         assert!(error.to_string().contains(why), "{text}: {error}");
     }
 }

@@ -7,7 +7,7 @@ use evenkeel_api::{
 use std::net::IpAddr;
 
 /// Annotation with the kubelet's `--node-ip`: one address, or a comma-separated address for each family.
-const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+const NODE_IP_ANNOTATION: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Mismatch of a `--node-ip` and the instance's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,22 +24,32 @@ pub(super) enum NodeIpError {
 /// Upstream: `GetNodeAddressesFromNodeIP`.
 pub(super) fn node_addresses_from_node_ip(
     node: &Node,
-    known: Vec<NodeAddress>,
+    instance_addresses: Vec<NodeAddress>,
 ) -> Result<Vec<NodeAddress>, NodeIpError> {
-    let Some(text) = node.meta.annotations.get(NODE_IP) else { return Ok(known) };
+    let Some(text) = node.meta.annotations.get(NODE_IP_ANNOTATION) else {
+        return Ok(instance_addresses);
+    };
     let node_ips: Result<Vec<IpAddr>, _> = text.split(',').map(|ip| ip.trim().parse()).collect();
     let node_ips = node_ips.map_err(|_| NodeIpError::Unreadable(text.into()))?;
-    let mut chosen: Vec<NodeAddress> = Vec::new();
+    let mut matching: Vec<NodeAddress> = Vec::new();
     for ip in node_ips {
-        let before = chosen.len();
-        let matches = |address: &&NodeAddress| address.address.parse() == Ok(ip);
-        chosen.extend(known.iter().filter(matches).cloned());
-        if chosen.len() == before {
+        let has_ip = |address: &&NodeAddress| address.address.parse() == Ok(ip);
+        let with_ip = instance_addresses.iter().filter(has_ip).cloned();
+        let count = matching.len();
+        matching.extend(with_ip);
+        if matching.len() == count {
             return Err(NodeIpError::Unknown(ip));
         }
     }
-    let others: Vec<NodeAddress> =
-        known.into_iter().filter(|a| chosen.iter().all(|c| c.type_ != a.type_)).collect();
-    chosen.extend(others);
-    Ok(chosen)
+    let others: Vec<NodeAddress> = instance_addresses
+        .into_iter()
+        .filter(|address| !has_type(&matching, &address.type_))
+        .collect();
+    matching.extend(others);
+    Ok(matching)
+}
+
+/// Returns whether a list contains an address of this type.
+fn has_type(addresses: &[NodeAddress], type_: &str) -> bool {
+    addresses.iter().any(|address| *address.type_ == *type_)
 }

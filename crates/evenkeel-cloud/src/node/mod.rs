@@ -47,9 +47,9 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         nodes: nodes.clone(),
         metrics: Metrics::new(&context.registry),
         period: context.options.node_status_period,
-        due: Mutex::default(),
+        next_updates: Mutex::default(),
     });
-    let of_events = Arc::clone(&shared);
+    let event_handler = Arc::clone(&shared);
     let controller = context
         .watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
             let key = Key::of(&event.object().meta);
@@ -57,7 +57,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 CacheEvent::Added { .. } => true,
                 CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
                 CacheEvent::Deleted(_) => {
-                    of_events.forget(&key);
+                    event_handler.forget(&key);
                     false
                 }
             };
@@ -78,23 +78,25 @@ struct Nodes {
     provider: Arc<dyn CloudProvider>,
     nodes: Cache<Node>,
     metrics: Metrics,
+    /// `--node-status-update-frequency`: interval of address updates.
     period: Duration,
     /// Time of each node's next address update.
-    due: Mutex<HashMap<Key, Instant>>,
+    next_updates: Mutex<HashMap<Key, Instant>>,
 }
 
 impl Nodes {
+    /// Forgets the schedule of a deleted node.
     fn forget(&self, key: &Key) {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.next_updates.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Returns the time until the next address update, or `None` if it is due, which schedules the next one.
-    fn due(&self, key: &Key, now: Instant) -> Option<Duration> {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        match due.get(key) {
-            Some(at) if *at > now => Some(*at - now),
+    /// Returns the time until the next address update. If it is due, schedules the following update and returns `None`.
+    fn time_to_update(&self, key: &Key, now: Instant) -> Option<Duration> {
+        let mut next_updates = self.next_updates.lock().unwrap_or_else(PoisonError::into_inner);
+        match next_updates.get(key) {
+            Some(next_update) if *next_update > now => Some(*next_update - now),
             _ => {
-                due.insert(key.clone(), now + self.period);
+                next_updates.insert(key.clone(), now + self.period);
                 None
             }
         }
@@ -107,13 +109,13 @@ impl Nodes {
             return self.initialize_node(key, &node, instances, context).await;
         }
         context.act(key, &plan::reconcile_labels(&node)).await?;
-        if let Some(left) = self.due(key, context.env.clock.instant()) {
-            return Ok(Outcome::again(left));
+        if let Some(remaining) = self.time_to_update(key, context.env.clock.instant()) {
+            return Ok(Outcome::again(remaining));
         }
         // A failure is only retried at the next period, as in upstream's loop over all nodes.
         match instances.metadata(&node).await {
             Ok(None) => {}
-            Ok(Some(machine)) => match plan::update_node_address(&node, &machine) {
+            Ok(Some(metadata)) => match plan::update_node_address(&node, &metadata) {
                 Ok(plan) => drop(context.act(key, &plan).await?),
                 Err(problem) => {
                     tracing::error!(node = %key, error = %problem, "Failed to update node addresses");
@@ -134,20 +136,21 @@ impl Nodes {
         context: &Context,
     ) -> Result<Outcome, Error> {
         let metadata_result = instances.metadata(node).await;
-        let machine = metadata_result.map_err(|error| {
+        let metadata = metadata_result.map_err(|error| {
             Error::message(format!(
                 "failed to get instance metadata for node {}: {}",
                 key.name,
                 error.text()
             ))
         })?;
-        let Some(machine) = machine else {
+        let Some(metadata) = metadata else {
             tracing::info!(node = %key, "Skip sync node because cloud provided nil metadata");
             return Ok(Outcome::Settled);
         };
         let started = context.env.clock.instant();
-        context.act(key, &plan::initialize_node(node, &machine)?).await?;
-        self.due(key, started);
+        context.act(key, &plan::initialize_node(node, &metadata)?).await?;
+        // Schedules the next address update.
+        self.time_to_update(key, started);
         if let Some(creation) = node.meta.creation {
             let age = context.env.clock.now().duration_since(creation).as_secs_f64();
             self.metrics.taint_removal.observe(age);

@@ -3,7 +3,7 @@
 use super::addresses;
 use crate::{
     InstanceMetadata,
-    change::{of_node, taints, target},
+    change::{node_patch, taints, target},
 };
 use evenkeel_api::{
     Text,
@@ -13,8 +13,9 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 
 /// Key of the taint with which a kubelet registers a node that a cloud provider must initialize.
-pub(super) const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
+// Deprecated (beta) label, then stable label.
 const INSTANCE_TYPE: [&str; 2] =
     ["beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"];
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
@@ -34,7 +35,7 @@ pub(super) enum InitializeError {
 ///
 /// Upstream: `getCloudTaint`.
 pub(super) fn has_cloud_taint(node: &Node) -> bool {
-    node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALISED)
+    node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALIZED)
 }
 
 /// Returns whether a change of a node enqueues it.
@@ -49,53 +50,59 @@ pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
 /// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`.
 pub(super) fn initialize_node(
     node: &Node,
-    machine: &InstanceMetadata,
+    metadata: &InstanceMetadata,
 ) -> Result<Plan, InitializeError> {
     let name = &node.meta.name;
-    if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
+    if node.spec.provider_id.is_empty() && metadata.provider_id.is_empty() {
         return Err(InitializeError::NoProviderId(name.clone()));
     }
     // If the cloud does not know the node's IP, fail before the taint is removed.
-    addresses::node_addresses_from_node_ip(node, machine.addresses.clone())
+    addresses::node_addresses_from_node_ip(node, metadata.addresses.clone())
         .map_err(|error| InitializeError::NodeIp(name.clone(), error))?;
     let mut change = json!({"spec": {
-        "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALISED)),
+        "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED)),
     }});
     if node.spec.provider_id.is_empty() {
-        change["spec"]["providerID"] = json!(machine.provider_id);
+        change["spec"]["providerID"] = json!(metadata.provider_id);
     }
-    let labels = labels(node, machine);
+    let labels = labels(node, metadata);
     if !labels.is_empty() {
         change["metadata"] = json!({"labels": labels});
     }
     let mut plan = Plan::nothing();
-    plan.push(Patch { on_error: OnError::Abort, ..of_node(node, change) });
-    plan.actions.extend(update_node_address(node, machine)?.actions);
+    plan.push(Patch { on_error: OnError::Abort, ..node_patch(node, change) });
+    plan.actions.extend(update_node_address(node, metadata)?.actions);
     plan.push(EventRecord::normal(target(node), "Synced", "Node synced successfully"));
     Ok(plan)
 }
 
-fn labels(node: &Node, machine: &InstanceMetadata) -> Map<String, Value> {
-    let known =
-        [(INSTANCE_TYPE, &machine.instance_type), (ZONE, &machine.zone), (REGION, &machine.region)];
-    let known = known
+/// Returns the labels to set: those of instance type, zone and region, and the provider's additional labels.
+fn labels(node: &Node, metadata: &InstanceMetadata) -> Map<String, Value> {
+    let topology = [
+        (INSTANCE_TYPE, &metadata.instance_type),
+        (ZONE, &metadata.zone),
+        (REGION, &metadata.region),
+    ];
+    let topology = topology
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
         .flat_map(|(keys, value)| keys.map(|key| (key.to_owned(), json!(value))));
-    let additional = machine
+    let additional = metadata
         .labels
         .iter()
-        .filter(|(key, _)| !of_kubernetes(key) && !node.meta.labels.contains(key))
+        .filter(|(key, _)| !is_kubernetes_label(key) && !node.meta.labels.contains(key))
         .map(|(key, value)| (key.clone(), json!(value)));
     // The provider's zone, region and instance type replace its additional labels of the same name.
-    additional.chain(known).collect()
+    additional.chain(topology).collect()
 }
 
 /// Returns whether a label belongs to one of Kubernetes' domains.
-fn of_kubernetes(key: &str) -> bool {
+fn is_kubernetes_label(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
-    ["kubernetes.io", "k8s.io"].iter().any(|own| {
-        domain.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    ["kubernetes.io", "k8s.io"].iter().any(|kubernetes_domain| {
+        domain
+            .strip_suffix(kubernetes_domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     })
 }
 
@@ -125,21 +132,22 @@ pub(super) fn reconcile_labels(node: &Node) -> Plan {
 /// Upstream: `updateNodeAddress`.
 pub(super) fn update_node_address(
     node: &Node,
-    machine: &InstanceMetadata,
+    metadata: &InstanceMetadata,
 ) -> Result<Plan, InitializeError> {
     let mut plan = Plan::nothing();
-    let mut addresses_of_node = machine.addresses.clone();
-    if addresses_of_node.is_empty() {
+    let mut new_addresses = metadata.addresses.clone();
+    if new_addresses.is_empty() {
         return Ok(plan);
     }
     let is_hostname = |address: &NodeAddress| &*address.type_ == "Hostname";
-    if !addresses_of_node.iter().any(is_hostname) {
-        addresses_of_node.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
+    if !new_addresses.iter().any(is_hostname) {
+        new_addresses
+            .extend(node.status.addresses.iter().filter(|address| is_hostname(address)).cloned());
     }
-    let addresses_of_node = addresses::node_addresses_from_node_ip(node, addresses_of_node)
+    let new_addresses = addresses::node_addresses_from_node_ip(node, new_addresses)
         .map_err(|error| InitializeError::NodeIp(node.meta.name.clone(), error))?;
-    if *addresses_of_node != *node.status.addresses {
-        let addresses: Vec<Value> = addresses_of_node
+    if *new_addresses != *node.status.addresses {
+        let addresses: Vec<Value> = new_addresses
             .iter()
             .map(|address| json!({"type": &*address.type_, "address": &*address.address}))
             .collect();

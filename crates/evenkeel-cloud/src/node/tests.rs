@@ -2,7 +2,7 @@
 
 use super::{
     addresses::NodeIpError,
-    plan::{self, InitializeError, UNINITIALISED},
+    plan::{self, InitializeError, UNINITIALIZED},
 };
 use crate::{
     InstanceMetadata,
@@ -38,7 +38,7 @@ fn uninitialized_node() -> Value {
     let mut node = node("n");
     node["metadata"]["labels"] = json!({"present": "ours"});
     node["spec"]["taints"] = json!([
-        {"key": UNINITIALISED, "value": "true", "effect": "NoSchedule"},
+        {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"},
         {"key": "other", "effect": "NoSchedule"},
     ]);
     node["status"]["addresses"] = json!([

@@ -79,7 +79,7 @@ impl InstanceMonitor {
         let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
         let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
         if !plan::needs_instance_check(&node) {
-            context.act(key, &plan::ready(&node)).await?;
+            context.act(key, &plan::plan_ready(&node)).await?;
             return Ok(Outcome::Settled);
         }
         let started = context.env.clock.instant();
@@ -87,7 +87,7 @@ impl InstanceMonitor {
         // the cloud causes no backoff.
         match self.instance_state(instances, &node).await {
             Ok(instance_state) => {
-                context.act(key, &plan::not_ready(&node, instance_state)).await?;
+                context.act(key, &plan::plan_not_ready(&node, instance_state)).await?;
             }
             Err(error) => {
                 tracing::error!(node = %key, error = error.text(), "Cannot get the state of the node's instance");

@@ -1,12 +1,12 @@
 //! Decisions of the cloud node lifecycle controller.
 
-use crate::change::{condition, of_node, taints, target};
+use crate::change::{condition_status, node_patch, taints, target};
 use evenkeel_api::views::{Node, Taint};
 use evenkeel_runtime::plan::{Delete, EventRecord, OnError, Plan};
 use serde_json::json;
 
 /// Key of the taint for nodes whose instance is shut down.
-pub(super) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub(super) const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const NO_SCHEDULE: &str = "NoSchedule";
 
 /// State of an instance, as the cloud provider reports it.
@@ -23,7 +23,7 @@ pub(super) enum InstanceState {
 /// Returns whether the node's instance must be checked. A ready node needs no check, because it must have an
 /// instance.
 pub(super) fn needs_instance_check(node: &Node) -> bool {
-    condition(node, "Ready") != Some("True")
+    condition_status(node, "Ready") != Some("True")
 }
 
 /// Returns whether a change of a node enqueues it.
@@ -34,11 +34,11 @@ pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
 }
 
 /// Plans to remove the taint of a node that is ready again.
-pub(super) fn ready(node: &Node) -> Plan {
+pub(super) fn plan_ready(node: &Node) -> Plan {
     let mut plan = Plan::nothing();
     if shutdown_taints(node).next().is_some() {
-        let kept = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
-        plan.push(of_node(node, json!({"spec": {"taints": taints(kept)}})));
+        let other_taints = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
+        plan.push(node_patch(node, json!({"spec": {"taints": taints(other_taints)}})));
     }
     plan
 }
@@ -47,26 +47,33 @@ pub(super) fn ready(node: &Node) -> Plan {
 /// instance runs is not changed.
 ///
 /// Upstream: `MonitorNodes`.
-pub(super) fn not_ready(node: &Node, state: InstanceState) -> Plan {
+pub(super) fn plan_not_ready(node: &Node, state: InstanceState) -> Plan {
     let mut plan = Plan::nothing();
     match state {
         InstanceState::Running => {}
-        InstanceState::ShutDown if is_tainted(node) => {}
+        InstanceState::ShutDown if has_exact_taint(node) => {}
         InstanceState::ShutDown => {
-            let taint =
-                Taint { key: SHUTDOWN.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
-            let all = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
-            let all = taints(all.chain([&taint]));
-            plan.push(of_node(node, json!({"spec": {"taints": all}})));
+            let taint = Taint {
+                key: SHUTDOWN_TAINT.into(),
+                effect: NO_SCHEDULE.into(),
+                ..Taint::default()
+            };
+            let other_taints = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
+            let all_taints = taints(other_taints.chain([&taint]));
+            plan.push(node_patch(node, json!({"spec": {"taints": all_taints}})));
         }
         InstanceState::Gone => {
             let (regarding, name) = (target(node), &node.meta.name);
             let message =
                 format!("Deleting node {name} because it does not exist in the cloud provider");
             plan.push(EventRecord::normal(regarding.clone(), "DeletingNode", message));
-            let failed = format!("Failed deleting node {name}: {{error}}");
+            let failure_message = format!("Failed deleting node {name}: {{error}}");
             plan.push(Delete {
-                failed: Some(EventRecord::warning(regarding.clone(), "DeletingNodeFailed", failed)),
+                failed: Some(EventRecord::warning(
+                    regarding.clone(),
+                    "DeletingNodeFailed",
+                    failure_message,
+                )),
                 on_error: OnError::Continue,
                 ..Delete::new(regarding)
             });
@@ -76,7 +83,7 @@ pub(super) fn not_ready(node: &Node, state: InstanceState) -> Plan {
 }
 
 /// Returns whether the node has the taint exactly as this controller writes it: `NoSchedule`, without a value.
-fn is_tainted(node: &Node) -> bool {
+fn has_exact_taint(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_shutdown(taint) && taint.value.is_empty())
 }
 
@@ -86,5 +93,5 @@ fn shutdown_taints(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 fn is_shutdown(taint: &Taint) -> bool {
-    &*taint.key == SHUTDOWN && &*taint.effect == NO_SCHEDULE
+    &*taint.key == SHUTDOWN_TAINT && &*taint.effect == NO_SCHEDULE
 }

@@ -1,6 +1,6 @@
 //! Tables of decisions, and a test that plans converge.
 
-use super::plan::{self, InstanceState, SHUTDOWN};
+use super::plan::{self, InstanceState, SHUTDOWN_TAINT};
 use crate::fixtures::{action_summaries, apply, node, node_view};
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
@@ -38,40 +38,46 @@ fn only_not_ready_nodes_need_an_instance_check() {
 #[test]
 fn shutdown_taint_follows_the_instance_state() {
     let mut node = with_ready("Unknown");
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::Running), &mut node), 0);
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::ShutDown), &mut node), 1);
-    assert_eq!(taints(&node), ["other", SHUTDOWN]);
+    assert_eq!(
+        apply(&plan::plan_not_ready(&node_view(&node), InstanceState::Running), &mut node),
+        0
+    );
+    assert_eq!(
+        apply(&plan::plan_not_ready(&node_view(&node), InstanceState::ShutDown), &mut node),
+        1
+    );
+    assert_eq!(taints(&node), ["other", SHUTDOWN_TAINT]);
     assert_eq!(
         node["spec"]["taints"][0]["timeAdded"], "2026-01-01T00:00:00Z",
         "other taints are unchanged"
     );
     for state in [InstanceState::ShutDown, InstanceState::Running] {
-        assert!(plan::not_ready(&node_view(&node), state).is_nothing(), "{state:?}");
+        assert!(plan::plan_not_ready(&node_view(&node), state).is_nothing(), "{state:?}");
     }
     node["status"]["conditions"][0]["status"] = json!("True");
-    assert_eq!(apply(&plan::ready(&node_view(&node)), &mut node), 1);
+    assert_eq!(apply(&plan::plan_ready(&node_view(&node)), &mut node), 1);
     assert_eq!(taints(&node), ["other"]);
-    assert!(plan::ready(&node_view(&node)).is_nothing());
+    assert!(plan::plan_ready(&node_view(&node)).is_nothing());
 }
 
 #[test]
 fn removing_the_last_taint_removes_the_field() {
     let mut only = node("n");
-    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoSchedule"}]);
-    apply(&plan::ready(&node_view(&only)), &mut only);
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}]);
+    apply(&plan::plan_ready(&node_view(&only)), &mut only);
     assert_eq!(only["spec"], json!({}));
     // The value of a taint does not matter to its removal.
-    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "value": "x", "effect": "NoSchedule"}]);
-    apply(&plan::ready(&node_view(&only)), &mut only);
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN_TAINT, "value": "x", "effect": "NoSchedule"}]);
+    apply(&plan::plan_ready(&node_view(&only)), &mut only);
     assert_eq!(only["spec"], json!({}));
     // A taint with the same key but another effect is not this controller's.
-    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoExecute"}]);
-    assert!(plan::ready(&node_view(&only)).is_nothing());
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN_TAINT, "effect": "NoExecute"}]);
+    assert!(plan::plan_ready(&node_view(&only)).is_nothing());
 }
 
 #[test]
 fn node_without_an_instance_is_deleted() {
-    let plan = plan::not_ready(&node_view(&with_ready("False")), InstanceState::Gone);
+    let plan = plan::plan_not_ready(&node_view(&with_ready("False")), InstanceState::Gone);
     assert_eq!(action_summaries(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
     assert_eq!(&*delete.target.uid, "n");

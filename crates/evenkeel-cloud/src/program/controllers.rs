@@ -10,11 +10,12 @@ use evenkeel_runtime::{client::LeaderFence, controller::Env, health::Health, tas
 use prometheus::Registry;
 use std::sync::{Arc, OnceLock};
 
-/// Parts that the controllers are created from.
+/// Parts of the program that the controllers need.
 pub(super) struct CloudControllers {
     pub(super) connection: Connection,
     pub(super) env: Env,
-    pub(super) chosen: Vec<Descriptor>,
+    /// Controllers that `--controllers` enables.
+    pub(super) enabled: Vec<Descriptor>,
     pub(super) registry: Registry,
     pub(super) health: Health,
     pub(super) provider: Arc<dyn CloudProvider>,
@@ -36,20 +37,21 @@ impl Controllers for CloudControllers {
             options: self.options.clone(),
         };
         self.initialized.get_or_init(|| context.initialize());
-        ReadyControllers { chosen: self.chosen.clone(), context, health: self.health.clone() }
+        ReadyControllers { enabled: self.enabled.clone(), context, health: self.health.clone() }
     }
 }
 
 /// Controllers of one lease that are ready to start, with their context.
 pub(super) struct ReadyControllers {
-    chosen: Vec<Descriptor>,
+    enabled: Vec<Descriptor>,
     context: CloudContext,
     health: Health,
 }
 
 impl Ready for ReadyControllers {
     fn start(&self, controller: &'static str) -> Result<Started> {
-        let Some(descriptor) = self.chosen.iter().find(|one| one.name == controller) else {
+        let Some(descriptor) = self.enabled.iter().find(|descriptor| descriptor.name == controller)
+        else {
             return Ok(Started::Never("not implemented".to_owned()));
         };
         match (descriptor.start)(&self.context)? {

@@ -53,7 +53,7 @@ const METRICS: &str = include_str!("../../data/metrics.tsv");
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Interval at which the log names the controllers that have not ended.
-const REMINDER: Duration = Duration::from_secs(3);
+const UNFINISHED_LOG_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Runs the program with these arguments, without its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, providers: &ProviderRegistry) -> ExitCode {
@@ -73,14 +73,14 @@ fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
     };
     let log = logging::start(&options.logging);
     command_line::run(&log, Worker::Frugal, async {
-        let provider = provider(providers, &options)?;
+        let provider = init_provider(providers, &options)?;
         run(options, provider, &log).await.map(|()| ExitCode::SUCCESS)
     })
 }
 
 /// Returns the program's command line.
 pub fn command_line() -> CommandLine {
-    let names: Vec<&str> = crate::descriptors().iter().map(|d| d.name).collect();
+    let names: Vec<&str> = crate::descriptors().iter().map(|descriptor| descriptor.name).collect();
     let notes = BTreeMap::from([
         ("controllers", format!("All controllers: {}", names.join(", "))),
         ("feature-gates", format!("Options are:\n{}", features::options())),
@@ -91,17 +91,21 @@ pub fn command_line() -> CommandLine {
     CommandLine { flags: flags(), about: About { name: NAME, description, notes } }
 }
 
-fn provider(providers: &ProviderRegistry, options: &Options) -> Result<Arc<dyn CloudProvider>> {
+/// Builds the provider of `--cloud-provider`, and checks that it has a cluster id.
+fn init_provider(
+    providers: &ProviderRegistry,
+    options: &Options,
+) -> Result<Arc<dyn CloudProvider>> {
     let provider = providers
         .init_provider(&options.provider, &options.provider_options)
         .map_err(|error| anyhow!(error))
         .context("--cloud-provider")?;
     if !provider.has_cluster_id() {
-        let why = "no ClusterID found. A ClusterID is required for the cloud provider to function properly";
+        let problem = "no ClusterID found. A ClusterID is required for the cloud provider to function properly";
         if !options.allow_untagged {
-            bail!("{why}. Set --allow-untagged-cloud to do without");
+            bail!("{problem}. Set --allow-untagged-cloud to do without");
         }
-        tracing::warn!("detected a cluster without a ClusterID. {why}");
+        tracing::warn!("detected a cluster without a ClusterID. {problem}");
     }
     Ok(provider)
 }
@@ -133,15 +137,15 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         client: process.connection.client(RateFactors::ONE),
         clock: process.clock.clone(),
         fence: manager.fence(),
-        enabled: options.chosen.iter().map(controller_name).collect(),
+        enabled: options.enabled.iter().map(controller_name).collect(),
         first: None,
-        intervals: StartIntervals { start_interval: options.start_interval, reminder: REMINDER },
+        intervals: StartIntervals { start_interval: options.start_interval, reminder: UNFINISHED_LOG_INTERVAL },
         running_controllers: process.running_controllers.clone(),
         migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: CloudControllers {
             connection: process.connection.clone(),
             env: manager.env().clone(),
-            chosen: options.chosen,
+            enabled: options.enabled,
             registry,
             health: manager.health().clone(),
             provider,

@@ -30,8 +30,8 @@ pub(super) struct Options {
     pub(super) migration: Option<Migration>,
     pub(super) logging: LoggingOptions,
     pub(super) serving: ServingOptions,
-    /// The controllers that `--controllers` enables.
-    pub(super) chosen: Vec<Descriptor>,
+    /// Controllers that `--controllers` enables.
+    pub(super) enabled: Vec<Descriptor>,
     /// Options of the controllers.
     pub(super) cloud: CloudOptions,
     /// Value of `--cloud-provider`.
@@ -68,8 +68,8 @@ impl Options {
             leader,
             logging: LoggingOptions::from_flags(&read, &gates),
             serving,
-            chosen: chosen(&read, &mut warnings),
-            cloud: cloud(&read, &gates),
+            enabled: enabled_controllers(&read, &mut warnings),
+            cloud: cloud_options(&read, &gates),
             provider,
             provider_options: ProviderOptions {
                 config: read.non_empty_text("cloud-config").map(Into::into),
@@ -111,7 +111,8 @@ impl Options {
     }
 }
 
-fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
+/// Reads the options of the controllers.
+fn cloud_options(read: &Reader, gates: &FeatureGates) -> CloudOptions {
     let workers = read.positive("concurrent-node-syncs");
     let updates = read.int("concurrent-node-status-updates");
     let updates = usize::try_from(updates).unwrap_or_else(|_| {
@@ -138,17 +139,20 @@ fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
     }
 }
 
-/// Returns the enabled controllers. The first item that names a controller decides; `*` enables all others.
-fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
-    let (all, items) = (descriptors(), read.list("controllers"));
+/// Returns the controllers that `--controllers` enables. The first entry with the name of a controller decides; `*`
+/// enables all controllers without an entry.
+fn enabled_controllers(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
+    let (all, entries) = (descriptors(), read.list("controllers"));
     let mut unknown = Vec::new();
     let mut requested: Vec<(&'static str, bool)> = Vec::new();
-    for item in items.iter().filter(|item| *item != "*") {
-        let name = item.strip_prefix('-').unwrap_or(item);
-        let found = all.iter().find(|d| d.name == name || d.aliases.contains(&name));
+    for entry in entries.iter().filter(|entry| *entry != "*") {
+        let name = entry.strip_prefix('-').unwrap_or(entry);
+        let found = all
+            .iter()
+            .find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name));
         match found {
             Some(found) => {
-                requested.push((found.name, !item.starts_with('-')));
+                requested.push((found.name, !entry.starts_with('-')));
                 if found.name != name {
                     warnings.push(format!("{name} is an old name of {}", found.name));
                 }
@@ -159,8 +163,11 @@ fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
     if !unknown.is_empty() {
         read.record_invalid("controllers", unknown.join(", "));
     }
-    let star = items.iter().any(|item| item == "*");
-    let mut all = all;
-    all.retain(|d| requested.iter().find(|(name, _)| *name == d.name).map_or(star, |(_, on)| *on));
-    all
+    let enables_others = entries.iter().any(|entry| entry == "*");
+    let mut enabled = all;
+    enabled.retain(|descriptor| {
+        let entry = requested.iter().find(|(name, _)| *name == descriptor.name);
+        entry.map_or(enables_others, |(_, is_enabled)| *is_enabled)
+    });
+    enabled
 }

@@ -18,7 +18,7 @@ fn flag_defaults_equal_upstreams() {
     assert_eq!((options.serving.port, &*options.leader.name), (10258, "cloud-controller-manager"));
     let defaults = crate::Options::default();
     assert_eq!(options.cloud, defaults);
-    let names: Vec<&str> = options.chosen.iter().map(|d| d.name).collect();
+    let names: Vec<&str> = options.enabled.iter().map(|d| d.name).collect();
     assert_eq!(
         names,
         [
@@ -47,7 +47,7 @@ fn flags_reach_the_controllers() {
         "--load-balancer-pool=198.18.0.0/24",
     ])
     .unwrap();
-    let names: Vec<&str> = options.chosen.iter().map(|d| d.name).collect();
+    let names: Vec<&str> = options.enabled.iter().map(|d| d.name).collect();
     assert_eq!(names, ["cloud-node-controller", "service-lb-controller"]);
     let cloud = &options.cloud;
     assert_eq!((cloud.node_workers, cloud.service_workers, cloud.watch_routes), (7, 3, true));

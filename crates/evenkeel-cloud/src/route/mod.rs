@@ -44,8 +44,9 @@ const MAX_CONCURRENT_CALLS: usize = 200;
 /// Minimum time between two reconciliations that node changes trigger.
 const MIN_NODE_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of periodic reconciliations if node changes trigger reconciliations too.
-const RESYNC: Duration = Duration::from_secs(12 * 3600);
+const RESYNC_PERIOD: Duration = Duration::from_secs(12 * 3600);
 
+// Keys of the queue, and values of the label `trigger`.
 const PERIODIC: &str = "periodic";
 const NODE_CHANGE: &str = "node_change";
 
@@ -61,16 +62,16 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         );
         return Ok(Started::No);
     }
-    let cluster_cidrs = ranges(&options.cluster_cidrs)
+    let cluster_cidrs = parse_cluster_cidrs(&options.cluster_cidrs)
         .map_err(|reason| StartError { controller: DESCRIPTOR.name, reason })?;
     let nodes = context.env.caches.of::<Node>();
-    let watch = options.watch_routes;
+    let reacts_to_nodes = options.watch_routes;
     let shared = Arc::new(AllRoutes {
         provider: Arc::clone(&context.provider),
         cluster_name: options.cluster.clone(),
         cluster_cidrs,
         nodes: nodes.clone(),
-        period: if watch { RESYNC } else { options.route_period },
+        period: if reacts_to_nodes { RESYNC_PERIOD } else { options.route_period },
         last_node_change: Mutex::default(),
         syncs: counters(
             &context.registry,
@@ -86,7 +87,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
                 CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
             };
-            if watch && needs_sync {
+            if reacts_to_nodes && needs_sync {
                 enqueue.add(Key::new("", NODE_CHANGE));
             }
         })
@@ -101,7 +102,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
 }
 
 /// Parses the cluster's CIDRs: one, or one of each IP family.
-fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
+fn parse_cluster_cidrs(texts: &[String]) -> Result<Vec<Cidr>, String> {
     let ranges: Result<Vec<Cidr>, String> = texts
         .iter()
         .map(|text| {
@@ -112,7 +113,7 @@ fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     match &*ranges {
         [] => Err("--cluster-cidr must say where pods have their addresses from".to_owned()),
         [_] => Ok(ranges),
-        [one, other] if one.first().is_ipv4() != other.first().is_ipv4() => Ok(ranges),
+        [first, second] if first.first().is_ipv4() != second.first().is_ipv4() => Ok(ranges),
         more => Err(format!(
             "--cluster-cidr has {} ranges; it takes one, or one of each address family",
             more.len()
@@ -120,16 +121,18 @@ fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     }
 }
 
-/// State of the route controller. One key stands for all routes.
+/// State of the route controller. Each key of the queue is a trigger that reconciles all routes.
 struct AllRoutes {
     provider: Arc<dyn CloudProvider>,
     /// Value of `--cluster-name`.
     cluster_name: String,
     cluster_cidrs: Vec<Cidr>,
     nodes: Cache<Node>,
+    /// Interval of periodic reconciliations.
     period: Duration,
     /// Start of the last reconciliation that a node change triggered.
     last_node_change: Mutex<Option<Instant>>,
+    /// Counter `route_controller_route_sync_total` of reconciliations.
     syncs: IntCounterVec,
 }
 
@@ -138,7 +141,9 @@ type RouteCall<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
 
 /// Result of a reconciliation of all routes.
 struct ReconcileResult {
+    /// Whether at least one route was created or deleted.
     changed: bool,
+    /// Whether at least one call or write failed.
     failed: bool,
 }
 
@@ -151,15 +156,15 @@ impl AllRoutes {
         {
             return Ok(Outcome::again(left));
         }
-        let done = self.reconcile_all(routes, key, context).await;
-        let outcome = match &done {
+        let result = self.reconcile_all(routes, key, context).await;
+        let outcome = match &result {
             Err(_) => "error",
-            Ok(done) if done.changed => "changed",
+            Ok(result) if result.changed => "changed",
             Ok(_) => "noop",
         };
         self.syncs.with_label_values(&[outcome, trigger]).inc();
-        let failed = match done {
-            Ok(done) => done.failed,
+        let failed = match result {
+            Ok(result) => result.failed,
             Err(error) => {
                 tracing::error!(error = error.text(), "Couldn't reconcile node routes");
                 true
@@ -192,13 +197,13 @@ impl AllRoutes {
         let listed = routes.list(&self.cluster_name).await?;
         let nodes = self.nodes.list();
         let changes = plan::plan(&nodes, &listed, &self.cluster_cidrs);
-        let mut done = ReconcileResult { changed: false, failed: false };
+        let mut result = ReconcileResult { changed: false, failed: false };
         let deletions: Vec<_> =
             changes.delete.iter().map(|route| self.deletion(routes, route)).collect();
         let mut deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_CALLS);
-        while let Some((route, answer)) = deletions.next().await {
-            done.record(answer.is_ok());
-            if let Err(error) = answer {
+        while let Some((route, response)) = deletions.next().await {
+            result.record(response.is_ok());
+            if let Err(error) = response {
                 tracing::error!(
                     route = route.name,
                     destination = route.destination,
@@ -210,21 +215,25 @@ impl AllRoutes {
         let creations: Vec<_> =
             changes.create.iter().map(|creation| self.creation(routes, creation)).collect();
         let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_CALLS);
-        let mut failed = BTreeSet::new();
-        while let Some((creation, answer)) = creations.next().await {
-            done.record(answer.is_ok());
-            if let Err(error) = answer {
+        let mut nodes_without_route = BTreeSet::new();
+        while let Some((creation, response)) = creations.next().await {
+            result.record(response.is_ok());
+            if let Err(error) = response {
                 context.events.record(&plan::failed_route_event(creation, &error.text()));
-                failed.insert(creation.node.meta.name.clone());
+                nodes_without_route.insert(creation.node.meta.name.clone());
             }
         }
-        let conditions =
-            plan::networking_conditions(&nodes, &listed, &failed, context.env.clock.now());
+        let conditions = plan::networking_conditions(
+            &nodes,
+            &listed,
+            &nodes_without_route,
+            context.env.clock.now(),
+        );
         if let Err(failure) = context.act(key, &conditions).await {
             tracing::error!(error = %failure, "failed to update networking condition");
-            done.failed = true;
+            result.failed = true;
         }
-        Ok(done)
+        Ok(result)
     }
 
     fn deletion<'a>(&'a self, routes: &'a dyn Routes, route: &'a Route) -> RouteCall<'a, Route> {

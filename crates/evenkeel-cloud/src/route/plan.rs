@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+/// Type of the condition that this controller writes.
 const CONDITION: &str = "NetworkUnavailable";
 
 /// Routes to delete, and then routes to create.
@@ -30,13 +31,12 @@ pub(super) struct Creation {
     pub(super) route: Route,
 }
 
-/// Compares the pod CIDRs of nodes with the existing routes. Routes outside the `cluster`'s CIDRs are not
-/// changed.
-pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> Changes {
-    let by_name: BTreeMap<&str, &Arc<Node>> =
+/// Compares the pod CIDRs of nodes with the existing routes. Routes outside of `cluster_cidrs` are not changed.
+pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[Cidr]) -> Changes {
+    let nodes_by_name: BTreeMap<&str, &Arc<Node>> =
         nodes.iter().map(|node| (&*node.meta.name, node)).collect();
     let is_matching = |route: &Route| {
-        by_name.get(&*route.target_node).is_some_and(|node| {
+        nodes_by_name.get(&*route.target_node).is_some_and(|node| {
             has_pod_cidr(node, &route.destination)
                 && !route.blackhole
                 && (!route.has_node_addresses
@@ -55,7 +55,11 @@ pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> C
     });
     Changes {
         create: create.collect(),
-        delete: others.into_iter().filter(|route| is_of_cluster(route, cluster)).cloned().collect(),
+        delete: others
+            .into_iter()
+            .filter(|route| is_of_cluster(route, cluster_cidrs))
+            .cloned()
+            .collect(),
     }
 }
 
@@ -74,14 +78,14 @@ fn has_pod_cidr(node: &Node, range: &str) -> bool {
 }
 
 /// Returns whether the addresses are the same in any order.
-fn same_addresses(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
-    one.len() == other.len() && one.iter().all(|address| other.contains(address))
+fn same_addresses(left: &[NodeAddress], right: &[NodeAddress]) -> bool {
+    left.len() == right.len() && left.iter().all(|address| right.contains(address))
 }
 
 /// Returns whether a route's destination starts or ends in one of the cluster's CIDRs.
-fn is_of_cluster(route: &Route, cluster: &[Cidr]) -> bool {
+fn is_of_cluster(route: &Route, cluster_cidrs: &[Cidr]) -> bool {
     Cidr::parse(&route.destination).is_some_and(|range| {
-        cluster.iter().any(|cidr| cidr.contains(range.first()) || cidr.contains(range.last()))
+        cluster_cidrs.iter().any(|cidr| cidr.contains(range.first()) || cidr.contains(range.last()))
     })
 }
 
@@ -108,20 +112,21 @@ pub(super) fn networking_conditions(
         if !has_ranges && !routes.iter().any(|route| *route.target_node == **name) {
             continue;
         }
-        plan.actions
-            .extend(condition(node, has_ranges && !failed.contains(name), now).map(Into::into));
+        let is_reachable = has_ranges && !failed.contains(name);
+        plan.actions.extend(condition_patch(node, is_reachable, now).map(Into::into));
     }
     plan
 }
 
-fn condition(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
+/// Returns the patch of a node's condition, or `None` if the node already has it.
+fn condition_patch(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
     let (status, reason, message) = if reachable {
         ("False", "RouteCreated", "RouteController created a route")
     } else {
         ("True", "NoRouteCreated", "RouteController failed to create a route")
     };
-    let present = node.status.conditions.iter().find(|c| &*c.type_ == CONDITION);
-    if present.is_some_and(|c| (&*c.status, &*c.reason) == (status, reason)) {
+    let present = node.status.conditions.iter().find(|condition| &*condition.type_ == CONDITION);
+    if present.is_some_and(|present| &*present.status == status && &*present.reason == reason) {
         return None;
     }
     let now = seconds(now);

@@ -1,6 +1,6 @@
 //! Tables of decisions, and a property: after a plan is carried out, no changes remain.
 
-use super::{plan, ranges};
+use super::{parse_cluster_cidrs, plan};
 use crate::{
     Route,
     fixtures::{apply, node, node_view},
@@ -128,7 +128,7 @@ fn cluster_cidrs_are_one_per_family() {
         (&["x"], false),
         (&[], false),
     ] {
-        assert_eq!(ranges(&texts(given)).is_ok(), good, "{given:?}");
+        assert_eq!(parse_cluster_cidrs(&texts(given)).is_ok(), good, "{given:?}");
     }
 }
 

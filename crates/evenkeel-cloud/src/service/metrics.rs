@@ -13,16 +13,23 @@ use tokio::time::Instant;
 
 /// Metrics `service_controller_…` of the service controller.
 pub(super) struct Metrics {
+    /// Updates of load balancers after node changes.
     pub(super) syncs: IntCounter,
+    /// Failed updates of load balancers after node changes.
     pub(super) sync_errors: IntCounter,
+    /// Seconds of each update.
     pub(super) update_seconds: Histogram,
+    /// Seconds from a node change to the update of the last load balancer.
     sweep_seconds: Histogram,
+    /// Current measurement; `None` if all load balancers are up to date.
     sweep: Mutex<Option<Sweep>>,
 }
 
 /// Load balancers that still need an update after a change of nodes.
 struct Sweep {
+    /// Time of the node change.
     since: Instant,
+    /// Services whose load balancers need the update.
     pending: HashSet<Key>,
 }
 
@@ -59,7 +66,7 @@ impl Metrics {
 
     /// Starts the measurement for the load balancers that need an update after a change of nodes. An unfinished
     /// measurement keeps its start.
-    pub(super) fn begin(&self, keys: &[Key], now: Instant) {
+    pub(super) fn begin_sweep(&self, keys: &[Key], now: Instant) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let since = sweep.as_ref().map_or(now, |sweep| sweep.since);
         *sweep =

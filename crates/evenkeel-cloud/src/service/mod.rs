@@ -23,7 +23,7 @@ use evenkeel_runtime::{
 };
 use hosts::Hosts;
 use metrics::Metrics;
-use plan::{Decision, Last};
+use plan::{Decision, LastApplied};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -62,7 +62,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         cluster: context.options.cluster.clone(),
         services: services.clone(),
         nodes: nodes.clone(),
-        memory: Mutex::default(),
+        last_applied: Mutex::default(),
         metrics: Metrics::new(&context.registry),
     });
     let state = Arc::clone(&shared);
@@ -113,62 +113,65 @@ struct Services {
     cluster: String,
     services: Cache<Service>,
     nodes: Cache<Node>,
-    memory: Mutex<HashMap<Key, Last>>,
+    last_applied: Mutex<HashMap<Key, LastApplied>>,
     metrics: Metrics,
 }
 
-/// Reason why a pass failed.
-enum Problem {
+/// Error of a sync, with a prefix for its message.
+enum SyncError {
+    /// A call to the cloud provider failed.
     Cloud(&'static str, CloudError),
+    /// A write to the API server failed.
     Api(&'static str, Failure),
 }
 
-impl Problem {
+impl SyncError {
     fn text(&self) -> String {
         match self {
-            Self::Cloud(what, error) => format!("{what}{}", error.text()),
-            Self::Api(what, failure) => format!("{what}{failure}"),
+            Self::Cloud(prefix, error) => format!("{prefix}{}", error.text()),
+            Self::Api(prefix, failure) => format!("{prefix}{failure}"),
         }
     }
 }
 
 impl Services {
-    fn memory(&self) -> MutexGuard<'_, HashMap<Key, Last>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_applied(&self) -> MutexGuard<'_, HashMap<Key, LastApplied>> {
+        self.last_applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the services whose load balancers need other nodes.
     fn services_with_other_hosts(&self, now: Instant) -> Vec<Key> {
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));
-        let memory = self.memory();
-        let differ = |(key, last): (&Key, &Last)| (last.hosts != hosts).then(|| key.clone());
-        let keys: Vec<Key> = memory.iter().filter_map(differ).collect();
-        self.metrics.begin(&keys, now);
+        let last_applied = self.last_applied();
+        let differs =
+            |(key, last): (&Key, &LastApplied)| (last.hosts != hosts).then(|| key.clone());
+        let keys: Vec<Key> = last_applied.iter().filter_map(differs).collect();
+        self.metrics.begin_sweep(&keys, now);
         keys
     }
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(balancer) = self.provider.load_balancer() else { return Ok(Outcome::Settled) };
         let nodes = hosts::eligible(self.nodes.list());
-        let pass =
-            Pass { of: self, balancer, key, context, hosts: Hosts::of(&nodes), nodes: &nodes };
+        let hosts = Hosts::of(&nodes);
+        let sync = ServiceSync { controller: self, balancer, key, context, hosts, nodes: &nodes };
         let service = self.services.get(&key.namespace, &key.name);
-        let result = pass.run(service).await;
+        let result = sync.run(service).await;
         self.metrics.synced(key);
         match result {
             Ok(()) => Ok(Outcome::Settled),
-            Err(Problem::Cloud(_, CloudError::RetryAfter { message, after })) => {
+            Err(SyncError::Cloud(_, CloudError::RetryAfter { message, after })) => {
                 tracing::debug!(service = %key, reason = message, "the cloud provider requested a retry");
                 Ok(Outcome::again(after))
             }
-            Err(problem) => Err(Error::message(problem.text())),
+            Err(error) => Err(Error::message(error.text())),
         }
     }
 }
 
-/// One pass over a service.
-struct Pass<'a> {
-    of: &'a Services,
+/// One sync of a service.
+struct ServiceSync<'a> {
+    controller: &'a Services,
     balancer: &'a dyn LoadBalancer,
     key: &'a Key,
     context: &'a Context,
@@ -176,22 +179,23 @@ struct Pass<'a> {
     hosts: Hosts,
 }
 
-impl Pass<'_> {
-    async fn run(&self, service: Option<Arc<Service>>) -> Result<(), Problem> {
+impl ServiceSync<'_> {
+    async fn run(&self, service: Option<Arc<Service>>) -> Result<(), SyncError> {
         loop {
-            let last = self.of.memory().get(self.key).cloned();
+            let last = self.controller.last_applied().get(self.key).cloned();
             let decision = plan::decide(service.as_deref(), last.as_ref(), &self.hosts);
+            // The service that the decision is about: a release is about the last one.
             let subject = match (&decision, last, &service) {
                 (Decision::Release, Some(last), _) => last.service,
                 (_, _, Some(service)) => Arc::clone(service),
                 (_, _, None) => {
-                    self.of.memory().remove(self.key);
+                    self.controller.last_applied().remove(self.key);
                     return Ok(());
                 }
             };
-            if let Err(problem) = self.carry_out(&decision, &subject).await {
-                self.record_events(&plan::failed(&subject, &decision, &problem.text())).await;
-                return Err(problem);
+            if let Err(error) = self.execute(&decision, &subject).await {
+                self.record_events(&plan::failure_event(&subject, &decision, &error.text())).await;
+                return Err(error);
             }
             // After a release, decide again: another service of the same name may exist.
             if decision != Decision::Release {
@@ -200,7 +204,7 @@ impl Pass<'_> {
         }
     }
 
-    async fn carry_out(&self, decision: &Decision, service: &Arc<Service>) -> Result<(), Problem> {
+    async fn execute(&self, decision: &Decision, service: &Arc<Service>) -> Result<(), SyncError> {
         match decision {
             Decision::Nothing => Ok(()),
             Decision::Release => self.release(service).await,
@@ -210,25 +214,28 @@ impl Pass<'_> {
         }
     }
 
-    async fn release(&self, service: &Service) -> Result<(), Problem> {
+    /// Deletes the load balancer of a deleted or replaced service.
+    async fn release(&self, service: &Service) -> Result<(), SyncError> {
         self.record_events(&plan::before_cleanup(service)).await;
-        let deleted = self.balancer.ensure_deleted(&self.of.cluster, service).await;
-        deleted.map_err(|error| Problem::Cloud("", error))?;
-        self.record_events(&plan::released(service)).await;
-        self.of.memory().remove(self.key);
+        let deleted = self.balancer.ensure_deleted(&self.controller.cluster, service).await;
+        deleted.map_err(|error| SyncError::Cloud("", error))?;
+        self.record_events(&plan::released_event(service)).await;
+        self.controller.last_applied().remove(self.key);
         Ok(())
     }
 
-    async fn clean_up(&self, service: &Service) -> Result<(), Problem> {
-        let existing = self.balancer.get(&self.of.cluster, service).await.map_err(|error| {
-            Problem::Cloud("failed to check if load balancer exists before cleanup: ", error)
-        })?;
+    /// Deletes the load balancer and removes the finalizer of a service that needs no load balancer any more.
+    async fn clean_up(&self, service: &Service) -> Result<(), SyncError> {
+        let existing =
+            self.balancer.get(&self.controller.cluster, service).await.map_err(|error| {
+                SyncError::Cloud("failed to check if load balancer exists before cleanup: ", error)
+            })?;
         if existing.is_some() {
             self.record_events(&plan::before_cleanup(service)).await;
-            match self.balancer.ensure_deleted(&self.of.cluster, service).await {
+            match self.balancer.ensure_deleted(&self.controller.cluster, service).await {
                 Ok(()) | Err(CloudError::ImplementedElsewhere) => {}
                 Err(error) => {
-                    return Err(Problem::Cloud("failed to delete load balancer: ", error));
+                    return Err(SyncError::Cloud("failed to delete load balancer: ", error));
                 }
             }
         }
@@ -237,49 +244,50 @@ impl Pass<'_> {
             "failed to remove load balancer cleanup finalizer: ",
         )
         .await?;
-        self.of.memory().remove(self.key);
+        self.controller.last_applied().remove(self.key);
         Ok(())
     }
 
-    async fn ensure(&self, service: &Arc<Service>) -> Result<(), Problem> {
-        self.remember(service, false);
+    /// Creates or updates the load balancer, and writes its status.
+    async fn ensure(&self, service: &Arc<Service>) -> Result<(), SyncError> {
+        self.set_last_applied(service, false);
         let before = plan::before_ensure(service, self.hosts.len());
         self.act(&before, "failed to add load balancer cleanup finalizer: ").await?;
-        match self.balancer.ensure(&self.of.cluster, service, self.nodes).await {
+        match self.balancer.ensure(&self.controller.cluster, service, self.nodes).await {
             Ok(status) => {
                 let after = plan::after_ensure(service, &status);
                 self.act(&after, "failed to update load balancer status: ").await?;
             }
             Err(CloudError::ImplementedElsewhere) => {}
-            Err(error) => return Err(Problem::Cloud("failed to ensure load balancer: ", error)),
+            Err(error) => return Err(SyncError::Cloud("failed to ensure load balancer: ", error)),
         }
-        self.remember(service, true);
+        self.set_last_applied(service, true);
         Ok(())
     }
 
     /// Updates the nodes of the load balancer. If the cloud refuses the update, ensures the load balancer
     /// instead, as upstream does.
-    async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), Problem> {
-        let metrics = &self.of.metrics;
+    async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), SyncError> {
+        let metrics = &self.controller.metrics;
         metrics.syncs.inc();
         let started = self.context.env.clock.instant();
-        let updated = self.balancer.update(&self.of.cluster, service, self.nodes).await;
+        let updated = self.balancer.update(&self.controller.cluster, service, self.nodes).await;
         metrics.update_seconds.observe(started.elapsed().as_secs_f64());
         let error = match updated {
             Ok(()) => {
-                self.record_events(&plan::after_hosts(service, &self.hosts)).await;
-                self.remember(service, true);
+                self.record_events(&plan::updated_hosts_event(service, &self.hosts)).await;
+                self.set_last_applied(service, true);
                 return Ok(());
             }
             Err(CloudError::ImplementedElsewhere) => {
-                self.remember(service, true);
+                self.set_last_applied(service, true);
                 return Ok(());
             }
             Err(error) => error,
         };
-        match self.balancer.get(&self.of.cluster, service).await {
+        match self.balancer.get(&self.controller.cluster, service).await {
             Ok(None) => {
-                self.remember(service, true);
+                self.set_last_applied(service, true);
                 return Ok(());
             }
             Ok(Some(_)) => {}
@@ -288,23 +296,25 @@ impl Pass<'_> {
             }
         }
         metrics.sync_errors.inc();
-        self.record_events(&plan::refused_hosts(service, &self.hosts, &error.text())).await;
+        self.record_events(&plan::refused_hosts_event(service, &self.hosts, &error.text())).await;
         self.ensure(service).await
     }
 
-    fn remember(&self, service: &Arc<Service>, ensured: bool) {
-        let last = Last { service: Arc::clone(service), ensured, hosts: self.hosts.clone() };
-        self.of.memory().insert(self.key.clone(), last);
+    /// Stores the state that this sync applies, before (`ensured` is false) or after the cloud has applied it.
+    fn set_last_applied(&self, service: &Arc<Service>, ensured: bool) {
+        let last = LastApplied { service: Arc::clone(service), ensured, hosts: self.hosts.clone() };
+        self.controller.last_applied().insert(self.key.clone(), last);
     }
 
-    async fn act(&self, plan: &Plan, what: &'static str) -> Result<(), Problem> {
+    /// Executes a plan.
+    async fn act(&self, plan: &Plan, error_prefix: &'static str) -> Result<(), SyncError> {
         match self.context.act(self.key, plan).await {
             Ok(_) => Ok(()),
-            Err(failure) => Err(Problem::Api(what, failure)),
+            Err(failure) => Err(SyncError::Api(error_prefix, failure)),
         }
     }
 
-    /// Carries out a plan that contains only events.
+    /// Executes a plan that contains only events.
     async fn record_events(&self, plan: &Plan) {
         // Recording an event cannot fail, because it is written later.
         let _ = self.context.act(self.key, plan).await;

@@ -10,21 +10,21 @@ use std::sync::Arc;
 /// Finalizer that keeps a service until its load balancer is deleted (KEP-980).
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Last state that this process applied for a Service.
+/// LastApplied state that this process applied for a Service.
 #[derive(Debug, Clone)]
-pub(super) struct Last {
-    /// The service at that time.
+pub(super) struct LastApplied {
+    /// Service at that time.
     pub(super) service: Arc<Service>,
     /// Whether its load balancer was ensured successfully.
     pub(super) ensured: bool,
-    /// The nodes that the load balancer was updated with.
+    /// Nodes of the load balancer.
     pub(super) hosts: Hosts,
 }
 
 /// Action that a Service's load balancer needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// None: the load balancer is up to date.
+    /// No action, because the load balancer is up to date.
     Nothing,
     /// Delete the load balancer of a Service that was deleted without a clean-up, or replaced by one with
     /// another uid.
@@ -47,12 +47,16 @@ pub(super) fn needs_sync(old: Option<&Service>, new: &Service) -> bool {
 }
 
 /// Compares the desired state with the last applied one.
-pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hosts) -> Decision {
-    let wanted_load_balancer = last.is_some_and(|last| wants_load_balancer(&last.service));
+pub(super) fn decide(
+    service: Option<&Service>,
+    last: Option<&LastApplied>,
+    hosts: &Hosts,
+) -> Decision {
+    let has_load_balancer = last.is_some_and(|last| wants_load_balancer(&last.service));
     let Some(service) = service else {
-        return if wanted_load_balancer { Decision::Release } else { Decision::Nothing };
+        return if has_load_balancer { Decision::Release } else { Decision::Nothing };
     };
-    if wanted_load_balancer && last.is_some_and(|last| last.service.meta.uid != service.meta.uid) {
+    if has_load_balancer && last.is_some_and(|last| last.service.meta.uid != service.meta.uid) {
         return Decision::Release;
     }
     if needs_cleanup(service) {
@@ -60,7 +64,7 @@ pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hos
     }
     // A service that is being deleted cannot get a finalizer.
     if !wants_load_balancer(service) || service.meta.deleting() {
-        return if wanted_load_balancer { Decision::CleanUp } else { Decision::Nothing };
+        return if has_load_balancer { Decision::CleanUp } else { Decision::Nothing };
     }
     match last {
         Some(last) if !last.ensured || changes::needs_update(&last.service, service) => {
@@ -105,12 +109,12 @@ pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
         });
     }
     if hosts == 0 {
-        plan.push(no_hosts(service));
+        plan.push(no_hosts_event(service));
     }
     plan
 }
 
-fn no_hosts(service: &Service) -> EventRecord {
+fn no_hosts_event(service: &Service) -> EventRecord {
     let message = "There are no available nodes for LoadBalancer";
     EventRecord::warning(target(service), "UnAvailableLoadBalancer", message)
 }
@@ -167,26 +171,26 @@ pub(super) fn after_cleanup(service: &Service) -> Plan {
             ..Patch::new(target(service), PatchForm::Strategic, body.to_string())
         });
     }
-    plan.push(deleted(service));
+    plan.push(deleted_event(service));
     plan
 }
 
 /// Returns the event after the load balancer of a deleted service was deleted.
-pub(super) fn released(service: &Service) -> Plan {
+pub(super) fn released_event(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
-    plan.push(deleted(service));
+    plan.push(deleted_event(service));
     plan
 }
 
-fn deleted(service: &Service) -> EventRecord {
+fn deleted_event(service: &Service) -> EventRecord {
     EventRecord::normal(target(service), "DeletedLoadBalancer", "Deleted load balancer")
 }
 
 /// Returns the events after the load balancer's nodes were updated.
-pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
+pub(super) fn updated_hosts_event(service: &Service, hosts: &Hosts) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(if hosts.is_empty() {
-        no_hosts(service)
+        no_hosts_event(service)
     } else {
         let message = "Updated load balancer with new hosts";
         EventRecord::normal(target(service), "UpdatedLoadBalancer", message)
@@ -195,7 +199,7 @@ pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
 }
 
 /// Returns the event after the cloud refused other nodes.
-pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Plan {
+pub(super) fn refused_hosts_event(service: &Service, hosts: &Hosts, error: &str) -> Plan {
     let message = format!(
         "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
         hosts.names(),
@@ -207,7 +211,7 @@ pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Pl
 }
 
 /// Returns the event about a failure of any other step.
-pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Plan {
+pub(super) fn failure_event(service: &Service, decision: &Decision, error: &str) -> Plan {
     let (reason, message) = match decision {
         Decision::Release => ("DeleteLoadBalancerFailed", "Error deleting load balancer"),
         _ => ("SyncLoadBalancerFailed", "Error syncing load balancer"),
@@ -218,19 +222,20 @@ pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Pla
 }
 
 /// Returns whether two statuses are equal. The server defaults an address's mode to `VIP`.
-fn same_status(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
+fn same_status(left: &LoadBalancerStatus, right: &LoadBalancerStatus) -> bool {
     fn mode(ingress: &LoadBalancerIngress) -> &str {
         match &*ingress.ip_mode {
             "" if !ingress.ip.is_empty() => "VIP",
             mode => mode,
         }
     }
-    one.ingress.len() == other.ingress.len()
-        && one.ingress.iter().zip(&other.ingress).all(|(a, b)| {
+    left.ingress.len() == right.ingress.len()
+        && left.ingress.iter().zip(&right.ingress).all(|(a, b)| {
             (&a.ip, &a.hostname, &a.ports, mode(a)) == (&b.ip, &b.hostname, &b.ports, mode(b))
         })
 }
 
+/// Returns the JSON of an ingress without its empty fields.
 fn ingress_json(ingress: &LoadBalancerIngress) -> Value {
     let mut object = Map::new();
     let texts =

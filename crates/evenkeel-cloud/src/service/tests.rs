@@ -3,7 +3,7 @@
 use super::{
     changes,
     hosts::{self, Hosts},
-    plan::{self, Decision, FINALIZER, Last},
+    plan::{self, Decision, FINALIZER, LastApplied},
 };
 use crate::fixtures::{action_summaries, apply, balanced, event, node, node_view, service};
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Service};
@@ -21,8 +21,8 @@ fn status(ip: &str) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Box::new([ingress]) }
 }
 
-fn last(service: &Arc<Service>, ensured: bool) -> Last {
-    Last { service: Arc::clone(service), ensured, hosts: hosts_of(&["a"]) }
+fn last(service: &Arc<Service>, ensured: bool) -> LastApplied {
+    LastApplied { service: Arc::clone(service), ensured, hosts: hosts_of(&["a"]) }
 }
 
 fn held(mut service: Value) -> Value {
@@ -154,23 +154,29 @@ fn status_is_written_with_all_fields() {
 #[test]
 fn failed_operations_have_their_own_event_reasons() {
     let s = service(&balanced("s"));
-    let sync = plan::failed(&s, &Decision::Ensure, "no");
+    let sync = plan::failure_event(&s, &Decision::Ensure, "no");
     assert_eq!(event(&sync).reason, "SyncLoadBalancerFailed");
     assert_eq!(event(&sync).message, "Error syncing load balancer: no");
     assert_eq!(
-        event(&plan::failed(&s, &Decision::Release, "no")).reason,
+        event(&plan::failure_event(&s, &Decision::Release, "no")).reason,
         "DeleteLoadBalancerFailed"
     );
     let names: Vec<String> = (10..35).map(|n| format!("n{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let refused = plan::refused_hosts(&s, &hosts_of(&names), "no");
+    let refused = plan::refused_hosts_event(&s, &hosts_of(&names), "no");
     let message = &event(&refused).message;
     assert!(
         message.contains("n29 <5 more>]") && message.contains("total number of nodes: 25"),
         "{message}"
     );
-    assert_eq!(event(&plan::after_hosts(&s, &hosts_of(&[]))).reason, "UnAvailableLoadBalancer");
-    assert_eq!(event(&plan::after_hosts(&s, &hosts_of(&["a"]))).reason, "UpdatedLoadBalancer");
+    assert_eq!(
+        event(&plan::updated_hosts_event(&s, &hosts_of(&[]))).reason,
+        "UnAvailableLoadBalancer"
+    );
+    assert_eq!(
+        event(&plan::updated_hosts_event(&s, &hosts_of(&["a"]))).reason,
+        "UpdatedLoadBalancer"
+    );
 }
 
 #[test]
@@ -221,7 +227,7 @@ struct Simulation {
     object: Option<Value>,
     cloud: Option<Hosts>,
     hosts: Hosts,
-    memory: Option<Last>,
+    memory: Option<LastApplied>,
     /// Number of the next calls to the cloud that fail.
     failures_left: u8,
 }
@@ -301,7 +307,7 @@ impl Simulation {
             }
             Decision::Ensure => {
                 let now = now.unwrap();
-                self.memory = Some(Last {
+                self.memory = Some(LastApplied {
                     ensured: false,
                     hosts: self.hosts.clone(),
                     service: Arc::clone(&now),

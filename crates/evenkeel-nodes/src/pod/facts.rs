@@ -7,7 +7,7 @@ use super::memory::{Group, ShellExit};
 use crate::behaviour::Script;
 use evenkeel_shell::{Files, Process, Processes};
 
-/// A pod as its kubelet observes it.
+/// Pod as its kubelet observes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts<'a> {
     pub(crate) namespace: &'a str,
@@ -16,7 +16,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) generation: i64,
     /// End of the grace period once the pod is deleted (`deletionTimestamp`).
     pub(crate) deletion: Option<Timestamp>,
-    /// Longest run time of the pod, `activeDeadlineSeconds`.
+    /// Maximum run time of the pod (`activeDeadlineSeconds`).
     pub(crate) deadline: Option<Duration>,
     /// Grace period: `deletionGracePeriodSeconds`, else `terminationGracePeriodSeconds`, else 30 s.
     pub(crate) grace: Duration,
@@ -30,11 +30,11 @@ pub(crate) struct Facts<'a> {
     pub(crate) ephemerals: Vec<Container<'a>>,
     /// Readiness gates, each with the status of its condition; `None` if the pod lacks the condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
-    /// Whether the pod's volumes can be mounted. Until then, no container starts.
+    /// Whether the pod's volumes can be mounted. No container starts before.
     pub(crate) mounted: bool,
-    /// Why the node rejects the pod; `None` if it admits the pod.
+    /// Rejection by the node; `None` if the node admits the pod.
     pub(crate) rejection: Option<Rejection>,
-    /// Errors in the pod's simulation annotations, after their hash (0 without errors).
+    /// Hash of the errors in the pod's simulation annotations (0 without errors), and the errors.
     pub(crate) annotation_errors: (u64, Vec<String>),
     /// Whether to record the normal events `Started` and `Killing`.
     pub(crate) everyday_events: bool,
@@ -69,30 +69,30 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A container as its kubelet observes it.
+/// Container as its kubelet observes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Container<'a> {
     pub(crate) name: &'a str,
     pub(crate) image: &'a str,
-    /// Whether it is a sidecar: an init container that keeps running (`restartPolicy: Always`).
+    /// Whether the container is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// Restart policy of the container; that of the pod if the container has none.
-    pub(crate) restart: Restart,
+    /// RestartPolicy policy of the container; that of the pod if the container has none.
+    pub(crate) restart_policy: RestartPolicy,
     pub(crate) script: Script,
     /// Process of the container; `None` if the interpreter does not understand its command.
     pub(crate) process: Option<&'a Process>,
 }
 
-/// Restart policy of a container.
+/// RestartPolicy policy of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub(crate) enum RestartPolicy {
     Always,
     OnFailure,
     Never,
 }
 
-impl Restart {
-    /// Parses a restart policy; an unknown one is `Always`.
+impl RestartPolicy {
+    /// Parses a restart_policy policy; an unknown one is `Always`.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "OnFailure" => Self::OnFailure,
@@ -102,7 +102,7 @@ impl Restart {
     }
 
     /// Reports whether a container with this exit code restarts.
-    pub(crate) fn after(self, exit_code: i32) -> bool {
+    pub(crate) fn restarts_after(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,
             Self::OnFailure => exit_code != 0,
@@ -111,7 +111,7 @@ impl Restart {
     }
 }
 
-/// Why a node does not admit a pod (`status.reason` and `status.message`).
+/// Rejection of a pod that the node does not admit (`status.reason` and `status.message`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: RejectionReason,

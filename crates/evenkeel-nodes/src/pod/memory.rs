@@ -44,7 +44,7 @@ pub(crate) fn run_id(uid: &str, container: &str, restarts: u32) -> String {
 /// Writes of a command that a client executes in a container.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandWrites {
-    /// Name of the command.
+    /// ID of the command's execution, which marks its writes.
     pub(crate) by: Arc<str>,
     /// Name of the container.
     pub(crate) container: String,
@@ -78,14 +78,14 @@ pub(crate) enum Group {
     Ephemeral,
 }
 
-/// Why and since when a pod's containers are being stopped.
+/// State of a pod whose containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopping {
     pub(crate) since: Timestamp,
-    pub(crate) why: StopReason,
+    pub(crate) reason: StopReason,
 }
 
-/// Why a pod's containers are being stopped.
+/// Reason why a pod's containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// The pod was deleted.
@@ -103,10 +103,10 @@ pub(crate) struct Slot {
     /// End of the previous run (`lastState`).
     pub(crate) last: Option<Ended>,
     pub(crate) restarts: u32,
-    /// CrashLoopBackOff delay after the next crash, and the end of the last backoff.
+    /// Delay of the backoff after the next crash, and the end of the last backoff.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
     /// Outcome of the container's command in this run.
-    pub(crate) doing: CommandState,
+    pub(crate) command: CommandState,
     /// Time at which this run received SIGTERM.
     pub(crate) signal: Option<Timestamp>,
     /// Whether the exec readiness probe fails.
@@ -169,7 +169,7 @@ pub(crate) struct Written {
     /// Value of `observedGeneration`.
     pub(crate) generation: i64,
     /// Whether `startTime`, `hostIP` and `hostIPs` are written.
-    pub(crate) begun: bool,
+    pub(crate) start: bool,
     /// Whether `podIP` and `podIPs` are written.
     pub(crate) address: bool,
     /// Hash of `initContainerStatuses`; 0 for none.
@@ -302,8 +302,8 @@ impl Memory {
         let kept_writes: Vec<&Write> = command.writes.iter().filter(is_kept).collect();
         Arc::make_mut(&mut self.files).record(&command.by, command.start, &kept_writes)?;
         for slot in self.inits.iter_mut().chain(&mut self.mains).chain(&mut self.ephemerals) {
-            if matches!(slot.doing, CommandState::Known(..)) {
-                slot.doing = CommandState::NotEvaluated;
+            if matches!(slot.command, CommandState::Known(..)) {
+                slot.command = CommandState::NotEvaluated;
             }
         }
         Ok(())

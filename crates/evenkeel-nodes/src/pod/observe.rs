@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
+use super::plan::{INITIAL_CRASH_LOOP_BACKOFF, MAX_CRASH_LOOP_BACKOFF};
 use super::{
-    facts::{Container, Facts, Restart},
+    facts::{Container, Facts, RestartPolicy},
     memory::{Condition, ConditionType, Ended, Memory, Phase, Slot, State},
     status,
 };
@@ -23,8 +24,8 @@ use crate::{
 };
 use evenkeel_shell::later;
 
-/// Returns the facts of `pod` on the node with the address `host_ip`. They say that the volumes can be mounted and that
-/// the node admits the pod, which the caller checks.
+/// Returns the facts of `pod` on the node with the address `host_ip`. The caller must replace two of them: that the
+/// volumes can be mounted, and that the node admits the pod.
 pub(crate) fn facts<'a>(
     pod: &'a Pod,
     host_ip: Ipv4Addr,
@@ -34,13 +35,16 @@ pub(crate) fn facts<'a>(
     let spec = &pod.spec;
     let is_of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
     let run_time = if is_of_job { delays.job } else { None };
-    let container = |container: &'a ViewContainer, init: bool| {
+    let container_facts = |container: &'a ViewContainer, init: bool| {
         let sidecar = init && &*container.restart_policy == "Always";
-        let container_run_time = match (init, sidecar) {
-            (true, false) => Some(delays.init),
-            (true, true) => None,
-            _ if evenkeel_shell::entrypoint_is_pause(&container.image) => None,
-            (false, _) => run_time,
+        let container_run_time = if sidecar {
+            None
+        } else if init {
+            Some(delays.init)
+        } else if evenkeel_shell::entrypoint_is_pause(&container.image) {
+            None
+        } else {
+            run_time
         };
         let restart_policy = if container.restart_policy.is_empty() {
             &spec.restart_policy
@@ -49,12 +53,12 @@ pub(crate) fn facts<'a>(
         };
         let mut script = behaviour::defaults(delays, container_run_time);
         script.ready_delay = script.ready_delay.max(first_probe_delay(container));
-        script.pullable = behaviour::exists(&container.image);
+        script.pullable = behaviour::is_pullable(&container.image);
         Container {
             name: &container.name,
             image: &container.image,
             sidecar,
-            restart: Restart::parse(restart_policy),
+            restart_policy: RestartPolicy::parse(restart_policy),
             script: behaviour::read(&pod.meta.annotations, &container.name, script),
             process: None,
         }
@@ -70,20 +74,20 @@ pub(crate) fn facts<'a>(
             pod.meta.deletion_grace_seconds.or(spec.termination_grace_period_seconds).unwrap_or(30),
         ),
         host_ip,
-        inits: spec.init_containers.iter().map(|spec| container(spec, true)).collect(),
-        mains: spec.containers.iter().map(|spec| container(spec, false)).collect(),
+        inits: spec.init_containers.iter().map(|spec| container_facts(spec, true)).collect(),
+        mains: spec.containers.iter().map(|spec| container_facts(spec, false)).collect(),
         ephemerals: spec
             .ephemeral_containers
             .iter()
             .map(|ephemeral| {
                 let common = &ephemeral.common;
                 let mut script = behaviour::defaults(delays, None);
-                script.pullable = behaviour::exists(&common.image);
+                script.pullable = behaviour::is_pullable(&common.image);
                 Container {
                     name: &common.name,
                     image: &common.image,
                     sidecar: false,
-                    restart: Restart::Never,
+                    restart_policy: RestartPolicy::Never,
                     script: behaviour::read(&pod.meta.annotations, &common.name, script),
                     process: None,
                 }
@@ -152,7 +156,7 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
     memory.rejected = memory.written.phase.is_terminal() && status.container_statuses.is_empty();
     let Some(start) = status.start_time else { return memory };
     memory.start = start;
-    memory.written.begun = true;
+    memory.written.start = true;
     memory.written.generation = status.observed_generation;
     memory.written.address = !status.pod_ip.is_empty();
     memory.sandbox = memory.written.address;
@@ -188,9 +192,7 @@ pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
         let (Some(written), Some(found)) = (slot.as_mut(), condition(pod, kind.as_str())) else {
             continue;
         };
-        if (found == "True") != written.status {
-            written.status = found == "True";
-        }
+        written.status = found == "True";
     }
 }
 
@@ -215,10 +217,11 @@ fn recover_slots(
         } else {
             match (state.waiting.as_deref().map(|waiting| &*waiting.reason), slot.last) {
                 (Some("CrashLoopBackOff"), Some(last)) => {
-                    let wait = Duration::from_secs(10)
-                        .saturating_mul(1 << slot.restarts.saturating_sub(1).min(5));
+                    // The status lacks the end of the backoff. Assume that all crashes followed each other.
+                    let n_doublings = slot.restarts.saturating_sub(1).min(5);
+                    let delay = INITIAL_CRASH_LOOP_BACKOFF.saturating_mul(1 << n_doublings);
                     State::BackOff {
-                        until: later(last.finished, wait.min(Duration::from_secs(300))),
+                        until: later(last.finished, delay.min(MAX_CRASH_LOOP_BACKOFF)),
                     }
                 }
                 (Some("ImagePullBackOff"), _) => State::PullBackOff,
@@ -227,13 +230,10 @@ fn recover_slots(
             }
         };
         if let State::BackOff { until } = slot.state {
-            let wait = Duration::try_from(
-                until.duration_since(slot.last.map_or(until, |last| last.finished)),
-            );
-            slot.backoff = Some((
-                wait.unwrap_or_default().saturating_mul(2).min(Duration::from_secs(300)),
-                until,
-            ));
+            let started = slot.last.map_or(until, |last| last.finished);
+            let delay = Duration::try_from(until.duration_since(started)).unwrap_or_default();
+            let next_delay = delay.saturating_mul(2).min(MAX_CRASH_LOOP_BACKOFF);
+            slot.backoff = Some((next_delay, until));
         }
     }
 }

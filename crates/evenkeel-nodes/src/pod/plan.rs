@@ -1,21 +1,21 @@
 //! Plan of a kubelet for one pod: advances its containers, and decides its status, its events and the time of the next
 //! sync.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | pod phase | `phase` |
 //! | container states `Waiting`, `Running`, `Terminated` | `step`, `status::state_json` |
 //! | conditions `PodReadyToStartContainers`, `Initialized`, `ContainersReady`, `Ready` | `status::conditions`, `status::initialized`, `status::containers_ready` |
-//! | `restartPolicy` of pod and container | `restart`, `facts::after` |
+//! | `restartPolicy` of pod and container | `restart`, `facts::RestartPolicy::restarts_after` |
 //! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
 //! | init containers run in order, each to completion | `advance_inits` |
 //! | ephemeral containers start in a running pod, and are never restarted | `advance_all`, `observe::facts` |
 //! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
 //! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe_delay`, `plan/processes::probe` |
-//! | `readinessGates` | `status::gates` |
+//! | `readinessGates` | `status::readiness_gates` |
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
-//! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
-//! | SIGTERM, grace period, SIGKILL (exit code 137) | `stop`, `stop_one`, `plan/processes::exit_after_signal` |
+//! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `begin_stopping` |
+//! | SIGTERM, grace period, SIGKILL (exit code 137) | `stop`, `stop_container`, `plan/processes::exit_after_signal` |
 //! | sidecar containers get SIGTERM after the main containers, in reverse order | `signal_time` |
 //! | the kubelet deletes the object when all containers have stopped | `plan` |
 //! | the kubelet rejects a pod that does not fit: `OutOfcpu`, … | `facts::RejectionReason`, `admission::reject` |
@@ -28,18 +28,20 @@ use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::processes::NodeWrites;
 use super::{
-    facts::{Container, Facts, Restart},
+    facts::{Container, Facts, RestartPolicy},
     memory::{Ended, Group, Memory, Phase, Slot, State, StopReason, Stopping},
     status,
 };
 use evenkeel_shell::{Files, later};
 
 /// First delay of CrashLoopBackOff. Each crash doubles the delay. Upstream: `pkg/kubelet/kubelet.go`.
-const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
+pub(super) const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
 /// Maximum delay of CrashLoopBackOff.
-const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
+pub(super) const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
 /// Time from the end of a backoff after which a crash restarts the container without delay.
 const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
+/// Exit code of a container that SIGKILL ends.
+const SIGKILL_EXIT_CODE: i32 = 137;
 /// Minimum time from SIGTERM to SIGKILL of a sidecar that waited for other containers. Upstream:
 /// `minimumGracePeriodInSeconds`.
 const MINIMUM_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -58,7 +60,7 @@ pub(crate) struct Decision {
     pub(crate) patch: Option<String>,
     /// Whether to delete the object (grace period 0, with the uid as precondition).
     pub(crate) remove: bool,
-    /// Time of the next sync even if the pod does not change.
+    /// Time of the next sync even if the pod does not change; `None` if only changes cause it.
     pub(crate) wake: Option<Timestamp>,
     /// Events about the pod, in order.
     pub(crate) events: Vec<PodEvent>,
@@ -76,7 +78,7 @@ pub(crate) struct PodEvent {
 
 /// Makes all transitions that are due at `now`, and decides what to write. The result depends only on the arguments.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
-    let mut pass = Pass {
+    let mut sync = PodSync {
         facts,
         memory: memory.clone(),
         node_files: Arc::clone(&facts.node_files),
@@ -85,44 +87,44 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         events: Vec::new(),
         node_writes: Vec::new(),
     };
-    pass.memory.add_ephemerals(facts.ephemerals.len());
-    pass.warn_of_annotation_errors();
-    if pass.memory.removed {
+    sync.memory.add_ephemerals(facts.ephemerals.len());
+    sync.warn_of_annotation_errors();
+    if sync.memory.removed {
         return Decision {
-            memory: pass.memory,
+            memory: sync.memory,
             patch: None,
             remove: false,
             wake: None,
-            events: pass.events,
+            events: sync.events,
             node_writes: Vec::new(),
         };
     }
     let is_terminal = memory.written.phase.is_terminal();
     match &facts.rejection {
         Some(rejection) if !is_terminal => {
-            pass.memory.rejected = true;
-            pass.warn(rejection.reason.name(), rejection.message.clone());
+            sync.memory.rejected = true;
+            sync.warn(rejection.reason.name(), rejection.message.clone());
         }
         Some(_) => {}
-        None if pass.memory.rejected => {}
+        None if sync.memory.rejected => {}
         None if is_terminal && !memory.is_running() => {}
-        None => pass.advance(),
+        None => sync.advance(),
     }
-    let phase = pass.phase();
-    let patch = status::patch(facts, &mut pass.memory, phase, now);
-    let remove = facts.deletion.is_some() && phase.is_terminal() && !pass.memory.is_running();
+    let phase = sync.phase();
+    let patch = status::patch(facts, &mut sync.memory, phase, now);
+    let remove = facts.deletion.is_some() && phase.is_terminal() && !sync.memory.is_running();
     Decision {
-        memory: pass.memory,
+        memory: sync.memory,
         patch,
         remove,
-        wake: if remove { None } else { pass.wake },
-        events: pass.events,
-        node_writes: pass.node_writes,
+        wake: if remove { None } else { sync.wake },
+        events: sync.events,
+        node_writes: sync.node_writes,
     }
 }
 
 /// State of one sync of a pod.
-struct Pass<'a> {
+struct PodSync<'a> {
     facts: &'a Facts<'a>,
     memory: Memory,
     /// The node's files, including the changes of this sync.
@@ -133,10 +135,10 @@ struct Pass<'a> {
     node_writes: Vec<NodeWrites>,
 }
 
-impl Pass<'_> {
+impl PodSync<'_> {
     /// Advances or stops the containers.
     fn advance(&mut self) {
-        self.stop_when_asked();
+        self.begin_stopping();
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
@@ -163,12 +165,12 @@ impl Pass<'_> {
     }
 
     /// Begins to stop the containers if the pod is deleted or past its `activeDeadlineSeconds`.
-    fn stop_when_asked(&mut self) {
+    fn begin_stopping(&mut self) {
         let deleted = self.facts.deletion.is_some();
         if deleted
-            && self.memory.stopping.is_none_or(|stopping| stopping.why == StopReason::Finished)
+            && self.memory.stopping.is_none_or(|stopping| stopping.reason == StopReason::Finished)
         {
-            self.memory.stopping = Some(Stopping { since: self.now, why: StopReason::Deleted });
+            self.memory.stopping = Some(Stopping { since: self.now, reason: StopReason::Deleted });
             self.record_normal_events("Killing", |container| {
                 format!("Stopping container {}", container.name)
             });
@@ -176,7 +178,7 @@ impl Pass<'_> {
             let end = later(self.memory.start, deadline);
             if self.now >= end {
                 self.memory.stopping =
-                    Some(Stopping { since: self.now, why: StopReason::Deadline });
+                    Some(Stopping { since: self.now, reason: StopReason::Deadline });
                 self.warn("DeadlineExceeded", status::DEADLINE_MESSAGE.to_owned());
             } else {
                 self.wake_at(end);
@@ -223,8 +225,8 @@ impl Pass<'_> {
         self.memory.group_mut(group)[index] = slot;
     }
 
-    /// Makes the next transition of a container if it is due, and returns `now`. Otherwise returns when it is due;
-    /// `None` if no transition has a time.
+    /// Makes the next transition of a container if it is due, and returns `now`. Otherwise returns the time of the next
+    /// transition; `None` if there is none before a change of the pod.
     fn step(
         &mut self,
         container: &Container<'_>,
@@ -314,10 +316,10 @@ impl Pass<'_> {
         ended: Ended,
         slot: &mut Slot,
     ) -> Option<Timestamp> {
-        let restarts = match container.restart {
+        let restarts = match container.restart_policy {
             // An init container that succeeded never restarts.
             _ if init && !container.sidecar && ended.exit_code == 0 => false,
-            policy => policy.after(ended.exit_code),
+            policy => policy.restarts_after(ended.exit_code),
         };
         if !restarts {
             return None;
@@ -325,13 +327,13 @@ impl Pass<'_> {
         slot.last = Some(ended);
         let backoff =
             slot.backoff.filter(|(_, since)| later(*since, CRASH_LOOP_BACKOFF_RESET) >= self.now);
-        let Some((wait, _)) = backoff else {
+        let Some((delay, _)) = backoff else {
             slot.backoff = Some((INITIAL_CRASH_LOOP_BACKOFF, self.now));
             slot.state = State::BackOff { until: self.now };
             return Some(self.now);
         };
-        let until = later(ended.finished, wait);
-        slot.backoff = Some(((wait * 2).min(MAX_CRASH_LOOP_BACKOFF), until));
+        let until = later(ended.finished, delay);
+        slot.backoff = Some(((delay * 2).min(MAX_CRASH_LOOP_BACKOFF), until));
         slot.state = State::BackOff { until };
         self.warn("BackOff", status::back_off_message(self.facts, container.name));
         Some(self.now)
@@ -342,19 +344,21 @@ impl Pass<'_> {
         let failed_init =
             self.facts.inits.iter().zip(&*self.memory.inits).any(|(container, slot)| {
                 let failed = slot.ended().filter(|ended| ended.exit_code != 0);
-                !container.sidecar && container.restart == Restart::Never && failed.is_some()
+                !container.sidecar
+                    && container.restart_policy == RestartPolicy::Never
+                    && failed.is_some()
             });
         let all_ended = !self.memory.mains.is_empty()
             && self.memory.mains.iter().all(|slot| slot.ended().is_some());
         if failed_init || all_ended {
-            self.memory.stopping = Some(Stopping { since: self.now, why: StopReason::Finished });
+            self.memory.stopping = Some(Stopping { since: self.now, reason: StopReason::Finished });
         }
     }
 
-    /// Stops all containers: first all but the sidecars, then these in reverse order. A running one ends when it exits,
-    /// at the latest at the end of the grace period.
+    /// Stops all containers: first all but the sidecars, then the sidecars in reverse order. A running container ends
+    /// when it exits, at the latest at the end of the grace period.
     fn stop(&mut self, stopping: Stopping) {
-        let limit = match (stopping.why, self.facts.deletion) {
+        let limit = match (stopping.reason, self.facts.deletion) {
             (StopReason::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
@@ -365,7 +369,7 @@ impl Pass<'_> {
         for (group, index) in containers {
             let signal = self.signal_time(group, index, stopping, limit);
             let mut slot = std::mem::take(&mut self.memory.group_mut(group)[index]);
-            self.stop_one(&facts.group(group)[index], &mut slot, stopping, signal, limit);
+            self.stop_container(&facts.group(group)[index], &mut slot, stopping, signal, limit);
             self.memory.group_mut(group)[index] = slot;
         }
     }
@@ -386,6 +390,7 @@ impl Pass<'_> {
         if group != Group::Init || !self.facts.inits[index].sidecar {
             return Some(stopping.since);
         }
+        // The first of these sidecars is the container itself.
         let next = sidecars.nth(1).map(|(_, slot)| slot);
         let mut last_end = stopping.since;
         for slot in self.memory.mains.iter().chain(next) {
@@ -399,7 +404,7 @@ impl Pass<'_> {
 
     /// Ends one container if that is due at `now`, and otherwise wakes the sync at its end. Without a `signal`, it can
     /// only end by itself.
-    fn stop_one(
+    fn stop_container(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
@@ -431,7 +436,7 @@ impl Pass<'_> {
                 slot.state = State::Ended(Ended {
                     started: Some(since),
                     finished: self.now,
-                    exit_code: if killed { 137 } else { code },
+                    exit_code: if killed { SIGKILL_EXIT_CODE } else { code },
                     killed,
                 });
                 self.drop_later_writes(container, slot, since);
@@ -445,12 +450,12 @@ impl Pass<'_> {
             | State::Creating { .. }
             | State::PullError { .. }
             | State::PullBackOff
-                if stopping.why != StopReason::Finished =>
+                if stopping.reason != StopReason::Finished =>
             {
                 slot.state = State::Ended(Ended {
                     started: None,
                     finished: self.now,
-                    exit_code: 137,
+                    exit_code: SIGKILL_EXIT_CODE,
                     killed: false,
                 });
             }
@@ -485,7 +490,7 @@ impl Pass<'_> {
         }
         let is_running = memory.is_running();
         match memory.stopping {
-            Some(Stopping { why: StopReason::Deadline, .. }) => return Phase::Failed,
+            Some(Stopping { reason: StopReason::Deadline, .. }) => return Phase::Failed,
             Some(_) if !is_running => {
                 let succeeded =
                     |slot: &Slot| slot.ended().is_some_and(|ended| ended.exit_code == 0);

@@ -27,7 +27,7 @@ pub(crate) fn patch(
 ) -> Option<String> {
     let mut status = Map::new();
     if !memory.rejected {
-        containers(facts, memory, phase, now, &mut status);
+        add_container_changes(facts, memory, phase, now, &mut status);
     }
     let is_running = memory.is_running();
     let written = &mut memory.written;
@@ -41,8 +41,8 @@ pub(crate) fn patch(
             status.insert("message".into(), message.into());
         }
     }
-    if !written.begun {
-        written.begun = true;
+    if !written.start {
+        written.start = true;
         status.insert("startTime".into(), seconds(memory.start).into());
         status.insert("hostIP".into(), facts.host_ip.to_string().into());
         status.insert("hostIPs".into(), json!([{ "ip": facts.host_ip.to_string() }]));
@@ -77,7 +77,7 @@ pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timest
 }
 
 /// Adds the changed conditions and container statuses to `status`.
-fn containers(
+fn add_container_changes(
     facts: &Facts<'_>,
     memory: &mut Memory,
     phase: Phase,
@@ -115,7 +115,7 @@ fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option
             rejection.reason.name().to_owned(),
             format!("Pod was rejected: {}", rejection.message),
         )),
-        (None, Some(Stopping { why: StopReason::Deadline, .. })) if phase == Phase::Failed => {
+        (None, Some(Stopping { reason: StopReason::Deadline, .. })) if phase == Phase::Failed => {
             Some(("DeadlineExceeded".into(), DEADLINE_MESSAGE.into()))
         }
         _ => None,
@@ -188,7 +188,7 @@ fn condition(
         ConditionType::Initialized => initialized(facts, memory, phase),
         ConditionType::ContainersReady => containers_ready(facts, memory, phase, now),
         ConditionType::Ready => match containers_ready(facts, memory, phase, now) {
-            (true, ..) => gates(facts),
+            (true, ..) => readiness_gates(facts),
             unready => unready,
         },
     }
@@ -206,8 +206,10 @@ fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'sta
         return (true, "", String::new());
     }
     let pairs = facts.inits.iter().zip(&*memory.inits);
-    let incomplete: Vec<&str> =
-        pairs.filter(|(c, slot)| !passed(c, slot)).map(|(c, _)| c.name).collect();
+    let incomplete: Vec<&str> = pairs
+        .filter(|(container, slot)| !passed(container, slot))
+        .map(|(container, _)| container.name)
+        .collect();
     if incomplete.is_empty() {
         return (true, "", String::new());
     }
@@ -242,8 +244,10 @@ fn containers_ready(
     let sidecars =
         facts.inits.iter().zip(&*memory.inits).filter(|(container, _)| container.sidecar);
     let pairs = sidecars.chain(facts.mains.iter().zip(&*memory.mains));
-    let unready: Vec<&str> =
-        pairs.filter(|(c, slot)| !is_ready(c, slot, now)).map(|(c, _)| c.name).collect();
+    let unready: Vec<&str> = pairs
+        .filter(|(container, slot)| !is_ready(container, slot, now))
+        .map(|(container, _)| container.name)
+        .collect();
     if unready.is_empty() {
         return (true, "", String::new());
     }
@@ -255,7 +259,7 @@ fn containers_ready(
 }
 
 /// Returns status, reason and message of the condition `Ready` of a pod whose containers are ready.
-fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
+fn readiness_gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
     let unmet: Vec<String> = facts
         .gates
         .iter()
@@ -302,7 +306,7 @@ fn container_statuses(
     specs
         .iter()
         .zip(slots)
-        .map(|(c, slot)| container_status(facts, c, slot, ready(c, slot)))
+        .map(|(container, slot)| container_status(facts, container, slot, ready(container, slot)))
         .collect()
 }
 
@@ -326,9 +330,8 @@ fn container_status(
     ready: bool,
 ) -> Value {
     let mut fields = Map::new();
-    let id_before =
-        |runs: u32| container_id(facts.uid, container.name, slot.restarts.saturating_sub(runs));
-    let id = id_before(0);
+    let id_of_run = |run: u32| container_id(facts.uid, container.name, run);
+    let id = id_of_run(slot.restarts);
     let has_run = match slot.state {
         State::Running { .. } => true,
         State::Ended(ended) => ended.started.is_some(),
@@ -343,8 +346,12 @@ fn container_status(
         "imageID".into(),
         if pulled { image_id(container.image) } else { String::new() }.into(),
     );
-    let last_id =
-        if matches!(slot.state, State::BackOff { .. }) { id.clone() } else { id_before(1) };
+    // During the backoff, the restart is not counted yet, so the last run has the current number.
+    let last_id = if matches!(slot.state, State::BackOff { .. }) {
+        id.clone()
+    } else {
+        id_of_run(slot.restarts.saturating_sub(1))
+    };
     let last = slot
         .last
         .map_or_else(|| json!({}), |last| json!({ "terminated": ended_json(last, &last_id) }));
@@ -436,12 +443,12 @@ fn image_id(image: &str) -> String {
 }
 
 /// Returns a digest of 64 hexadecimal digits; it is not cryptographic.
-fn digest(of: &impl Hash) -> String {
+fn digest(value: &impl Hash) -> String {
     (0_u8..4)
         .map(|part| {
             let mut hasher = DefaultHasher::new();
             part.hash(&mut hasher);
-            of.hash(&mut hasher);
+            value.hash(&mut hasher);
             format!("{:016x}", hasher.finish())
         })
         .collect()

@@ -210,7 +210,7 @@ async fn volumes_are_mountable_once_their_driver_is_known_or_they_are_attached()
         let pod = workers.pod_workers.pods.get("shop", "web").unwrap();
         let volumes = &workers.pod_workers.volumes;
         assert_eq!(
-            (volumes.are_mountable(&pod), volumes.attachable(&pod).len()),
+            (volumes.are_mountable(&pod), volumes.attachable_volumes(&pod).len()),
             (mountable, attachable),
             "{case}"
         );

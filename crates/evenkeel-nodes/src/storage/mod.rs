@@ -46,7 +46,7 @@ impl Default for StorageOptions {
 
 /// Key in the queue: the kind and key of the object to sync.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Item {
+enum QueueKey {
     Claim(Key),
     Volume(Key),
     Attachment(Key),
@@ -62,8 +62,8 @@ pub(crate) struct Storage {
     classes: Cache<StorageClass>,
     attachments: Cache<VolumeAttachment>,
     /// Claims by the name of their StorageClass.
-    of_class: Index<PersistentVolumeClaim>,
-    queue: Queue<Item>,
+    claims_by_class: Index<PersistentVolumeClaim>,
+    queue: Queue<QueueKey>,
 }
 
 impl Storage {
@@ -85,11 +85,11 @@ impl Storage {
             volumes: caches.of(),
             classes: caches.of(),
             attachments: caches.of(),
-            of_class: claims.index("class", |claim, key| key(volume::class_of_claim(claim))),
+            claims_by_class: claims.index("class", |claim, key| key(volume::class_of_claim(claim))),
             claims,
             queue: Queue::unnamed(clock),
         });
-        storage.listen();
+        storage.subscribe();
         let setup_storage = Arc::clone(&storage);
         let created = CancellationToken::new();
         tasks.spawn_restarting_until("storage setup", &created.clone(), move || {
@@ -110,51 +110,51 @@ impl Storage {
     }
 
     /// Enqueues objects when they change, and the claims of a StorageClass when the class changes.
-    fn listen(self: &Arc<Self>) {
-        let add = |queue: &Queue<Item>, item, initial| {
-            queue.add(item, if initial { Priority::LOW } else { Priority::NORMAL });
+    fn subscribe(self: &Arc<Self>) {
+        let add = |queue: &Queue<QueueKey>, queue_key, initial| {
+            queue.add(queue_key, if initial { Priority::LOW } else { Priority::NORMAL });
         };
         let queue = self.queue.clone();
         self.claims.subscribe(move |event| {
-            if let Some((key, initial)) = live_key(event) {
-                add(&queue, Item::Claim(key), initial);
+            if let Some((key, initial)) = existing_key(event) {
+                add(&queue, QueueKey::Claim(key), initial);
             }
         });
         let queue = self.queue.clone();
         self.volumes.subscribe(move |event| {
-            if let Some((key, initial)) = live_key(event) {
-                add(&queue, Item::Volume(key), initial);
+            if let Some((key, initial)) = existing_key(event) {
+                add(&queue, QueueKey::Volume(key), initial);
             }
         });
         let queue = self.queue.clone();
         self.attachments.subscribe(move |event| {
-            if let Some((key, initial)) = live_key(event) {
-                add(&queue, Item::Attachment(key), initial);
+            if let Some((key, initial)) = existing_key(event) {
+                add(&queue, QueueKey::Attachment(key), initial);
             }
         });
-        let (queue, claims) = (self.queue.clone(), self.of_class.clone());
+        let (queue, claims) = (self.queue.clone(), self.claims_by_class.clone());
         self.classes.subscribe(move |event| {
             for claim in claims.get(&event.object().meta.name) {
-                add(&queue, Item::Claim(Key::of(&claim.meta)), false);
+                add(&queue, QueueKey::Claim(Key::of(&claim.meta)), false);
             }
         });
     }
 
     /// Creates the StorageClass and the CSIDriver unless they exist. Retries errors after 100 ms, doubled up to 10 s.
     async fn create_objects(&self, options: &StorageOptions) {
-        let mut objects = vec![(CsiDriver::kind(), plan::driver(options.attach))];
+        let mut objects = vec![(CsiDriver::kind(), plan::csi_driver(options.attach))];
         if !options.class.is_empty() {
-            objects.push((StorageClass::kind(), plan::class(&options.class)));
+            objects.push((StorageClass::kind(), plan::storage_class(&options.class)));
         }
         for (kind, object) in objects {
-            let mut wait = std::time::Duration::from_millis(100);
+            let mut retry_delay = std::time::Duration::from_millis(100);
             loop {
                 let created = self.client.create::<Metadata>(&kind, "", object.to_string().into());
                 match created.await {
                     Err(error) if !error.is_already_exists() => {
                         tracing::debug!(kind = %kind.kind, %error, "Object of the storage not made");
-                        self.clock.sleep(wait).await;
-                        wait = (wait * 2).min(std::time::Duration::from_secs(10));
+                        self.clock.sleep(retry_delay).await;
+                        retry_delay = (retry_delay * 2).min(std::time::Duration::from_secs(10));
                     }
                     _ => break,
                 }
@@ -164,51 +164,51 @@ impl Storage {
 
     /// Syncs objects until the queue is shut down.
     async fn work(&self) {
-        while let Some(item) = self.queue.next().await {
+        while let Some(queue_key) = self.queue.next().await {
             let work = async {
-                match self.sync(&item).await {
-                    Ok(()) => self.queue.forget(&item),
+                match self.sync(&queue_key).await {
+                    Ok(()) => self.queue.forget(&queue_key),
                     Err(error) => {
-                        tracing::debug!(?item, %error, "Storage not changed");
-                        self.queue.add_rate_limited(item.clone());
+                        tracing::debug!(item = ?queue_key, %error, "Storage not changed");
+                        self.queue.add_rate_limited(queue_key.clone());
                     }
                 }
             };
-            self.queue.process(&item, work).await;
+            self.queue.process(&queue_key, work).await;
         }
     }
 
     /// Syncs one object; does nothing if it no longer exists.
-    async fn sync(&self, item: &Item) -> Result<(), ApiError> {
-        let writes = match item {
-            Item::Claim(key) => {
+    async fn sync(&self, queue_key: &QueueKey) -> Result<(), ApiError> {
+        let writes = match queue_key {
+            QueueKey::Claim(key) => {
                 let Some(claim) = self.claims.get(&key.namespace, &key.name) else { return Ok(()) };
                 let class = self.classes.get("", volume::class_of_claim(&claim));
                 let volume = self.volumes.get("", &plan::volume_name(&claim));
-                plan::of_claim(&claim, class.as_deref(), volume.as_deref())
+                plan::sync_claim(&claim, class.as_deref(), volume.as_deref())
             }
-            Item::Volume(key) => {
+            QueueKey::Volume(key) => {
                 let volume = self.volumes.get("", &key.name);
-                volume.map_or_else(Vec::new, |volume| plan::of_volume(&volume))
+                volume.map_or_else(Vec::new, |volume| plan::sync_volume(&volume))
             }
-            Item::Attachment(key) => {
+            QueueKey::Attachment(key) => {
                 let attachment = self.attachments.get("", &key.name);
-                attachment.map_or_else(Vec::new, |attachment| plan::of_attachment(&attachment))
+                attachment.map_or_else(Vec::new, |attachment| plan::sync_attachment(&attachment))
             }
         };
         for write in writes {
-            self.carry_out(write).await?;
+            self.execute(write).await?;
         }
         Ok(())
     }
 
     /// Sends one write, and records its events.
-    async fn carry_out(&self, write: Write) -> Result<(), ApiError> {
+    async fn execute(&self, write: Write) -> Result<(), ApiError> {
         match write {
             Write::Create { kind, body, events } => {
                 self.record_events(&events[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
-                    // An earlier sync created the volume, but the claim is not bound to it yet.
+                    // An earlier sync has created the volume, but the claim is not bound to it yet.
                     Err(error) if error.is_already_exists() => {}
                     created => {
                         created?;
@@ -250,7 +250,7 @@ fn ignore_not_found(result: Result<(), ApiError>) -> Result<(), ApiError> {
 }
 
 /// Returns the key of an event's object, and whether the event comes from the initial list; `None` for a deletion.
-fn live_key<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
+fn existing_key<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
     match event {
         CacheEvent::Added { object, initial } => Some((Key::of(object.meta()), *initial)),
         CacheEvent::Updated { new, .. } => Some((Key::of(new.meta()), false)),

@@ -25,18 +25,18 @@ pub(super) enum Write {
     Delete(Target),
 }
 
-/// Returns the CSIDriver object; `attach` is its `attachRequired`.
-pub(super) fn driver(attach: bool) -> Value {
+/// Returns the CSIDriver object; `attach_required` is its field `attachRequired`.
+pub(super) fn csi_driver(attach_required: bool) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": DRIVER},
-        "spec": {"attachRequired": attach, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent", "Ephemeral"]},
+        "spec": {"attachRequired": attach_required, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent", "Ephemeral"]},
     })
 }
 
 /// Returns the default StorageClass with this name.
-pub(super) fn class(name: &str) -> Value {
+pub(super) fn storage_class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -48,8 +48,8 @@ pub(super) fn class(name: &str) -> Value {
     })
 }
 
-/// Returns the name of the volume that the claim has, or that this provisioner makes for it. Once that volume exists,
-/// changes of the claim start no other provisioning.
+/// Returns the name of the claim's volume, or else of the volume to provision for it. The name depends on the claim's
+/// uid, so that a claim never gets two volumes.
 pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     match &*claim.spec.volume_name {
         "" => format!("pvc-{}", claim.meta.uid),
@@ -58,14 +58,14 @@ pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
 }
 
 /// Provisions a volume for a claim that the binder delegated to this provisioner, or resizes the claim's volume.
-pub(super) fn of_claim(
+pub(super) fn sync_claim(
     claim: &PersistentVolumeClaim,
     class: Option<&StorageClass>,
     volume: Option<&PersistentVolume>,
 ) -> Vec<Write> {
     match (class, volume) {
         (Some(class), None) if must_provision(claim, class) => vec![provision(claim, class)],
-        (_, Some(volume)) if is_ours(volume) && volume::is_for_claim(volume, claim) => {
+        (_, Some(volume)) if is_provisioned_here(volume) && volume::is_for_claim(volume, claim) => {
             expand(claim, volume)
         }
         _ => Vec::new(),
@@ -75,12 +75,13 @@ pub(super) fn of_claim(
 /// Reports whether this provisioner must provision a volume for the claim now.
 fn must_provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
     let annotations = &claim.meta.annotations;
-    let waits = volume::waits_for_consumer(class) && !annotations.contains(volume::SELECTED_NODE);
+    let waits_for_scheduling =
+        volume::waits_for_consumer(class) && !annotations.contains(volume::SELECTED_NODE);
     annotations.get(volume::STORAGE_PROVISIONER) == Some(DRIVER)
         && &*class.provisioner == DRIVER
         && claim.spec.volume_name.is_empty()
         && !claim.meta.deleting()
-        && !waits
+        && !waits_for_scheduling
 }
 
 /// Returns the creation of a volume for a claim, with the external provisioner's events.
@@ -166,35 +167,35 @@ fn patch(kind: Kind, meta: &Meta, subresource: &'static str, mut body: Value) ->
 }
 
 /// Reports whether this provisioner created the volume.
-fn is_ours(volume: &PersistentVolume) -> bool {
+fn is_provisioned_here(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes a released volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of its
-/// storage.
-pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
-    if !is_ours(volume) {
+/// Deletes a must_delete volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of
+/// its storage.
+pub(super) fn sync_volume(volume: &PersistentVolume) -> Vec<Write> {
+    if !is_provisioned_here(volume) {
         return Vec::new();
     }
     let meta = &volume.meta;
     let is_delete_policy = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
-    let released = &*volume.status.phase == "Released" && is_delete_policy;
+    let must_delete = &*volume.status.phase == "Released" && is_delete_policy;
     // A retained volume keeps its finalizer until the object is deleted.
-    let remove_finalizer = released || (meta.deleting() && !is_delete_policy);
+    let remove_finalizer = must_delete || (meta.deleting() && !is_delete_policy);
     let mut writes = Vec::new();
-    // The patch comes before the deletion. After it, other controllers remove their finalizers, and the list in this
-    // patch would restore them.
+    // Patch before the deletion. After the deletion, other controllers remove their finalizers, and the list in this
+    // patch would restore those.
     if remove_finalizer && has_finalizer(meta, PROVISIONER_FINALIZER) {
         writes.push(without_finalizer(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
     }
-    if released && !meta.deleting() {
+    if must_delete && !meta.deleting() {
         writes.push(Write::Delete(Target::of(PersistentVolume::kind(), meta)));
     }
     writes
 }
 
 /// Attaches a volume, or detaches it if the attachment is being deleted.
-pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
+pub(super) fn sync_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
     let (meta, kind) = (&attachment.meta, VolumeAttachment::kind);
     if &*attachment.spec.attacher != DRIVER {
         return Vec::new();
@@ -209,9 +210,9 @@ pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
     }
     let mut writes = Vec::new();
     if !has_finalizer(meta, ATTACHER_FINALIZER) {
-        let all: Vec<&str> =
+        let finalizers: Vec<&str> =
             meta.finalizers.iter().map(|present| &**present).chain([ATTACHER_FINALIZER]).collect();
-        writes.push(patch(kind(), meta, "", json!({"metadata": {"finalizers": all}})));
+        writes.push(patch(kind(), meta, "", json!({"metadata": {"finalizers": finalizers}})));
     }
     if !attachment.status.attached {
         writes.push(patch(kind(), meta, "status", json!({"status": {"attached": true}})));

@@ -2,7 +2,7 @@
 
 use super::{
     DRIVER,
-    plan::{Write, of_attachment, of_claim, of_volume, volume_name},
+    plan::{Write, sync_attachment, sync_claim, sync_volume, volume_name},
 };
 use evenkeel_api::{
     Encoding, View,
@@ -70,9 +70,10 @@ fn volume_is_provisioned_when_the_binding_mode_allows_it() {
         (claim("someone.else", Some("n"), "1Gi", None), "Immediate", 0),
         (claim(DRIVER, None, "1Gi", Some("1Gi")), "Immediate", 0),
     ] {
-        assert_eq!(of_claim(&claim, Some(&class(mode)), None).len(), created, "{claim:?} {mode}");
+        assert_eq!(sync_claim(&claim, Some(&class(mode)), None).len(), created, "{claim:?} {mode}");
     }
-    let writes = of_claim(&claim(DRIVER, Some("n"), "1Gi", None), Some(&class("Immediate")), None);
+    let writes =
+        sync_claim(&claim(DRIVER, Some("n"), "1Gi", None), Some(&class("Immediate")), None);
     let [Write::Create { body, events, .. }] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!(body["metadata"]["name"], "pvc-u");
     assert_eq!(body["spec"]["claimRef"]["uid"], "u");
@@ -89,7 +90,7 @@ fn a_volume_is_provisioned_once() {
         "this volume shows that the claim has been provisioned"
     );
     let provisioned = volume("Pending", "Delete", false, &[]);
-    assert_eq!(of_claim(&pending, Some(&class("Immediate")), Some(&provisioned)), []);
+    assert_eq!(sync_claim(&pending, Some(&class("Immediate")), Some(&provisioned)), []);
     let mut bound = claim(DRIVER, None, "1Gi", Some("1Gi"));
     bound.spec.volume_name = "chosen".into();
     assert_eq!(volume_name(&bound), "chosen");
@@ -98,7 +99,7 @@ fn a_volume_is_provisioned_once() {
 #[test]
 fn a_larger_request_expands_the_volume_and_then_the_claim() {
     let bound = volume("Bound", "Delete", false, &[]);
-    let writes = of_claim(&claim(DRIVER, None, "2Gi", Some("1Gi")), None, Some(&bound));
+    let writes = sync_claim(&claim(DRIVER, None, "2Gi", Some("1Gi")), None, Some(&bound));
     let subresources: Vec<&str> = writes
         .iter()
         .map(|write| match write {
@@ -107,7 +108,7 @@ fn a_larger_request_expands_the_volume_and_then_the_claim() {
         })
         .collect();
     assert_eq!(subresources, ["", "status"]);
-    assert!(of_claim(&claim(DRIVER, None, "1Gi", Some("1Gi")), None, Some(&bound)).is_empty());
+    assert!(sync_claim(&claim(DRIVER, None, "1Gi", Some("1Gi")), None, Some(&bound)).is_empty());
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_released_volume_is_deleted_unless_it_is_retained() {
         (volume("Bound", "Delete", true, &[finalizer]), 0),
         (volume("Available", "Retain", true, &[finalizer]), 1),
     ] {
-        assert_eq!(of_volume(&volume).len(), writes, "{volume:?}");
+        assert_eq!(sync_volume(&volume).len(), writes, "{volume:?}");
     }
 }
 
@@ -152,6 +153,6 @@ fn an_attachment_is_attached_or_detached_if_it_is_being_deleted() {
         (attachment(DRIVER, true, true, &[]), 0),
         (attachment("other", false, false, &[]), 0),
     ] {
-        assert_eq!(of_attachment(&attachment).len(), writes, "{attachment:?}");
+        assert_eq!(sync_attachment(&attachment).len(), writes, "{attachment:?}");
     }
 }

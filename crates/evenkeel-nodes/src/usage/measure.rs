@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 
 use super::pages::{NodeUsage, PodUsage};
-use crate::behaviour::{CPU, CPU_LOAD, MEMORY, amount};
+use crate::behaviour::{CPU, CPU_LOAD, MEMORY, annotated_usage};
 
 /// Field `window` of each object: the time over which usage is averaged.
 const WINDOW: &str = "15s";
@@ -31,6 +31,7 @@ pub(crate) struct ResourceUsage {
 }
 
 impl ResourceUsage {
+    /// Returns the CPU usage in billionths of a CPU.
     pub(super) fn nanocores(self) -> i64 {
         self.millicores.saturating_mul(1_000_000)
     }
@@ -72,8 +73,8 @@ pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestam
 /// Returns the usage of a node with that of its running pods.
 pub(crate) fn node_usage(node: &str, pods: &[Arc<Pod>], now: Timestamp) -> NodeUsage {
     let running = running_pods_by_owner(pods);
-    let own = pods.iter().filter(|pod| *pod.spec.node_name == *node && is_running(pod));
-    let pods = own.map(|pod| PodUsage {
+    let running_on_node = pods.iter().filter(|pod| *pod.spec.node_name == *node && is_running(pod));
+    let pods = running_on_node.map(|pod| PodUsage {
         namespace: pod.meta.namespace.to_string(),
         name: pod.meta.name.to_string(),
         uid: pod.meta.uid.to_string(),
@@ -82,8 +83,7 @@ pub(crate) fn node_usage(node: &str, pods: &[Arc<Pod>], now: Timestamp) -> NodeU
             .collect(),
     });
     let pods: Vec<PodUsage> = pods.collect();
-    let each = pods.iter().flat_map(|pod| &pod.containers).map(|(_, usage)| *usage);
-    let total = each.fold(NODE_OVERHEAD, ResourceUsage::plus);
+    let total = pods.iter().map(PodUsage::total).fold(NODE_OVERHEAD, ResourceUsage::plus);
     NodeUsage { node: node.to_owned(), time: now, total, pods }
 }
 
@@ -136,7 +136,7 @@ fn container_usage<'a>(
     pod: &'a Pod,
     running: &'a RunningPodsByOwner<'a>,
 ) -> impl Iterator<Item = (&'a str, ResourceUsage)> + 'a {
-    let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
+    let sidecars = pod.spec.init_containers.iter().filter(|init| &*init.restart_policy == "Always");
     let statuses =
         || pod.status.container_statuses.iter().chain(&*pod.status.init_container_statuses);
     let container_runs = move |container: &&Container| {
@@ -152,7 +152,7 @@ fn container_usage<'a>(
 /// Returns the usage of a container. It comes from the pod's annotations, or else is half of the container's requests,
 /// or else a default. All `replicas` running pods of the owner share the load of the annotation `cpu-load` evenly.
 fn usage(pod: &Pod, container: &Container, replicas: i64) -> ResourceUsage {
-    let annotated = |key| amount(&pod.meta.annotations, key, &container.name);
+    let annotated = |key| annotated_usage(&pod.meta.annotations, key, &container.name);
     let requested = |resource| container.resources.requests.get(resource).copied();
     let share_of_load = annotated(CPU_LOAD).map(|load| load.milli_value() / replicas.max(1));
     let millicores = annotated(CPU).map(Quantity::milli_value).or(share_of_load);

@@ -1,4 +1,4 @@
-//! Usage of a node as its kubelet reports it: the summary, and metrics in Prometheus' format. Pure.
+//! Usage of a node as its kubelet reports it: the summary, and metrics in the Prometheus text format.
 
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::measure::ResourceUsage;
 pub(crate) struct NodeUsage {
     pub(crate) node: String,
     pub(crate) time: Timestamp,
-    /// Usage of all of the node.
+    /// Usage of the pods and of the node itself.
     pub(crate) total: ResourceUsage,
     pub(crate) pods: Vec<PodUsage>,
 }
@@ -22,20 +22,22 @@ pub(crate) struct PodUsage {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+    /// Name and usage of each running container.
     pub(crate) containers: Vec<(String, ResourceUsage)>,
 }
 
 impl PodUsage {
-    fn total(&self) -> ResourceUsage {
-        let each = self.containers.iter().map(|(_, usage)| *usage);
-        each.fold(ResourceUsage::default(), ResourceUsage::plus)
+    /// Returns the usage of all containers.
+    pub(super) fn total(&self) -> ResourceUsage {
+        let usages = self.containers.iter().map(|(_, usage)| *usage);
+        usages.fold(ResourceUsage::default(), ResourceUsage::plus)
     }
 }
 
 impl NodeUsage {
     /// Returns the page `/stats/summary`.
     pub(crate) fn summary(&self) -> Value {
-        let with = |mut object: Value, usage: ResourceUsage| {
+        let with_usage = |mut object: Value, usage: ResourceUsage| {
             let time = seconds(self.time);
             object["cpu"] = json!({"time": time, "usageNanoCores": usage.nanocores()});
             object["memory"] =
@@ -44,23 +46,25 @@ impl NodeUsage {
         };
         let pods = self.pods.iter().map(|pod| {
             let containers = pod.containers.iter();
-            let containers = containers.map(|(name, usage)| with(json!({"name": name}), *usage));
+            let containers =
+                containers.map(|(name, usage)| with_usage(json!({"name": name}), *usage));
             let reference = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
             let object = json!({"podRef": reference, "containers": containers.collect::<Value>()});
-            with(object, pod.total())
+            with_usage(object, pod.total())
         });
         let pods: Value = pods.collect();
-        json!({"node": with(json!({"nodeName": self.node}), self.total), "pods": pods})
+        json!({"node": with_usage(json!({"nodeName": self.node}), self.total), "pods": pods})
     }
 
-    /// Returns the page `/metrics/resource`. A simulated container has used no CPU before: its counters are not known.
+    /// Returns the page `/metrics/resource`. It lacks the counters of CPU time, because the simulation does not record
+    /// past usage.
     pub(crate) fn resource_metrics(&self) -> String {
         let mut page = String::new();
-        let head = |page: &mut String, name: &str, help: &str| {
+        let write_head = |page: &mut String, name: &str, help: &str| {
             let _ = write!(page, "# HELP {name} [STABLE] {help}\n# TYPE {name} gauge\n");
         };
         let name = "container_memory_working_set_bytes";
-        head(&mut page, name, "Current working set of the container in bytes");
+        write_head(&mut page, name, "Current working set of the container in bytes");
         for pod in &self.pods {
             let PodUsage { namespace, name: pod_name, containers, .. } = pod;
             for (container, usage) in containers {
@@ -72,10 +76,10 @@ impl NodeUsage {
             }
         }
         let name = "node_memory_working_set_bytes";
-        head(&mut page, name, "Current working set of the node in bytes");
+        write_head(&mut page, name, "Current working set of the node in bytes");
         let _ = writeln!(page, "{name} {}", self.total.bytes);
         let name = "pod_memory_working_set_bytes";
-        head(&mut page, name, "Current working set of the pod in bytes");
+        write_head(&mut page, name, "Current working set of the pod in bytes");
         for pod in &self.pods {
             let PodUsage { namespace, name: pod_name, .. } = pod;
             let bytes = pod.total().bytes;
@@ -85,7 +89,7 @@ impl NodeUsage {
         page
     }
 
-    /// Returns the page `/metrics`: what of the kubelet's metrics a simulated one knows.
+    /// Returns the page `/metrics`, with those of the kubelet's metrics that a simulated kubelet has.
     pub(crate) fn kubelet_metrics(&self) -> String {
         let containers: usize = self.pods.iter().map(|pod| pod.containers.len()).sum();
         format!(

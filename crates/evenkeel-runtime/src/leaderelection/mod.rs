@@ -5,7 +5,7 @@
 //! [`LeaderElector::renew`] during the work, then [`LeaderElector::step_down`] after all work has ended. A standby that
 //! can be stopped uses [`LeaderElector::acquire_until`] and [`LeaderElector::withdraw`].
 //!
-//! | behaviour | implemented in |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | a candidate acquires an expired or released lease | `elector_state::slow_path` |
 //! | the leader renews without reading | `elector_state::fast_path` |

@@ -1,6 +1,6 @@
 //! Maps the claims of a verified token to a user.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `claimMappings.username`: a claim with a prefix, or an expression with a non-empty string | `username` |
 //! | The claim `email` needs a true or absent `email_verified` | `username` |

@@ -1,7 +1,7 @@
 //! Authentication by JSON web tokens that an issuer other than this server signed, such as OpenID Connect ID tokens.
 //! The issuer publishes the keys that verify them.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | The rules for the configuration file | `validation::compile` |
 //! | The issuer's metadata names the URL of its keys | `fetch::run` |

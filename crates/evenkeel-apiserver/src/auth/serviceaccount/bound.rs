@@ -1,6 +1,6 @@
 //! Tokens of the TokenRequest API: their claims and their validity.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A token is valid from `nbf` to `exp`, with a tolerance of a minute | `check_times` |
 //! | A token is valid while its service account exists, and the pod, Secret or node that it is bound to | `validate` |

@@ -1,6 +1,6 @@
 //! Legacy tokens: those in Secrets of the type `kubernetes.io/service-account-token`. They do not expire.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A token is valid as long as its Secret contains it and its service account exists | `validate` |
 //! | The label `kubernetes.io/legacy-token-last-used` of the Secret holds the day of the last use | `last_used` |

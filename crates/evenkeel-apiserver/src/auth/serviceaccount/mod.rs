@@ -1,6 +1,6 @@
 //! Issuer of service account tokens: signs tokens, validates them, and publishes its public keys.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | TokenRequest tokens: expiry, bound objects, deletion | `bound::validate` |
 //! | Tokens of Secrets: validity, last use | `legacy::validate` |

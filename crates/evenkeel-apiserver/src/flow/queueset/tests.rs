@@ -18,14 +18,17 @@ struct Level {
 impl Level {
     fn new(queuing: Queuing, limit: usize) -> Self {
         let mut set = QueueSet::new(Duration::ZERO, queuing, limit);
-        assert_eq!((set.flow("a"), set.flow("b"), set.flow("a")), (0, 1, 0));
+        assert_eq!(
+            (set.schema_index("a"), set.schema_index("b"), set.schema_index("a")),
+            (0, 1, 0)
+        );
         Self { set, waiters: 0 }
     }
 
     fn start(&mut self, now: u64, flow: usize, work: WorkEstimate) -> (Start, Vec<(u32, Ticket)>) {
         let waiter = self.waiters;
         self.waiters += 1;
-        let arrival = Arrival { flow, hash: flow as u64, work, watch: false };
+        let arrival = Arrival { schema_index: flow, flow_hash: flow as u64, work, watch: false };
         self.set.start(ms(now), arrival, || waiter)
     }
 
@@ -79,8 +82,11 @@ fn a_level_without_queues_rejects_requests_beyond_its_limit() {
     assert_eq!(level.rejected(0, 1), Reason::ConcurrencyLimit);
     level.set.finish(ms(5), &first);
     let _third = level.execute(5, 1);
-    assert_eq!(level.set.flows[1].rejected, [1, 0, 0]);
-    assert_eq!((level.set.flows[1].dispatched, level.set.flows[0].requests_executing), (1, 1));
+    assert_eq!(level.set.schema_stats[1].rejected, [1, 0, 0]);
+    assert_eq!(
+        (level.set.schema_stats[1].dispatched, level.set.schema_stats[0].requests_executing),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn a_flow_that_floods_does_not_starve_another() {
     let mut order = Vec::new();
     for step in 1..=20 {
         let (_, ticket) = level.set.finish(ms(step * 10), &executing).pop().expect("a dispatch");
-        order.push(ticket.flow);
+        order.push(ticket.schema_index);
         executing = ticket;
     }
     // The queues take turns while both have requests.
@@ -128,7 +134,7 @@ fn later_requests_do_not_overtake_one_that_needs_more_seats() {
     level.wait(0, 1, seats(2));
     // A seat is free, but the level keeps it for the wide request, which is first in virtual time.
     level.wait(0, 0, seats(1));
-    assert_eq!(level.set.flows[1].no_accommodation, 2);
+    assert_eq!(level.set.schema_stats[1].no_accommodation, 2);
     let dispatched = level.set.finish(ms(1), &small[0]);
     assert_eq!(dispatched.iter().map(|(waiter, _)| *waiter).collect::<Vec<_>>(), [wide]);
 }
@@ -151,7 +157,7 @@ fn a_cancelled_request_leaves_its_queue() {
     let next = level.wait(0, 0, seats(1));
     assert!(level.set.cancel(ms(5), position).0);
     assert!(!level.set.cancel(ms(5), position).0);
-    assert_eq!(level.set.flows[0].rejected, [0, 0, 1]);
+    assert_eq!(level.set.schema_stats[0].rejected, [0, 0, 1]);
     let dispatched = level.set.finish(ms(6), &first);
     assert_eq!(dispatched.len(), 1);
     assert_eq!(dispatched[0].0, 2);
@@ -195,7 +201,7 @@ fn a_smaller_limit_ends_no_request_and_a_larger_one_dispatches() {
     level.wait(2, 1, seats(1));
     assert_eq!(level.set.configure(ms(3), queues(2, 1, 10), 5, 5).len(), 2);
     level.set.finish(ms(4), &second);
-    assert_eq!(level.set.stats.requests_executing.read(ms(4)).1, 4_000_000);
+    assert_eq!(level.set.stats.requests_executing.read(ms(4)).count, 4_000_000);
 }
 
 proptest::proptest! {
@@ -271,6 +277,6 @@ proptest::proptest! {
         level.set.release_due(ms(now + 100));
         proptest::prop_assert!(level.set.is_idle());
         proptest::prop_assert_eq!((level.set.seats_in_use, level.set.seats_waiting), (0, 0));
-        proptest::prop_assert!(level.set.flows.iter().all(|flow| flow.seats_executing == 0 && flow.seats_waiting == 0));
+        proptest::prop_assert!(level.set.schema_stats.iter().all(|flow| flow.seats_executing == 0 && flow.seats_waiting == 0));
     }
 }

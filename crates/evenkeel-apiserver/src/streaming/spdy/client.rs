@@ -1,4 +1,4 @@
-//! A client of SPDY, for tests.
+//! SPDY client for tests.
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -7,7 +7,7 @@ use super::frame::{Decoder, Encoder, Frame};
 use super::headers::Headers;
 use crate::streaming::transport::Transport;
 
-/// A client's end of a connection.
+/// Client's end of a connection.
 pub(crate) struct Client {
     pub(crate) io: DuplexStream,
     encoder: Encoder,
@@ -15,7 +15,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client, and the server's end.
+    /// Returns a client and the server's end of its connection.
     pub(crate) fn new() -> (Self, Transport) {
         let (io, server) = tokio::io::duplex(8 * 1024);
         let client = Self { io, encoder: Encoder::default(), decoder: Decoder::default() };
@@ -43,7 +43,7 @@ impl Client {
         self.send(Frame::Data { stream, fin, bytes: Bytes::from_static(bytes) }).await;
     }
 
-    /// The next frame; none at the end.
+    /// Returns the next frame, or `None` at the end of the connection.
     pub(crate) async fn receive(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.decoder.next().expect("a frame") {

@@ -1,7 +1,7 @@
-//! A connection under way: the streams that a client opens, and the bytes on them.
+//! Serves a SPDY connection: the streams that a client opens, and their data.
 //!
-//! Clients of Kubernetes have no flow control of SPDY: they send no window updates, and do not wait for any. What holds back a
-//! sender is the connection itself. The server stops reading while a client's bytes wait for whoever takes them.
+//! Kubernetes clients do not use SPDY flow control: they neither send window updates nor wait for them. Instead, the
+//! server stops reading from the connection while too much received data waits for its handler.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,68 +14,70 @@ use super::frame::{Decoder, Encoder, Frame};
 use super::headers::Headers;
 use crate::streaming::transport::{Gone, Reader, Transport, Writer};
 
-/// How long nothing may come or go.
+/// Time without data in either direction after which the connection ends.
 ///
 /// Upstream: `streamingConnectionIdleTimeout`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// How long the client may take to close the connection after its end.
+/// Time within which the client must close the connection after GOAWAY.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Streams of a connection at once; further ones are refused.
+/// Maximum number of open streams of a connection. The server refuses more.
 pub(super) const MAX_STREAMS: usize = 256;
 
-/// Bytes of a client that wait on all streams of a connection together.
-pub(super) const MAX_WAITING: usize = 256 * 1024;
+/// Maximum number of received bytes that wait for their handler, on all streams of a connection together.
+pub(super) const MAX_WAITING_BYTES: usize = 256 * 1024;
 
-/// Bytes for which a piece counts at least: it is held in a queue.
-const MIN_PIECE: usize = 256;
+/// Minimum number of waiting bytes for which a chunk counts, because each chunk also needs memory in a queue.
+const MIN_CHUNK_BYTES: usize = 256;
 
-/// Frames that wait to be written.
-const QUEUE: usize = 4;
+/// Number of frames that may wait to be written.
+const QUEUE_LENGTH: usize = 4;
 
+// Status codes of RST_STREAM.
 const PROTOCOL_ERROR: u32 = 1;
 const REFUSED_STREAM: u32 = 3;
 const CANCEL: u32 = 5;
 
-/// A stream that the client has opened.
+/// Stream that the client has opened.
 pub(crate) struct Stream {
-    /// Number of the stream: odd, and larger than those before it.
+    /// Id of the stream: odd, and larger than those of earlier streams.
     pub(crate) id: u32,
-    /// Headers that came with it.
+    /// Headers of SYN_STREAM.
     pub(crate) headers: Headers,
-    /// Its direction to the server. When it is dropped, further bytes are passed over.
+    /// Direction from the client. After the drop, the server discards further data.
     pub(crate) receiver: Receiver,
-    /// Its direction to the client.
+    /// Direction to the client.
     pub(crate) sender: Sender,
 }
 
-/// What comes on a stream.
+/// Event of a stream from the client.
 pub(crate) enum Received {
-    /// Bytes in their order.
-    Data(Piece),
-    /// Nothing more: the client has finished its direction.
+    /// The next bytes.
+    Data(Chunk),
+    /// The client sends no more data.
     Finished,
-    /// Nothing more: the client has ended the stream in both directions, or is gone.
+    /// The client has reset the stream or disconnected.
     Reset,
 }
 
-/// Bytes of a stream. They count as waiting until they are dropped.
-pub(crate) struct Piece {
+/// Bytes of a stream. They count as waiting until the drop.
+pub(crate) struct Chunk {
     pub(crate) bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// The direction of a stream to the server.
+/// Direction of a stream from the client.
 pub(crate) struct Receiver(mpsc::UnboundedReceiver<Received>);
 
 impl Receiver {
+    /// Waits for the next event.
     pub(crate) async fn receive(&mut self) -> Received {
         self.0.recv().await.unwrap_or(Received::Reset)
     }
 }
 
-/// The direction of a stream to the client. Where the client is gone, all is lost that is sent.
+/// Direction of a stream to the client. Discards everything after the client has disconnected.
 #[derive(Clone)]
 pub(crate) struct Sender {
     id: u32,
@@ -83,77 +85,78 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Sends bytes that fit into a frame.
+    /// Sends bytes in one frame, which holds less than 16 MiB.
     pub(crate) async fn send(&self, bytes: Bytes) {
-        self.frame(Frame::Data { stream: self.id, fin: false, bytes }).await;
+        self.send_frame(Frame::Data { stream: self.id, fin: false, bytes }).await;
     }
 
     /// Finishes this direction.
     pub(crate) async fn finish(&self) {
-        self.frame(Frame::Data { stream: self.id, fin: true, bytes: Bytes::new() }).await;
+        self.send_frame(Frame::Data { stream: self.id, fin: true, bytes: Bytes::new() }).await;
     }
 
     /// Ends the stream in both directions.
     pub(crate) async fn reset(&self) {
-        self.frame(Frame::Reset { stream: self.id, status: CANCEL }).await;
+        self.send_frame(Frame::Reset { stream: self.id, status: CANCEL }).await;
     }
 
-    async fn frame(&self, frame: Frame) {
+    async fn send_frame(&self, frame: Frame) {
         let _ = self.frames.send(frame).await;
     }
 }
 
-/// Serves a connection until `handle` is done with its streams, or the client is gone. `accepts` says which streams are accepted.
+/// Serves a connection until `handle` returns or the client disconnects. `handle` receives the streams that the client
+/// opens and whose headers pass `check_headers`.
 ///
 /// Upstream: `connection` of `httpstream/spdy`, `Connection.Serve` of `spdystream`.
 pub(crate) async fn serve<F>(
     transport: Transport,
-    accepts: fn(&Headers) -> Result<(), String>,
+    check_headers: fn(&Headers) -> Result<(), String>,
     handle: impl FnOnce(mpsc::Receiver<Stream>) -> F,
 ) where
     F: Future<Output = ()>,
 {
     let (reader, writer) = transport.split();
-    let (frames, queued) = mpsc::channel(QUEUE);
-    let (opened, streams) = mpsc::channel(1);
+    let (frames, frame_receiver) = mpsc::channel(QUEUE_LENGTH);
+    let (opened_streams, streams) = mpsc::channel(1);
     let activity = Notify::new();
-    let reads = Reads {
+    let connection_reader = ConnectionReader {
         reader,
         frames: frames.clone(),
-        opened,
-        accepts,
+        opened_streams,
+        check_headers,
         streams: HashMap::new(),
-        last: 0,
-        room: Arc::new(Semaphore::new(MAX_WAITING)),
+        last_stream_id: 0,
+        waiting_bytes: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
         activity: &activity,
     };
-    let mut reading = std::pin::pin!(reads.run());
-    let mut writing = std::pin::pin!(write(writer, queued, &activity));
+    let mut reading = std::pin::pin!(connection_reader.run());
+    let mut writing = std::pin::pin!(write_frames(writer, frame_receiver, &activity));
     tokio::select! {
         () = handle(streams) => {}
         Err(Gone) = &mut reading => return,
         Err(Gone) = &mut writing => return,
-        () = idle(&activity) => return,
+        () = wait_until_idle(&activity) => return,
     }
-    // The client may still send, and has to read what was written.
-    let last = frames.send(Frame::GoAway { last: 0, status: 0 });
-    let finish = futures::future::join3(last, reading, writing);
+    // Give the client time to read the remaining frames, and keep reading, because it may still send.
+    let go_away = frames.send(Frame::GoAway { last: 0, status: 0 });
+    let finish = futures::future::join3(go_away, reading, writing);
     let _ = tokio::time::timeout(FINISH_TIMEOUT, finish).await;
 }
 
-/// Returns once nothing has come or gone for long.
-async fn idle(activity: &Notify) {
+/// Waits until there was no activity for [`IDLE_TIMEOUT`].
+async fn wait_until_idle(activity: &Notify) {
     while tokio::time::timeout(IDLE_TIMEOUT, activity.notified()).await.is_ok() {}
 }
 
-/// Writes frames up to the last, which is `GoAway`.
-async fn write(
+/// Writes frames up to `GoAway`, which is the last.
+async fn write_frames(
     mut writer: Writer,
-    mut queued: mpsc::Receiver<Frame>,
+    mut frames: mpsc::Receiver<Frame>,
     activity: &Notify,
 ) -> Result<(), Gone> {
     let mut encoder = Encoder::default();
-    while let Some(frame) = queued.recv().await {
+    while let Some(frame) = frames.recv().await {
         let bytes = encoder.encode(&frame).map_err(|_| Gone)?;
         writer.write(bytes).await?;
         activity.notify_one();
@@ -165,21 +168,25 @@ async fn write(
     Ok(())
 }
 
-/// Takes what the client sends.
-struct Reads<'a> {
+/// Reads the frames of the client and passes them to their streams.
+struct ConnectionReader<'a> {
     reader: Reader,
     frames: mpsc::Sender<Frame>,
-    opened: mpsc::Sender<Stream>,
-    accepts: fn(&Headers) -> Result<(), String>,
+    /// Opened streams, for the handler.
+    opened_streams: mpsc::Sender<Stream>,
+    check_headers: fn(&Headers) -> Result<(), String>,
+    /// Senders to the handlers of the streams, by stream id.
     streams: HashMap<u32, mpsc::UnboundedSender<Received>>,
-    /// Number of the last stream that was opened.
-    last: u32,
-    room: Arc<Semaphore>,
+    /// Id of the last stream that the client opened.
+    last_stream_id: u32,
+    /// Bytes that may still wait for the handler, of [`MAX_WAITING_BYTES`].
+    waiting_bytes: Arc<Semaphore>,
+    /// Restarts the idle timeout.
     activity: &'a Notify,
 }
 
-impl Reads<'_> {
-    /// Reads until the client is gone.
+impl ConnectionReader<'_> {
+    /// ConnectionReader until the client is gone.
     async fn run(mut self) -> Result<(), Gone> {
         let mut decoder = Decoder::default();
         loop {
@@ -190,16 +197,18 @@ impl Reads<'_> {
                 tracing::debug!(%error, "a connection of streams ended");
                 Gone
             })? {
-                self.take(frame).await?;
+                self.handle_frame(frame).await?;
             }
         }
     }
 
-    async fn take(&mut self, frame: Frame) -> Result<(), Gone> {
+    async fn handle_frame(&mut self, frame: Frame) -> Result<(), Gone> {
         match frame {
-            Frame::SynStream { stream, fin, headers } => self.open(stream, fin, headers).await?,
+            Frame::SynStream { stream, fin, headers } => {
+                self.open_stream(stream, fin, headers).await?
+            }
             Frame::Data { stream, fin, bytes } => {
-                self.data(stream, bytes).await?;
+                self.receive_data(stream, bytes).await?;
                 if fin {
                     self.finish(stream);
                 }
@@ -210,7 +219,7 @@ impl Reads<'_> {
                     let _ = received.send(Received::Reset);
                 }
             }
-            // Odd numbers are the client's; the server sends none of its own.
+            // Odd ids are pings of the client. Even ids would answer pings of the server, which sends none.
             Frame::Ping(id) if id % 2 == 1 => self.reply(Frame::Ping(id)).await?,
             Frame::GoAway { .. } => return Err(Gone),
             Frame::Ping(_)
@@ -222,13 +231,13 @@ impl Reads<'_> {
         Ok(())
     }
 
-    async fn open(&mut self, id: u32, fin: bool, headers: Headers) -> Result<(), Gone> {
-        if id.is_multiple_of(2) || id <= self.last {
+    async fn open_stream(&mut self, id: u32, fin: bool, headers: Headers) -> Result<(), Gone> {
+        if id.is_multiple_of(2) || id <= self.last_stream_id {
             return self.reply(Frame::Reset { stream: id, status: PROTOCOL_ERROR }).await;
         }
-        self.last = id;
+        self.last_stream_id = id;
         self.streams.retain(|_, received| !received.is_closed());
-        if let Err(why) = (self.accepts)(&headers) {
+        if let Err(why) = (self.check_headers)(&headers) {
             tracing::debug!(why, "a stream was rejected");
             return self.reply(Frame::Reset { stream: id, status: CANCEL }).await;
         }
@@ -239,8 +248,8 @@ impl Reads<'_> {
         let sender = Sender { id, frames: self.frames.clone() };
         self.reply(Frame::SynReply { stream: id, fin: false, headers: Headers::new() }).await?;
         let stream = Stream { id, headers, receiver: Receiver(receiver), sender };
-        if self.opened.send(stream).await.is_err() {
-            // The server is done.
+        if self.opened_streams.send(stream).await.is_err() {
+            // The handler has returned.
             return self.reply(Frame::Reset { stream: id, status: REFUSED_STREAM }).await;
         }
         self.streams.insert(id, received);
@@ -250,19 +259,19 @@ impl Reads<'_> {
         Ok(())
     }
 
-    /// Passes on bytes once there is room for them. Those of a stream that is none are lost.
-    async fn data(&mut self, stream: u32, bytes: Bytes) -> Result<(), Gone> {
+    /// Passes bytes to the handler of a stream, after a wait for free waiting bytes. Discards bytes of unknown streams.
+    async fn receive_data(&mut self, stream: u32, bytes: Bytes) -> Result<(), Gone> {
         let Some(received) = self.streams.get(&stream).filter(|_| !bytes.is_empty()) else {
             return Ok(());
         };
-        let size = bytes.len().clamp(MIN_PIECE, MAX_WAITING);
-        let room = self.room.clone().acquire_many_owned(u32::try_from(size).map_err(|_| Gone)?);
-        let piece = Piece { bytes, _room: room.await.map_err(|_| Gone)? };
-        let _ = received.send(Received::Data(piece));
+        let size = bytes.len().clamp(MIN_CHUNK_BYTES, MAX_WAITING_BYTES);
+        let size = u32::try_from(size).map_err(|_| Gone)?;
+        let permit = self.waiting_bytes.clone().acquire_many_owned(size).await.map_err(|_| Gone)?;
+        let _ = received.send(Received::Data(Chunk { bytes, _permit: permit }));
         Ok(())
     }
 
-    /// The client can still end the stream in the other direction.
+    /// Ends the direction from the client. The stream remains known, because the client can still reset it.
     fn finish(&self, stream: u32) {
         if let Some(received) = self.streams.get(&stream) {
             let _ = received.send(Received::Finished);

@@ -1,8 +1,8 @@
-//! The dictionary with which headers are compressed: it is part of SPDY/3, and known to both sides.
+//! Compression dictionary of headers, which the SPDY/3 specification defines.
 
 use std::sync::LazyLock;
 
-/// Words that have their length before them, in four bytes.
+/// Words of the dictionary. A four-byte length precedes each.
 const WORDS: &[&str] = &[
     "options",
     "head",
@@ -71,7 +71,7 @@ const WORDS: &[&str] = &[
     "origin",
 ];
 
-/// Text that follows the words, in parts.
+/// Text after the words, in parts.
 const TEXT: &[&str] = &[
     "1001012012022052063003023033043053063074024054064074084094104114124134144154164175025045",
     "05203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401",
@@ -82,7 +82,7 @@ const TEXT: &[&str] = &[
     "hcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.",
 ];
 
-/// The bytes of the dictionary.
+/// Bytes of the dictionary.
 pub(super) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut bytes = Vec::new();
     for word in WORDS {

@@ -1,9 +1,9 @@
 //! Errors of frames.
 
-/// Why bytes are no frames. The connection cannot go on after it.
+/// Error in the frames of a client. The connection ends after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// A frame has another form than its type.
+    /// The contents of a frame do not match its type.
     #[error("a frame is malformed")]
     Malformed,
     /// A frame is of another version or of an unknown type.

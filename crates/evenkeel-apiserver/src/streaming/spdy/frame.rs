@@ -1,4 +1,4 @@
-//! Frames of SPDY/3.1: bytes in, frames out, and the other way round.
+//! Encodes and decodes frames of SPDY/3.1.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
@@ -8,44 +8,46 @@ use super::headers::{Deflater, Headers, Inflater};
 /// Version of all control frames.
 const VERSION: u16 = 3;
 
-/// Size of a control frame's payload; a larger one ends the connection.
+/// Maximum size of a control frame's payload in bytes; a larger one ends the connection.
 pub(super) const MAX_CONTROL: u32 = 32 * 1024;
 
-/// Bytes of a data frame that are passed on together.
-const MAX_PIECE: usize = 16 * 1024;
+/// Maximum number of bytes of a data frame that [`Decoder::next`] returns at once.
+const MAX_CHUNK_BYTES: usize = 16 * 1024;
 
 const FLAG_FIN: u8 = 1;
-const STREAM: u32 = 0x7fff_ffff;
+/// Bits of a stream id. The highest bit distinguishes control frames from data frames.
+const STREAM_ID_MASK: u32 = 0x7fff_ffff;
 
-/// A frame, or a piece of a data frame.
+/// Frame, or a part of a data frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// The peer opens a stream; `fin` says that it will send nothing on it.
+    /// SYN_STREAM: the peer opens a stream; with `fin`, it will send no data on it.
     SynStream { stream: u32, fin: bool, headers: Headers },
-    /// The peer accepts a stream.
+    /// SYN_REPLY: the peer accepts a stream.
     SynReply { stream: u32, fin: bool, headers: Headers },
-    /// The peer ends a stream in both directions.
+    /// RST_STREAM: the peer ends a stream in both directions.
     Reset { stream: u32, status: u32 },
     /// Parameters of the connection.
     Settings,
-    /// To be answered with the same one.
+    /// PING: the receiver answers with the same id.
     Ping(u32),
-    /// The peer accepts no further streams.
+    /// GOAWAY: the peer accepts no further streams.
     GoAway { last: u32, status: u32 },
     /// More headers of a stream.
     Headers { stream: u32, fin: bool, headers: Headers },
-    /// The peer has room for more bytes.
+    /// WINDOW_UPDATE: the peer can receive more bytes.
     WindowUpdate { stream: u32, delta: u32 },
-    /// Bytes of a stream; `fin` says that they are the last of this direction.
+    /// Bytes of a stream; with `fin`, they are the last in this direction.
     Data { stream: u32, fin: bool, bytes: Bytes },
 }
 
-/// A data frame whose payload is still to come.
+/// Data frame whose payload has not arrived completely.
 #[derive(Debug, Clone, Copy)]
 struct Payload {
     stream: u32,
     fin: bool,
-    left: usize,
+    /// Number of bytes that [`Decoder::next`] has not returned yet.
+    remaining: usize,
 }
 
 /// Decodes the bytes of one direction of a connection.
@@ -59,66 +61,69 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes as they arrive.
+    /// Appends received bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next frame; `None` until more bytes arrive. A large data frame comes in pieces.
+    /// Returns the next frame; `None` until more bytes arrive. A large data frame is returned in several parts.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         if let Some(payload) = self.payload.take() {
-            return Ok(self.piece(payload));
+            return Ok(self.next_chunk(payload));
         }
+        // A frame begins with two words. The first has the control bit, then the stream id of a data frame, or the
+        // version and type of a control frame. The second has the flags and the length of the payload.
         let mut head: &[u8] = &self.buffer;
         let (Ok(first), Ok(second)) = (head.try_get_u32(), head.try_get_u32()) else {
             return Ok(None);
         };
         let (flags, length) = ((second >> 24) as u8, second & 0x00ff_ffff);
-        if first & !STREAM == 0 {
+        let is_data_frame = first & !STREAM_ID_MASK == 0;
+        if is_data_frame {
             self.buffer.advance(8);
             if first == 0 {
                 return Err(FrameError::Malformed);
             }
-            let left = usize::try_from(length).map_err(|_| FrameError::TooLarge)?;
+            let remaining = usize::try_from(length).map_err(|_| FrameError::TooLarge)?;
             let fin = flags & FLAG_FIN != 0;
-            if left == 0 {
+            if remaining == 0 {
                 return Ok(Some(Frame::Data { stream: first, fin, bytes: Bytes::new() }));
             }
-            return Ok(self.piece(Payload { stream: first, fin, left }));
+            return Ok(self.next_chunk(Payload { stream: first, fin, remaining }));
         }
         if length > MAX_CONTROL {
             return Err(FrameError::TooLarge);
         }
         let length = usize::try_from(length).map_err(|_| FrameError::TooLarge)?;
         let Some(payload) = head.get(..length) else { return Ok(None) };
-        if (first & STREAM) >> 16 != u32::from(VERSION) {
+        if (first & STREAM_ID_MASK) >> 16 != u32::from(VERSION) {
             return Err(FrameError::Unknown);
         }
-        let frame = control(first & 0xffff, flags, payload, &mut self.inflater)?;
+        let frame = decode_control(first & 0xffff, flags, payload, &mut self.inflater)?;
         self.buffer.advance(8 + length);
         Ok(Some(frame))
     }
 
-    /// Returns the next piece of a data frame.
-    fn piece(&mut self, payload: Payload) -> Option<Frame> {
-        let Payload { stream, fin, left } = payload;
-        let size = left.min(self.buffer.len()).min(MAX_PIECE);
-        let left = left - size;
-        if left > 0 {
-            self.payload = Some(Payload { stream, fin, left });
+    /// Returns the next part of a data frame, or `None` until more bytes arrive.
+    fn next_chunk(&mut self, payload: Payload) -> Option<Frame> {
+        let Payload { stream, fin, remaining } = payload;
+        let size = remaining.min(self.buffer.len()).min(MAX_CHUNK_BYTES);
+        let remaining = remaining - size;
+        if remaining > 0 {
+            self.payload = Some(Payload { stream, fin, remaining });
         }
         if size == 0 {
             return None;
         }
-        // A copy, so that a short piece does not hold the whole buffer.
+        // Copy the bytes, so that a short part does not keep the whole buffer in memory.
         let bytes = Bytes::copy_from_slice(self.buffer.get(..size)?);
         self.buffer.advance(size);
-        Some(Frame::Data { stream, fin: fin && left == 0, bytes })
+        Some(Frame::Data { stream, fin: fin && remaining == 0, bytes })
     }
 }
 
-/// Decodes a control frame.
-fn control(
+/// Decodes a control frame. `kind` is its type.
+fn decode_control(
     kind: u32,
     flags: u8,
     mut payload: &[u8],
@@ -128,17 +133,17 @@ fn control(
     let mut number = || payload.try_get_u32().map_err(|_| FrameError::Malformed);
     let frame = match kind {
         1 => {
-            let stream = number()? & STREAM;
-            // The stream that it belongs to, its priority and slot are of no use here.
+            let stream = number()? & STREAM_ID_MASK;
+            // Skip the associated stream id (4 bytes), the priority and the credential slot (1 byte each).
             let (_, rest) = payload.split_at_checked(6).ok_or(FrameError::Malformed)?;
             Frame::SynStream { stream, fin, headers: inflater.read(rest)? }
         }
         2 => {
-            let stream = number()? & STREAM;
+            let stream = number()? & STREAM_ID_MASK;
             Frame::SynReply { stream, fin, headers: inflater.read(payload)? }
         }
         3 => {
-            let (stream, status) = (number()? & STREAM, number()?);
+            let (stream, status) = (number()? & STREAM_ID_MASK, number()?);
             if status == 0 || !payload.is_empty() {
                 return Err(FrameError::Malformed);
             }
@@ -159,18 +164,18 @@ fn control(
             return Ok(Frame::Ping(id));
         }
         7 => {
-            let (last, status) = (number()? & STREAM, number()?);
+            let (last, status) = (number()? & STREAM_ID_MASK, number()?);
             if !payload.is_empty() {
                 return Err(FrameError::Malformed);
             }
             return Ok(Frame::GoAway { last, status });
         }
         8 => {
-            let stream = number()? & STREAM;
+            let stream = number()? & STREAM_ID_MASK;
             Frame::Headers { stream, fin, headers: inflater.read(payload)? }
         }
         9 => {
-            let (stream, delta) = (number()? & STREAM, number()? & STREAM);
+            let (stream, delta) = (number()? & STREAM_ID_MASK, number()? & STREAM_ID_MASK);
             if delta == 0 || !payload.is_empty() {
                 return Err(FrameError::Malformed);
             }
@@ -194,31 +199,31 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Encodes a frame. Of `Settings`, it sends none.
+    /// Encodes a frame. `Settings` is encoded without any setting.
     pub(crate) fn encode(&mut self, frame: &Frame) -> Result<Bytes, FrameError> {
         let (kind, flags, payload) = match frame {
-            Frame::Data { stream, fin, bytes } => return data(*stream, *fin, bytes),
+            Frame::Data { stream, fin, bytes } => return encode_data(*stream, *fin, bytes),
             Frame::SynStream { stream, fin, headers } => {
-                let mut payload = numbers(&[*stream, 0]);
+                let mut payload = payload_of(&[*stream, 0]);
                 payload.put_u16(0);
                 payload.put_slice(&self.deflater.write(headers)?);
                 (1, u8::from(*fin), payload)
             }
             Frame::SynReply { stream, fin, headers } => {
-                let mut payload = numbers(&[*stream]);
+                let mut payload = payload_of(&[*stream]);
                 payload.put_slice(&self.deflater.write(headers)?);
                 (2, u8::from(*fin), payload)
             }
-            Frame::Reset { stream, status } => (3, 0, numbers(&[*stream, *status])),
-            Frame::Settings => (4, 0, numbers(&[0])),
-            Frame::Ping(id) => (6, 0, numbers(&[*id])),
-            Frame::GoAway { last, status } => (7, 0, numbers(&[*last, *status])),
+            Frame::Reset { stream, status } => (3, 0, payload_of(&[*stream, *status])),
+            Frame::Settings => (4, 0, payload_of(&[0])),
+            Frame::Ping(id) => (6, 0, payload_of(&[*id])),
+            Frame::GoAway { last, status } => (7, 0, payload_of(&[*last, *status])),
             Frame::Headers { stream, fin, headers } => {
-                let mut payload = numbers(&[*stream]);
+                let mut payload = payload_of(&[*stream]);
                 payload.put_slice(&self.deflater.write(headers)?);
                 (8, u8::from(*fin), payload)
             }
-            Frame::WindowUpdate { stream, delta } => (9, 0, numbers(&[*stream, *delta])),
+            Frame::WindowUpdate { stream, delta } => (9, 0, payload_of(&[*stream, *delta])),
         };
         let mut bytes = BytesMut::with_capacity(8 + payload.len());
         bytes.put_u16(0x8000 | VERSION);
@@ -229,15 +234,16 @@ impl Encoder {
     }
 }
 
-fn data(stream: u32, fin: bool, data: &[u8]) -> Result<Bytes, FrameError> {
+fn encode_data(stream: u32, fin: bool, data: &[u8]) -> Result<Bytes, FrameError> {
     let mut bytes = BytesMut::with_capacity(8 + data.len());
-    bytes.put_u32(stream & STREAM);
+    bytes.put_u32(stream & STREAM_ID_MASK);
     bytes.put_u32(flags_and_length(u8::from(fin), data.len())?);
     bytes.put_slice(data);
     Ok(bytes.freeze())
 }
 
-fn numbers(numbers: &[u32]) -> BytesMut {
+/// Returns a payload of big-endian numbers.
+fn payload_of(numbers: &[u32]) -> BytesMut {
     let mut payload = BytesMut::new();
     for number in numbers {
         payload.put_u32(*number);
@@ -245,6 +251,7 @@ fn numbers(numbers: &[u32]) -> BytesMut {
     payload
 }
 
+/// Returns the second word of a frame: 8 bits of flags and 24 bits of length.
 fn flags_and_length(flags: u8, length: usize) -> Result<u32, FrameError> {
     let length = u32::try_from(length).ok().filter(|length| *length < 1 << 24);
     Ok(u32::from(flags) << 24 | length.ok_or(FrameError::TooLarge)?)

@@ -1,4 +1,4 @@
-//! Blocks of headers, which each direction of a connection compresses as one stream.
+//! Header blocks. Each direction of a connection compresses all its blocks as one zlib stream.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use super::dictionary::DICTIONARY;
 use super::error::FrameError;
 
-/// Headers of a stream by name, which is in lower case. Values of one name are joined with NUL.
+/// Headers of a stream by lower-case name. NUL separates several values of one name.
 pub(crate) type Headers = BTreeMap<String, String>;
 
-/// Size of a block after decompression; a larger one ends the connection.
-pub(super) const MAX_BLOCK: usize = 64 * 1024;
+/// Maximum size of a decompressed block in bytes; a larger one ends the connection.
+pub(super) const MAX_BLOCK_BYTES: usize = 64 * 1024;
 
-/// Headers in a block.
+/// Maximum number of headers in a block.
 pub(super) const MAX_HEADERS: u32 = 128;
 
-/// Base-2 logarithm of the window with which headers are compressed; they are short.
+/// Base-2 logarithm of the compression window in bytes. A small window suffices, because headers are short.
 const WINDOW_BITS: u8 = 9;
 
 /// Decompresses the blocks of one direction.
@@ -31,7 +31,7 @@ impl Default for Inflater {
 }
 
 impl Inflater {
-    /// Decompresses and parses a block. After an error the stream cannot be continued.
+    /// Decompresses and parses a block. After an error, no further block can be read.
     pub(super) fn read(&mut self, block: &[u8]) -> Result<Headers, FrameError> {
         let plain = self.inflate(block)?;
         parse(&plain)
@@ -40,9 +40,11 @@ impl Inflater {
     fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, FrameError> {
         let mut plain = Vec::new();
         loop {
-            // One byte more than allowed shows that the block is too large.
-            plain.reserve(block.len().saturating_mul(4).clamp(256, MAX_BLOCK + 1 - plain.len()));
-            let before = (self.0.total_in(), self.0.total_out());
+            // Reserve up to one byte more than the maximum, to detect a block that is too large.
+            plain.reserve(
+                block.len().saturating_mul(4).clamp(256, MAX_BLOCK_BYTES + 1 - plain.len()),
+            );
+            let (in_before, out_before) = (self.0.total_in(), self.0.total_out());
             let status = match self.0.decompress_vec(block, &mut plain, FlushDecompress::Sync) {
                 Ok(status) => status,
                 Err(error) if error.needs_dictionary().is_some() => {
@@ -52,14 +54,14 @@ impl Inflater {
                 }
                 Err(_) => return Err(FrameError::Compression),
             };
-            if plain.len() > MAX_BLOCK {
+            if plain.len() > MAX_BLOCK_BYTES {
                 return Err(FrameError::TooLarge);
             }
-            let read = usize::try_from(self.0.total_in() - before.0).unwrap_or(usize::MAX);
+            let read = usize::try_from(self.0.total_in() - in_before).unwrap_or(usize::MAX);
             block = block.get(read..).unwrap_or_default();
-            let is_stuck = before == (self.0.total_in(), self.0.total_out());
+            let is_stuck = self.0.total_in() == in_before && self.0.total_out() == out_before;
             match status {
-                // The compression lasts as long as the connection.
+                // The compressed stream may only end with the connection.
                 Status::StreamEnd => return Err(FrameError::Compression),
                 _ if block.is_empty() && plain.len() < plain.capacity() => return Ok(plain),
                 _ if is_stuck && !block.is_empty() => return Err(FrameError::Compression),
@@ -69,7 +71,7 @@ impl Inflater {
     }
 }
 
-/// Parses a block that is decompressed.
+/// Parses a decompressed block.
 fn parse(mut plain: &[u8]) -> Result<Headers, FrameError> {
     let count = plain.try_get_u32().map_err(|_| FrameError::Malformed)?;
     if count > MAX_HEADERS {
@@ -77,8 +79,8 @@ fn parse(mut plain: &[u8]) -> Result<Headers, FrameError> {
     }
     let mut headers = Headers::new();
     for _ in 0..count {
-        let name = text(&mut plain)?;
-        let value = text(&mut plain)?;
+        let name = take_text(&mut plain)?;
+        let value = take_text(&mut plain)?;
         let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
         if name.is_empty() || !is_lower || headers.insert(name, value).is_some() {
             return Err(FrameError::Malformed);
@@ -87,8 +89,8 @@ fn parse(mut plain: &[u8]) -> Result<Headers, FrameError> {
     if plain.is_empty() { Ok(headers) } else { Err(FrameError::Malformed) }
 }
 
-/// Takes a text with its length before it.
-fn text(plain: &mut &[u8]) -> Result<String, FrameError> {
+/// Removes a text with a length prefix from the front of `plain`.
+fn take_text(plain: &mut &[u8]) -> Result<String, FrameError> {
     let length = plain.try_get_u32().map_err(|_| FrameError::Malformed)?;
     let length = usize::try_from(length).map_err(|_| FrameError::Malformed)?;
     let (text, rest) = plain.split_at_checked(length).ok_or(FrameError::Malformed)?;
@@ -103,7 +105,7 @@ pub(super) struct Deflater(Compress);
 impl Default for Deflater {
     fn default() -> Self {
         let mut stream = Compress::new_with_window_bits(Compression::fast(), true, WINDOW_BITS);
-        // Fails only once compression has begun.
+        // Only fails after compression has begun.
         let _ = stream.set_dictionary(&DICTIONARY);
         Self(stream)
     }
@@ -118,15 +120,16 @@ impl Deflater {
             plain.put_u32(text.len() as u32);
             plain.put_slice(text.as_bytes());
         }
-        let (mut rest, mut block) = (&*plain, Vec::new());
+        let (mut remaining, mut block) = (&*plain, Vec::new());
         loop {
-            block.reserve(rest.len() + 64);
+            // Compression of a short text can add some bytes.
+            block.reserve(remaining.len() + 64);
             let before = self.0.total_in();
-            let done = self.0.compress_vec(rest, &mut block, FlushCompress::Sync);
-            done.map_err(|_| FrameError::Compression)?;
+            let result = self.0.compress_vec(remaining, &mut block, FlushCompress::Sync);
+            result.map_err(|_| FrameError::Compression)?;
             let read = usize::try_from(self.0.total_in() - before).unwrap_or(usize::MAX);
-            rest = rest.get(read..).unwrap_or_default();
-            if rest.is_empty() && block.len() < block.capacity() {
+            remaining = remaining.get(read..).unwrap_or_default();
+            if remaining.is_empty() && block.len() < block.capacity() {
                 return Ok(block);
             }
         }
@@ -161,7 +164,7 @@ mod tests {
         let mut deflater = Deflater::default();
         let bomb = deflater.write(&headers(&[("x", &"a".repeat(1024 * 1024))]));
         let bomb = bomb.expect("it is compressed");
-        assert!(bomb.len() < MAX_BLOCK / 2);
+        assert!(bomb.len() < MAX_BLOCK_BYTES / 2);
         assert_eq!(Inflater::default().read(&bomb), Err(FrameError::TooLarge));
     }
 

@@ -1,6 +1,6 @@
 //! Selectors in access reviews: whether the user may list or watch the selected objects.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | A selector has either raw text or a list of requirements | `check` |
 //! | Requirements with unknown operators are ignored, with a note. The review is then for more objects, never for fewer | `field_terms` |

@@ -1,7 +1,7 @@
 //! Stages of a write in order. Each stage is a module with a function of the same name. Creates have no old object;
 //! updates, patches and applies have one.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | Decode the body, with field validation; apply a patch to the current object | `decode::decode`, `patch::apply_patch` |
 //! | Convert to the storage version and apply defaults | `default::default` |

@@ -4,7 +4,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
 use std::{sync::Arc, time::Duration};
 
-use super::Pass;
+use super::PodSync;
 use crate::pod::memory::run_id;
 use crate::pod::{
     facts::Container,
@@ -21,7 +21,7 @@ pub(crate) struct NodeWrites {
     pub(crate) writes: Vec<Write>,
 }
 
-impl Pass<'_> {
+impl PodSync<'_> {
     /// Returns the run that began at `since`; `None` if the interpreter does not understand the command. Evaluates it
     /// again if shared files have changed and the run reads such files.
     fn evaluate(
@@ -32,7 +32,7 @@ impl Pass<'_> {
     ) -> Option<Arc<Run>> {
         let process = container.process?;
         let versions = (self.memory.files.changes(), self.node_files.changes());
-        match &slot.doing {
+        match &slot.command {
             CommandState::Unknown => return None,
             CommandState::Known(run, read) if *read == versions || !run.reads_shared_files => {
                 return Some(Arc::clone(run));
@@ -42,14 +42,14 @@ impl Pass<'_> {
         let by = self.current_run_id(container, slot);
         match process.run(&self.run_context(since, slot.signal, &by)) {
             Err(_not_understood) => {
-                slot.doing = CommandState::Unknown;
+                slot.command = CommandState::Unknown;
                 None
             }
             Ok(run) => {
                 let run = Arc::new(run);
                 self.record_writes(&by, since, &run.writes, None);
                 let versions = (self.memory.files.changes(), self.node_files.changes());
-                slot.doing = CommandState::Known(Arc::clone(&run), versions);
+                slot.command = CommandState::Known(Arc::clone(&run), versions);
                 Some(run)
             }
         }
@@ -103,11 +103,11 @@ impl Pass<'_> {
 
     /// Resets the container's state and files for a new run.
     pub(super) fn begin_run(&mut self, container: &Container<'_>, slot: &mut Slot) {
-        (slot.doing, slot.signal, slot.unready) = (CommandState::NotEvaluated, None, false);
+        (slot.command, slot.signal, slot.unready) = (CommandState::NotEvaluated, None, false);
         if container.process.is_some() {
             let running = self.memory.slots().filter_map(Slot::running).min();
             let oldest = running.map_or(self.now, |since| since.min(self.now));
-            Arc::make_mut(&mut self.memory.files).clear(container.name, oldest);
+            Arc::make_mut(&mut self.memory.files).clear_container(container.name, oldest);
         }
     }
 
@@ -128,11 +128,13 @@ impl Pass<'_> {
         if !script.may_end(slot.restarts) {
             return None;
         }
-        let run = if script.set.run_time { None } else { self.evaluate(container, slot, since) };
+        let run =
+            if script.annotated.run_time { None } else { self.evaluate(container, slot, since) };
         let (run_time, exit_code) = match run {
-            Some(run) => {
-                (run.lasts?, if script.set.exit_code { script.exit_code } else { run.exit_code })
-            }
+            Some(run) => (
+                run.lasts?,
+                if script.annotated.exit_code { script.exit_code } else { run.exit_code },
+            ),
             None => (script.run_time?, script.exit_code),
         };
         Some((later(since, run_time), exit_code))
@@ -147,13 +149,13 @@ impl Pass<'_> {
         stopped_at: Timestamp,
     ) -> (Option<Timestamp>, i32) {
         let script = &container.script;
-        if script.set.termination_time || script.set.run_time {
+        if script.annotated.termination_time || script.annotated.run_time {
             return (Some(later(stopped_at, script.termination_time)), 0);
         }
         if slot.signal != Some(stopped_at) {
             slot.signal = Some(stopped_at);
-            if matches!(slot.doing, CommandState::Known(..)) {
-                slot.doing = CommandState::NotEvaluated;
+            if matches!(slot.command, CommandState::Known(..)) {
+                slot.command = CommandState::NotEvaluated;
             }
         }
         match self.evaluate(container, slot, since) {
@@ -169,7 +171,7 @@ impl Pass<'_> {
         slot: &Slot,
         since: Timestamp,
     ) {
-        if let CommandState::Known(run, _) = &slot.doing {
+        if let CommandState::Known(run, _) = &slot.command {
             let by = self.current_run_id(container, slot);
             self.record_writes(&by, since, &run.writes, Some(self.now));
         }
@@ -182,7 +184,7 @@ impl Pass<'_> {
             let probed = container.process.filter(|process| {
                 process.has_readiness_probe()
                     && slot.running().is_some()
-                    && !container.script.set.readiness
+                    && !container.script.annotated.readiness
             });
             let unready = probed.is_some_and(|process| self.readiness_fails(process));
             let files = [&self.memory.files, &self.node_files];

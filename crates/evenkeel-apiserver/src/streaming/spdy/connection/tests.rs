@@ -106,7 +106,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
     let (mut client, transport) = Client::new();
     let blocked = Notify::new();
     let piece = [7; 4096];
-    let total = 4 * MAX_WAITING / piece.len();
+    let total = 4 * MAX_WAITING_BYTES / piece.len();
     // Reads nothing before the client is held back.
     let slow = async |mut streams: mpsc::Receiver<Stream>| {
         let Some(mut stream) = streams.recv().await else { return };
@@ -135,7 +135,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
             }
             if !sent {
                 if !was_held_back {
-                    assert!(n * piece.len() <= MAX_WAITING + 64 * 1024, "{n} pieces");
+                    assert!(n * piece.len() <= MAX_WAITING_BYTES + 64 * 1024, "{n} pieces");
                     was_held_back = true;
                     blocked.notify_one();
                 }

@@ -104,7 +104,7 @@ fn headers() -> impl Strategy<Value = Headers> {
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
-    let stream = 1..=STREAM;
+    let stream = 1..=STREAM_ID_MASK;
     let bytes = proptest::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from);
     prop_oneof![
         (stream.clone(), any::<bool>(), headers())
@@ -116,8 +116,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         (stream.clone(), 1..u32::MAX).prop_map(|(stream, status)| Frame::Reset { stream, status }),
         Just(Frame::Settings),
         (1..u32::MAX).prop_map(Frame::Ping),
-        (0..STREAM, any::<u32>()).prop_map(|(last, status)| Frame::GoAway { last, status }),
-        (0..STREAM, 1..STREAM).prop_map(|(stream, delta)| Frame::WindowUpdate { stream, delta }),
+        (0..STREAM_ID_MASK, any::<u32>()).prop_map(|(last, status)| Frame::GoAway { last, status }),
+        (0..STREAM_ID_MASK, 1..STREAM_ID_MASK)
+            .prop_map(|(stream, delta)| Frame::WindowUpdate { stream, delta }),
         (stream, any::<bool>(), bytes).prop_map(|(stream, fin, bytes)| Frame::Data {
             stream,
             fin,

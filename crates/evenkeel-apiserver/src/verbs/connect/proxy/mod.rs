@@ -1,6 +1,6 @@
 //! Subresource `proxy` of pods, Services and nodes: forwards requests to one of their ports.
 //!
-//! | documented | where |
+//! | documented rule | implemented in |
 //! |---|---|
 //! | `[SCHEME:]NAME[:PORT]` | `location::pod`, `location::service`, `location::node` |
 //! | The service gets the path behind `proxy`, with the trailing slash of the client's path | `path::behind_proxy` |
