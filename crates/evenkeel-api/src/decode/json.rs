@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::{Field, Message};
 use crate::text::Text;
 
-/// Deserializer of a `T`; a null yields its absent value.
+/// Deserializer of a `T`. A JSON null yields [`Field::absent`].
 pub(crate) struct Seed<T>(PhantomData<T>);
 
 impl<T> Seed<T> {
@@ -59,17 +59,18 @@ impl<'de, T: Message> Visitor<'de> for Object<T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let mut value = T::default();
         while let Some(key) = map.next_key_seed(Key::<T>(PhantomData))? {
-            if key == 0 {
+            let is_unknown_field = key == 0;
+            if is_unknown_field {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                value.json_field(key, &mut map)?;
+                value.decode_json_field(key, &mut map)?;
             }
         }
         Ok(value)
     }
 }
 
-/// Deserializer that identifies a field's name without storing it.
+/// Deserializer that maps a field's name to its key ([`Message::field_key`]) without storing the name.
 struct Key<T>(PhantomData<T>);
 
 impl<'de, T: Message> DeserializeSeed<'de> for Key<T> {
@@ -88,11 +89,11 @@ impl<T: Message> Visitor<'_> for Key<T> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<u64, E> {
-        Ok(T::key(name))
+        Ok(T::field_key(name))
     }
 }
 
-/// Visitor that parses a value from a string without storing the string.
+/// Visitor that parses a value from a string with the function `F`, without storing the string.
 pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
 
 impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed<T, F> {

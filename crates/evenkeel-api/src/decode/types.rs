@@ -1,4 +1,4 @@
-//! Decoders of the types that definitions use.
+//! Decoders of the field types in `message!` definitions.
 
 use std::marker::PhantomData;
 
@@ -24,13 +24,13 @@ impl Field for Text {
         deserializer.deserialize_str(text::Visitor)
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not validate UTF-8. Replace invalid characters, as JSON clients do with the same object.
+        // Upstream does not validate UTF-8. Invalid characters are replaced, as in upstream's JSON of the object.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
@@ -38,11 +38,12 @@ impl Field for Text {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }
 
+/// Implements [`Field`] for a type that protobuf encodes as a varint.
 macro_rules! scalar {
     ($type:ty, $shape:literal, $absent:expr, |$number:ident| $convert:expr) => {
         impl Field for $type {
@@ -57,7 +58,7 @@ macro_rules! scalar {
                 serde::Deserialize::deserialize(deserializer)
             }
 
-            fn open(self) -> Self {
+            fn into_partial(self) -> Self {
                 self
             }
 
@@ -71,13 +72,14 @@ macro_rules! scalar {
                 Ok(())
             }
 
-            fn close(partial: Self) -> Result<Self, WireError> {
+            fn finish(partial: Self) -> Result<Self, WireError> {
                 Ok(partial)
             }
         }
     };
 }
 
+// Protobuf extends the sign of a negative number to 64 bits, so the conversions only drop bits.
 scalar!(bool, "bool", false, |number| number != 0);
 scalar!(i32, "int32", 0, |number| number as i32);
 scalar!(i64, "int64", 0, |number| number as i64);
@@ -94,8 +96,8 @@ impl<T: Field> Field for Option<T> {
         T::from_json(deserializer).map(|value| Some(value).filter(|value| !value.is_absent()))
     }
 
-    fn open(self) -> Self::Partial {
-        self.map(T::open)
+    fn into_partial(self) -> Self::Partial {
+        self.map(T::into_partial)
     }
 
     fn merge(
@@ -103,11 +105,11 @@ impl<T: Field> Field for Option<T> {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
-        T::merge(partial.get_or_insert_with(|| T::absent().open()), wire, reader)
+        T::merge(partial.get_or_insert_with(|| T::absent().into_partial()), wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        Ok(partial.map(T::close).transpose()?.filter(|value| !value.is_absent()))
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
+        Ok(partial.map(T::finish).transpose()?.filter(|value| !value.is_absent()))
     }
 }
 
@@ -123,8 +125,8 @@ impl<T: Field> Field for Box<T> {
         T::from_json(deserializer).map(Self::new)
     }
 
-    fn open(self) -> Self::Partial {
-        Box::new((*self).open())
+    fn into_partial(self) -> Self::Partial {
+        Box::new((*self).into_partial())
     }
 
     fn merge(
@@ -135,8 +137,8 @@ impl<T: Field> Field for Box<T> {
         T::merge(partial, wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        T::close(*partial).map(Self::new)
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
+        T::finish(*partial).map(Self::new)
     }
 }
 
@@ -152,18 +154,18 @@ impl<T: Field> Field for Box<[T]> {
         deserializer.deserialize_seq(Array::<T>(PhantomData)).map(Vec::into_boxed_slice)
     }
 
-    fn open(self) -> Vec<T> {
+    fn into_partial(self) -> Vec<T> {
         self.into_vec()
     }
 
     fn merge(partial: &mut Vec<T>, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
-        let mut item = T::absent().open();
-        let read = T::merge(&mut item, wire, reader).and_then(|()| T::close(item));
-        partial.push(read.map_err(|error| error.index(partial.len()))?);
+        let mut item_partial = T::absent().into_partial();
+        let item = T::merge(&mut item_partial, wire, reader).and_then(|()| T::finish(item_partial));
+        partial.push(item.map_err(|error| error.at_index(partial.len()))?);
         Ok(())
     }
 
-    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+    fn finish(partial: Vec<T>) -> Result<Self, WireError> {
         Ok(partial.into_boxed_slice())
     }
 }
@@ -180,7 +182,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
         deserializer.deserialize_seq(Array::<T>(PhantomData)).map(recall)
     }
 
-    fn open(self) -> Vec<T> {
+    fn into_partial(self) -> Vec<T> {
         self.to_vec()
     }
 
@@ -188,7 +190,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
         <Box<[T]>>::merge(partial, wire, reader)
     }
 
-    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+    fn finish(partial: Vec<T>) -> Result<Self, WireError> {
         Ok(recall(partial))
     }
 }
@@ -205,7 +207,7 @@ impl<T: Field> Field for Map<T> {
         deserializer.deserialize_map(Entries::<T>(PhantomData)).map(Self::from_entries)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         self.into_entries()
     }
 
@@ -214,8 +216,9 @@ impl<T: Field> Field for Map<T> {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
+        // An entry is a message whose field 1 is the key and field 2 the value.
         let mut entry = Reader::new(reader.expect_bytes(wire)?);
-        let (mut key, mut value) = (Text::new(), T::absent().open());
+        let (mut key, mut value) = (Text::new(), T::absent().into_partial());
         while let Some((number, wire)) = entry.tag()? {
             match number {
                 1 => Text::merge(&mut key, wire, &mut entry)?,
@@ -223,11 +226,11 @@ impl<T: Field> Field for Map<T> {
                 _ => entry.skip(number, wire)?,
             }
         }
-        partial.push((key, T::close(value)?));
+        partial.push((key, T::finish(value)?));
         Ok(())
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
         Ok(Self::from_entries(partial))
     }
 }
@@ -246,7 +249,7 @@ impl Field for StrMap {
             .map(|entries| Self(recall(sort_and_dedup(entries))))
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         self.0.to_vec()
     }
 
@@ -258,7 +261,7 @@ impl Field for StrMap {
         Map::<Text>::merge(partial, wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
         Ok(Self(recall(sort_and_dedup(partial))))
     }
 }
@@ -272,16 +275,18 @@ impl Field for Unread {
     }
 
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Self)
+        deserializer.deserialize_ignored_any(IgnoredAny)?;
+        Ok(Self)
     }
 
-    fn open(self) {}
+    fn into_partial(self) {}
 
     fn merge((): &mut (), wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        // The number only matters for groups, which Kubernetes does not use.
         reader.skip(1, wire)
     }
 
-    fn close((): ()) -> Result<Self, WireError> {
+    fn finish((): ()) -> Result<Self, WireError> {
         Ok(Self)
     }
 }
@@ -300,7 +305,7 @@ impl Field for RawJson {
         Ok(Self(value.to_string().into()))
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
@@ -312,7 +317,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // Convert as JSON does, so that both encodings yield the same value.
+                    // Format the JSON as `from_json` does, so that both encodings yield the same text.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,
@@ -321,15 +326,16 @@ impl Field for RawJson {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }
 
-/// State of decoding a time from protobuf.
+/// Fields of a time that have been decoded from protobuf.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Instant {
-    set: bool,
+pub(crate) struct TimeFields {
+    /// Whether the message has any field. A message without fields is Go's zero time.
+    is_present: bool,
     seconds: i64,
     nanos: i32,
 }
@@ -337,9 +343,9 @@ pub(crate) struct Instant {
 impl Field for Timestamp {
     // `metav1.Time` and `metav1.MicroTime` have the same layout.
     const SHAPE: Shape = Shape::Named("time");
-    type Partial = Instant;
+    type Partial = TimeFields;
 
-    /// Returns Go's zero time, which stands for an absent time; it only occurs within an `Option`.
+    /// Returns Go's zero time, which stands for an absent time. `Option` converts it to `None`.
     fn absent() -> Self {
         time::ZERO
     }
@@ -352,17 +358,21 @@ impl Field for Timestamp {
         deserializer.deserialize_str(Parsed(time::parse, PhantomData))
     }
 
-    fn open(self) -> Instant {
+    fn into_partial(self) -> TimeFields {
         if self.is_absent() {
-            return Instant::default();
+            return TimeFields::default();
         }
-        Instant { set: true, seconds: self.as_second(), nanos: self.subsec_nanosecond() }
+        TimeFields { is_present: true, seconds: self.as_second(), nanos: self.subsec_nanosecond() }
     }
 
-    fn merge(partial: &mut Instant, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+    fn merge(
+        partial: &mut TimeFields,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
         let mut body = Reader::new(reader.expect_bytes(wire)?);
         while let Some((number, wire)) = body.tag()? {
-            partial.set = true;
+            partial.is_present = true;
             match number {
                 1 => i64::merge(&mut partial.seconds, wire, &mut body)?,
                 2 => i32::merge(&mut partial.nanos, wire, &mut body)?,
@@ -372,8 +382,8 @@ impl Field for Timestamp {
         Ok(())
     }
 
-    fn close(partial: Instant) -> Result<Self, WireError> {
-        if !partial.set {
+    fn finish(partial: TimeFields) -> Result<Self, WireError> {
+        if !partial.is_present {
             return Ok(time::ZERO);
         }
         Timestamp::new(partial.seconds, partial.nanos)

@@ -99,7 +99,7 @@ impl Field for BindMountOptions {
         <Box<[VolumeMountOptions]>>::from_json(deserializer).map(|mounts| Self::of(&mounts))
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
@@ -110,7 +110,7 @@ impl Field for BindMountOptions {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }

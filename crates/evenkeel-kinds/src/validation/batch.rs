@@ -352,7 +352,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
         } else if zone.eq_ignore_ascii_case("local") {
             let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
             errors.invalid(&path.field("timeZone"), zone, words);
-        } else if evenkeel_component_helpers::cron::zone(zone).is_none() {
+        } else if evenkeel_component_helpers::cron::time_zone(zone).is_none() {
             errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
         }
     }

@@ -250,7 +250,7 @@ impl VolumeBinding {
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
             let claim = observed.listers.claim(&pod.meta.namespace, &name);
-            let claim = find::usable_claim(pod, &name, used.ephemeral, claim)?;
+            let claim = find::usable_claim(pod, &name, used.is_ephemeral, claim)?;
             let class = volume::class_of_claim(&claim);
             let class = if class.is_empty() { None } else { observed.listers.class(class) };
             if find::is_bound(&claim) {
