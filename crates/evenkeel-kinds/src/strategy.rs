@@ -271,7 +271,9 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn generation_annotation(object: &Value) -> i64 {
     let annotations = value::object(object, "metadata.annotations");
-    let text = annotations.and_then(|all| all.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
+    let text = annotations
+        .and_then(|annotations| annotations.get(TEMPLATE_GENERATION))
+        .and_then(Value::as_str);
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 

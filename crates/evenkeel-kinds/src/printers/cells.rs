@@ -80,9 +80,9 @@ pub(super) fn scalar_text(value: Option<&Value>, absent: &str) -> String {
 ///
 /// Upstream: `layoutContainerCells`.
 pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
-    let all = spec.map_or(&[][..], |spec| list(spec, "containers"));
+    let containers = spec.map_or(&[][..], |spec| list(spec, "containers"));
     ["name", "image"].map(|field| {
-        all.iter().map(|container| text(container, field)).collect::<Vec<_>>().join(",")
+        containers.iter().map(|container| text(container, field)).collect::<Vec<_>>().join(",")
     })
 }
 

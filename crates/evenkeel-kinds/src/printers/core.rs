@@ -45,27 +45,27 @@ fn config_map(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printEndpoints`.
 fn endpoints(o: &PrintedObject<'_>) -> Cells {
-    let mut all: Vec<String> = Vec::new();
+    let mut endpoints: Vec<String> = Vec::new();
     for subset in list(o, "subsets") {
         let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
         if list(subset, "ports").is_empty() {
-            all.extend(ips().map(str::to_owned));
+            endpoints.extend(ips().map(str::to_owned));
         }
         for port in list(subset, "ports") {
             let number = count(port, "port");
-            all.extend(ips().map(|ip| {
+            endpoints.extend(ips().map(|ip| {
                 if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }
             }));
         }
     }
-    let shown = if all.is_empty() { NONE.to_owned() } else { first_three(&all) };
+    let shown = if endpoints.is_empty() { NONE.to_owned() } else { first_three(&endpoints) };
     vec![json!(name(o)), json!(shown), json!(age(o))]
 }
 
 /// Joins the first three items of a list, followed by the number of further ones.
-pub(super) fn first_three(all: &[String]) -> String {
-    let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
-    if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
+pub(super) fn first_three(items: &[String]) -> String {
+    let shown = items.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
+    if items.len() > 3 { format!("{shown} + {} more...", items.len() - 3) } else { shown }
 }
 
 /// Upstream: `printEvent`.
@@ -257,12 +257,12 @@ fn quota(o: &PrintedObject<'_>) -> Cells {
 ///
 /// Upstream: `loadBalancerStatusStringer`.
 pub(super) fn load_balancer(o: &Value) -> String {
-    let all: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
+    let addresses: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
         .iter()
         .map(|ingress| text_or(ingress, "ip", text(ingress, "hostname")))
         .filter(|address| !address.is_empty())
         .collect();
-    all.into_iter().collect::<Vec<_>>().join(",")
+    addresses.into_iter().collect::<Vec<_>>().join(",")
 }
 
 fn external_ip(o: &Value) -> String {

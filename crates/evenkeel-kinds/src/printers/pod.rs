@@ -60,11 +60,11 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 fn summary(pod: &Value) -> Summary {
-    let mut all = Summary {
+    let mut summary = Summary {
         reason: text_or(pod, "status.reason", text(pod, "status.phase")).to_owned(),
         ..Summary::default()
     };
-    all.total = list(pod, "spec.containers").len()
+    summary.total = list(pod, "spec.containers").len()
         + list(pod, "spec.initContainers")
             .iter()
             .filter(|init| text(init, "restartPolicy") == "Always")
@@ -72,35 +72,35 @@ fn summary(pod: &Value) -> Summary {
     if condition(pod, "PodScheduled")
         .is_some_and(|condition| text(condition, "reason") == "SchedulingGated")
     {
-        "SchedulingGated".clone_into(&mut all.reason);
+        "SchedulingGated".clone_into(&mut summary.reason);
     }
     let mut sidecars = Summary::default();
-    let initializing = init_containers(pod, &mut all, &mut sidecars);
+    let initializing = init_containers(pod, &mut summary, &mut sidecars);
     if !initializing
         || condition(pod, "Initialized")
             .is_some_and(|condition| text(condition, "status") == "True")
     {
-        all.restarts = sidecars.restarts;
-        all.last_restart = sidecars.last_restart;
-        main_containers(pod, &mut all);
+        summary.restarts = sidecars.restarts;
+        summary.last_restart = sidecars.last_restart;
+        main_containers(pod, &mut summary);
     }
     if get(pod, "metadata.deletionTimestamp").is_some() {
         if text(pod, "status.reason") == "NodeLost" {
-            "Unknown".clone_into(&mut all.reason);
+            "Unknown".clone_into(&mut summary.reason);
         } else if !matches!(text(pod, "status.phase"), "Failed" | "Succeeded") {
-            "Terminating".clone_into(&mut all.reason);
+            "Terminating".clone_into(&mut summary.reason);
         }
     }
-    all
+    summary
 }
 
 /// Summarizes the init containers up to the first one that has not completed. Returns whether there is such a
 /// container.
-fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
+fn init_containers(pod: &Value, summary: &mut Summary, sidecars: &mut Summary) -> bool {
     let init_count = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
         let sidecar = is_sidecar(pod, text(status, "name"));
-        all.restarted(status);
+        summary.restarted(status);
         if sidecar {
             sidecars.restarted(status);
         }
@@ -110,11 +110,11 @@ fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bo
             continue;
         }
         if sidecar && flag(status, "started") {
-            all.ready += usize::from(flag(status, "ready"));
+            summary.ready += usize::from(flag(status, "ready"));
             continue;
         }
         let waiting = text(status, "state.waiting.reason");
-        all.reason = match terminated {
+        summary.reason = match terminated {
             Some(terminated) => format!("Init:{}", termination_text(terminated)),
             None if !waiting.is_empty() && waiting != "PodInitializing" => {
                 format!("Init:{waiting}")
@@ -126,33 +126,33 @@ fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bo
     false
 }
 
-fn main_containers(pod: &Value, all: &mut Summary) {
+fn main_containers(pod: &Value, summary: &mut Summary) {
     let mut running = false;
     let mut failure = String::new();
     for status in list(pod, "status.containerStatuses").iter().rev() {
-        all.restarted(status);
+        summary.restarted(status);
         let waiting = text(status, "state.waiting.reason");
         if !waiting.is_empty() {
-            waiting.clone_into(&mut all.reason);
+            waiting.clone_into(&mut summary.reason);
         } else if let Some(terminated) = get(status, "state.terminated") {
-            all.reason = termination_text(terminated);
+            summary.reason = termination_text(terminated);
             if int(terminated, "exitCode").unwrap_or_default() != 0 {
-                failure.clone_from(&all.reason);
+                failure.clone_from(&summary.reason);
             }
         } else if flag(status, "ready") && get(status, "state.running").is_some() {
             running = true;
-            all.ready += 1;
+            summary.ready += 1;
         }
     }
-    if all.reason == "Completed" {
+    if summary.reason == "Completed" {
         let ready =
             condition(pod, "Ready").is_some_and(|condition| text(condition, "status") == "True");
         if running && ready {
-            "Running".clone_into(&mut all.reason);
+            "Running".clone_into(&mut summary.reason);
         } else if !failure.is_empty() {
-            all.reason = failure;
+            summary.reason = failure;
         } else if running {
-            "NotReady".clone_into(&mut all.reason);
+            "NotReady".clone_into(&mut summary.reason);
         }
     }
 }
@@ -171,13 +171,13 @@ fn readiness_gates(pod: &Value) -> String {
 
 /// Returns the cells of a pod.
 pub(super) fn pod(pod: &PrintedObject<'_>) -> Cells {
-    let all = summary(pod);
+    let summary = summary(pod);
     let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
     vec![
         json!(name(pod)),
-        json!(format!("{}/{}", all.ready, all.total)),
-        json!(all.reason),
-        json!(all.restarts_cell(pod.now)),
+        json!(format!("{}/{}", summary.ready, summary.total)),
+        json!(summary.reason),
+        json!(summary.restarts_cell(pod.now)),
         json!(age(pod)),
         json!(if ip.is_empty() { NONE } else { ip }),
         json!(text_or(pod, "spec.nodeName", NONE)),

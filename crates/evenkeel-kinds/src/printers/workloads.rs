@@ -216,15 +216,15 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
 /// Upstream: `printHorizontalPodAutoscaler`.
 fn autoscaler(o: &PrintedObject<'_>) -> Cells {
     let statuses = list(o, "status.currentMetrics");
-    let all: Vec<String> = list(o, "spec.metrics")
+    let metrics: Vec<String> = list(o, "spec.metrics")
         .iter()
         .enumerate()
         .map(|(index, spec)| metric(spec, statuses.get(index)))
         .collect();
-    let metrics = match all.len() {
+    let shown = match metrics.len() {
         0 => NONE.to_owned(),
-        1 | 2 => all.join(", "),
-        more => format!("{} + {} more...", all[..2].join(", "), more - 2),
+        1 | 2 => metrics.join(", "),
+        more => format!("{} + {} more...", metrics[..2].join(", "), more - 2),
     };
     vec![
         json!(name(o)),
@@ -233,7 +233,7 @@ fn autoscaler(o: &PrintedObject<'_>) -> Cells {
             text(o, "spec.scaleTargetRef.kind"),
             text(o, "spec.scaleTargetRef.name")
         )),
-        json!(metrics),
+        json!(shown),
         json!(scalar_text(get(o, "spec.minReplicas"), "<unset>")),
         json!(count(o, "spec.maxReplicas")),
         json!(count(o, "status.currentReplicas")),

@@ -56,8 +56,8 @@ fn api_service(new: &Value, errors: &mut Errors) {
     }
     let Some(service) = get(new, "spec.service") else {
         if skips {
-            let words = "may not be true for an apiservice without a service";
-            errors.invalid(&path.field("insecureSkipTLSVerify"), true, words);
+            let detail = "may not be true for an apiservice without a service";
+            errors.invalid(&path.field("insecureSkipTLSVerify"), true, detail);
         }
         return;
     };

@@ -166,9 +166,9 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
         Some(Value::String(text)) => {
             let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty());
             if !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
-                let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
                              '93%', regex used for validation is '[0-9]+%')";
-                errors.invalid(path, text.as_str(), words);
+                errors.invalid(path, text.as_str(), detail);
             }
         }
         Some(Value::Number(number)) => errors.non_negative(path, number.as_i64()),
@@ -208,8 +208,8 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(new, "spec.strategy.type") {
         "Recreate" => {
             if rolling.is_some() {
-                let words = "may not be specified when strategy `type` is 'Recreate'";
-                errors.forbidden(&path.field("rollingUpdate"), words);
+                let detail = "may not be specified when strategy `type` is 'Recreate'";
+                errors.forbidden(&path.field("rollingUpdate"), detail);
             }
         }
         "RollingUpdate" => {
@@ -222,11 +222,11 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             if is_zero(unavailable) && is_zero(surge) {
-                let words = "may not be 0 when `maxSurge` is 0";
+                let detail = "may not be 0 when `maxSurge` is 0";
                 errors.invalid(
                     &path.field("maxUnavailable"),
                     unavailable.cloned().unwrap_or_default(),
-                    words,
+                    detail,
                 );
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -267,16 +267,16 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             at_most_100_percent(surge, &path.field("maxSurge"), errors);
             match (is_zero(unavailable), is_zero(surge)) {
                 (false, false) => {
-                    let words = "may not be set when maxUnavailable is non-zero";
+                    let detail = "may not be set when maxUnavailable is non-zero";
                     errors.invalid(
                         &path.field("maxSurge"),
                         surge.cloned().unwrap_or_default(),
-                        words,
+                        detail,
                     );
                 }
                 (true, true) => {
-                    let words = "cannot be 0 when maxSurge is 0";
-                    errors.required(&path.field("maxUnavailable"), words);
+                    let detail = "cannot be 0 when maxSurge is 0";
+                    errors.required(&path.field("maxUnavailable"), detail);
                 }
                 _ => {}
             }
@@ -306,9 +306,9 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "" => errors.required(&strategy, ""),
         "OnDelete" => {
             if rolling.is_some() {
-                let words = "only allowed for updateStrategy 'RollingUpdate'";
+                let detail = "only allowed for updateStrategy 'RollingUpdate'";
                 let rolling = quoted("*apps.RollingUpdateStatefulSetStrategy", rolling);
-                errors.invalid(&strategy.field("rollingUpdate"), rolling, words);
+                errors.invalid(&strategy.field("rollingUpdate"), rolling, detail);
             }
         }
         "RollingUpdate" => {
@@ -320,11 +320,11 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             if unavailable.is_some() && is_zero(unavailable) {
-                let words = "cannot be 0";
+                let detail = "cannot be 0";
                 errors.invalid(
                     &path.field("maxUnavailable"),
                     unavailable.cloned().unwrap_or_default(),
-                    words,
+                    detail,
                 );
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -353,7 +353,7 @@ fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
     }
     let service = text(new, "spec.serviceName");
     if !service.is_empty() {
-        errors.invalid_all(&path.field("serviceName"), service, &names::dns_label(service));
+        errors.invalid_for_each(&path.field("serviceName"), service, &names::dns_label(service));
     }
 }
 
@@ -432,8 +432,8 @@ pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             }
         }
         if count("availableReplicas") > count("readyReplicas") {
-            let words = "cannot be greater than readyReplicas";
-            errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), words);
+            let detail = "cannot be greater than readyReplicas";
+            errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), detail);
         }
         let collisions = "status.collisionCount";
         if matches!(kind, "Deployment" | "StatefulSet")

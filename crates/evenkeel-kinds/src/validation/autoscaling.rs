@@ -67,15 +67,15 @@ fn horizontal_pod_autoscaler(new: &Value, old: Option<&Value>, errors: &mut Erro
         })
     });
     let versions = if old_is_invalid { ApiVersions::Any } else { ApiVersions::Valid };
-    let all = path.field("metrics");
+    let metrics_path = path.field("metrics");
     let mut outside = false;
     for (index, metric) in list(spec, "metrics").iter().enumerate() {
         outside |= matches!(text(metric, "type"), "Object" | "External");
-        self::metric(metric, versions, &all.index(index), errors);
+        self::metric(metric, versions, &metrics_path.index(index), errors);
     }
     if minimum == Some(0) && !outside {
-        let words = "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.forbidden(&all, words);
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.forbidden(&metrics_path, detail);
     }
     let behavior = path.field("behavior");
     for field in ["scaleUp", "scaleDown"] {
@@ -206,17 +206,17 @@ fn metric_source(
                 let path = path.field("container");
                 match text(source, "container") {
                     "" => errors.required(&path, "must specify a container"),
-                    name => errors.invalid_all(&path, name, &names::dns_label(name)),
+                    name => errors.invalid_for_each(&path, name, &names::dns_label(name)),
                 }
             }
             metric_target(source, &target_path, errors);
             if !utilization && !average {
-                let words = "must set either a target raw value or a target utilization";
-                errors.required(&target_path.field("averageUtilization"), words);
+                let detail = "must set either a target raw value or a target utilization";
+                errors.required(&target_path.field("averageUtilization"), detail);
             }
             if utilization && average {
-                let words = "may not set both a target raw value and a target utilization";
-                errors.forbidden(&target_path.field("averageValue"), words);
+                let detail = "may not set both a target raw value and a target utilization";
+                errors.forbidden(&target_path.field("averageValue"), detail);
             }
             return;
         }
@@ -237,12 +237,12 @@ fn metric_source(
             errors.required(&average_path, "must set either a target value or averageValue");
         }
         "external" if !value && !average => {
-            let words = "must set either a target value for metric or a per-pod target";
-            errors.required(&average_path, words);
+            let detail = "must set either a target value for metric or a per-pod target";
+            errors.required(&average_path, detail);
         }
         "external" if value && average => {
-            let words = "may not set both a target value for metric and a per-pod target";
-            errors.forbidden(&target_path.field("value"), words);
+            let detail = "may not set both a target value for metric and a per-pod target";
+            errors.forbidden(&target_path.field("value"), detail);
         }
         _ => {}
     }
@@ -276,7 +276,7 @@ fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let metric = path.field("metric");
     match text(source, "metric.name") {
         "" => errors.required(&metric.field("name"), "must specify a metric name"),
-        name => errors.invalid_all(&metric.field("name"), name, &names::path_segment(name)),
+        name => errors.invalid_for_each(&metric.field("name"), name, &names::path_segment(name)),
     }
 }
 
@@ -293,12 +293,12 @@ fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     let select = get(rules, "selectPolicy");
     errors.one_of_if_set(&path.field("selectPolicy"), select, &["Disabled", "Max", "Min"]);
-    let all = path.field("policies");
+    let policies_path = path.field("policies");
     if list(rules, "policies").is_empty() {
-        errors.required(&all, "must specify at least one Policy");
+        errors.required(&policies_path, "must specify at least one Policy");
     }
     for (index, policy) in list(rules, "policies").iter().enumerate() {
-        let path = all.index(index);
+        let path = policies_path.index(index);
         errors.one_of(&path.field("type"), text(policy, "type"), &["Percent", "Pods"]);
         let value = int(policy, "value").unwrap_or_default();
         if value <= 0 {

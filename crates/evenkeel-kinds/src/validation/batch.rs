@@ -188,7 +188,7 @@ fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
     match manager.split_once('/') {
         _ if manager.is_empty() => errors.required(path, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            errors.invalid_all(path, host, &names::dns_subdomain(host));
+            errors.invalid_for_each(path, host, &names::dns_subdomain(host));
         }
         _ => {
             let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
@@ -333,12 +333,12 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
         schedule => {
             let zone_inside = schedule.contains("TZ");
             if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
-                let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-                errors.invalid(&path.field("schedule"), schedule, words);
+                let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                errors.invalid(&path.field("schedule"), schedule, detail);
             } else if !zone_inside
-                && let Err(words) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
+                && let Err(detail) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
             {
-                errors.invalid(&path.field("schedule"), schedule, &words);
+                errors.invalid(&path.field("schedule"), schedule, &detail);
             }
         }
     }
@@ -350,8 +350,8 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
                 "timeZone must be nil or non-empty string",
             );
         } else if zone.eq_ignore_ascii_case("local") {
-            let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-            errors.invalid(&path.field("timeZone"), zone, words);
+            let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+            errors.invalid(&path.field("timeZone"), zone, detail);
         } else if evenkeel_component_helpers::cron::time_zone(zone).is_none() {
             errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
         }

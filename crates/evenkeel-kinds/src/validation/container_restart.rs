@@ -21,12 +21,12 @@ pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, error
         }
         Some(policy) => errors.one_of(&policy_path, policy, &POLICIES),
     }
-    let all = path.field("restartPolicyRules");
+    let restart_policy_rules_path = path.field("restartPolicyRules");
     if rules.len() > MAX_RULES {
-        errors.too_many(&all, rules.len(), MAX_RULES);
+        errors.too_many(&restart_policy_rules_path, rules.len(), MAX_RULES);
     }
     for (index, rule) in rules.iter().enumerate() {
-        let path = all.index(index);
+        let path = restart_policy_rules_path.index(index);
         let actions = ["Restart", "RestartAllContainers"];
         errors.one_of(&path.field("action"), text(rule, "action"), &actions);
         let path = path.field("exitCodes");

@@ -16,9 +16,9 @@ pub(super) fn each_container<'a>(
     mut visit: impl FnMut(&'a Value, &Path<'_>),
 ) {
     for field in LISTS {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, container) in list(spec, field).iter().enumerate() {
-            visit(container, &all.index(index));
+            visit(container, &list_path.index(index));
         }
     }
 }

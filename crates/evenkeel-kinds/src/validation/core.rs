@@ -104,8 +104,8 @@ fn controlled_template(
         .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
     if !selects {
         let labels = labels.cloned().map_or(Value::Null, Value::Object);
-        let words = "`selector` does not match template `labels`";
-        errors.invalid(&path.field("metadata").field("labels"), labels, words);
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.field("metadata").field("labels"), labels, detail);
     }
     pod::template(template, path, errors);
     let policy = text(template, "spec.restartPolicy");
@@ -128,7 +128,7 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
         let path = Path::new(field);
         for (key, value) in object(new, field).into_iter().flatten() {
             let path = path.key(key);
-            errors.invalid_all(&path, key, &names::config_key(key));
+            errors.invalid_for_each(&path, key, &names::config_key(key));
             if *field == "data"
                 && fields.contains(&"binaryData")
                 && object(new, "binaryData").is_some_and(|data| data.contains_key(key))
@@ -224,9 +224,9 @@ fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `ValidateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
-    let all = Path::new("subsets");
+    let subsets_path = Path::new("subsets");
     for (index, subset) in list(new, "subsets").iter().enumerate() {
-        let path = all.index(index);
+        let path = subsets_path.index(index);
         if list(subset, "addresses").is_empty() && list(subset, "notReadyAddresses").is_empty() {
             errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
         }
@@ -236,7 +236,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 let ip = text(address, "ip");
                 let addresses = addresses.index(index);
                 let path = addresses.field("ip");
-                errors.invalid_all(&path, ip, &names::ip(ip));
+                errors.invalid_for_each(&path, ip, &names::ip(ip));
                 for (field, validate) in [
                     ("hostname", names::dns_label as fn(&str) -> Vec<String>),
                     ("nodeName", names::dns_subdomain),
@@ -244,7 +244,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                     let value = get(address, field).and_then(Value::as_str);
                     let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
                     if let Some(value) = value.filter(is_checked) {
-                        errors.invalid_all(&addresses.field(field), value, &validate(value));
+                        errors.invalid_for_each(&addresses.field(field), value, &validate(value));
                     }
                 }
                 super::service::non_special_ip(ip, &path, errors);
@@ -257,7 +257,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             match text(port, "name") {
                 "" if several => errors.required(&path.field("name"), ""),
                 "" => {}
-                name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+                name => errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name)),
             }
             errors.in_range(
                 &path.field("port"),
@@ -268,7 +268,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             errors.one_of(&path.field("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
             if let Some(protocol) = get(port, "appProtocol").and_then(Value::as_str) {
                 let messages = names::qualified_name(protocol);
-                errors.invalid_all(&path.field("appProtocol"), protocol, &messages);
+                errors.invalid_for_each(&path.field("appProtocol"), protocol, &messages);
             }
         }
     }
@@ -291,7 +291,7 @@ fn namespace_finalizers(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let path = path.field("finalizers");
     for name in list(new, "spec.finalizers").iter().filter_map(Value::as_str) {
-        errors.invalid_all(&path, name, &names::qualified_name(name));
+        errors.invalid_for_each(&path, name, &names::qualified_name(name));
         super::finalizer(name, &path, errors);
     }
 }

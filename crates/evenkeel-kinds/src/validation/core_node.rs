@@ -20,7 +20,7 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
     let path = path.field("podCIDRs");
     let cidrs: Vec<&str> = list(new, "spec.podCIDRs").iter().filter_map(Value::as_str).collect();
     for (index, cidr) in cidrs.iter().enumerate() {
-        errors.invalid_all(&path.index(index), cidr, &names::cidr(cidr));
+        errors.invalid_for_each(&path.index(index), cidr, &names::cidr(cidr));
     }
     if cidrs.len() > 1 {
         let mut families = BTreeSet::new();
@@ -90,8 +90,8 @@ fn taints(new: &Value, errors: &mut Errors) {
         let path = path.index(index);
         let (key, value, effect) =
             (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
-        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
-        errors.invalid_all(&path.field("value"), value, &names::label_value(value));
+        errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
+        errors.invalid_for_each(&path.field("value"), value, &names::label_value(value));
         if effect.is_empty() {
             errors.required(&path.field("effect"), "");
         } else {

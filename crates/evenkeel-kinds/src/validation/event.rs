@@ -122,7 +122,7 @@ fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
     if controller.is_empty() {
         errors.required(&path, "");
     }
-    errors.invalid_all(&path, controller, &names::qualified_name(controller));
+    errors.invalid_for_each(&path, controller, &names::qualified_name(controller));
     for (field, most) in [
         ("reportingInstance", MAX_REPORTING_INSTANCE),
         ("action", MAX_ACTION),

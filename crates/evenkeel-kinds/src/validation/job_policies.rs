@@ -112,7 +112,7 @@ fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors)
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         let type_ = text(condition, "type");
-        errors.invalid_all(&path.field("type"), type_, &names::qualified_name(type_));
+        errors.invalid_for_each(&path.field("type"), type_, &names::qualified_name(type_));
         let supported = ["False", "True", "Unknown"];
         required_one_of(text(condition, "status"), &supported, &path.field("status"), errors);
     }

@@ -17,10 +17,10 @@ const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 /// Upstream: `ValidateLimitRange`.
 pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    let all = path.field("limits");
+    let limits_path = path.field("limits");
     let mut seen = BTreeSet::new();
     for (index, item) in list(new, "spec.limits").iter().enumerate() {
-        let path = all.index(index);
+        let path = limits_path.index(index);
         let kind = text(item, "type");
         limit_type(kind, &path.field("type"), errors);
         if !seen.insert(kind) {
@@ -61,7 +61,7 @@ pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateLimitRangeTypeName`.
 fn limit_type(kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let messages = names::qualified_name(kind);
-    errors.invalid_all(path, kind, &messages);
+    errors.invalid_for_each(path, kind, &messages);
     let is_standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind);
     if messages.is_empty() && !kind.contains('/') && !is_standard {
         errors.invalid(path, kind, "must be a standard limit type or fully qualified");

@@ -57,7 +57,8 @@ fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let context = Context { name: text(new, "metadata.name"), is_inline: false, allows_values };
     validate_spec(spec, context, &Path::new("spec"), errors);
     let annotations = object(new, "metadata.annotations");
-    let has_options = annotations.is_some_and(|all| all.contains_key(MOUNT_OPTIONS));
+    let has_options =
+        annotations.is_some_and(|annotations| annotations.contains_key(MOUNT_OPTIONS));
     if has_options && MOUNTABLE.iter().all(|source| get(spec, source).is_none()) {
         let path = Path::new("metadata");
         let path = path.field("annotations");
@@ -306,7 +307,7 @@ fn class_and_mode(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut E
             let detail = "may not be specified in the context of inline volumes";
             errors.forbidden(&class_path, detail);
         }
-        class => errors.invalid_all(&class_path, class, &names::dns_subdomain(class)),
+        class => errors.invalid_for_each(&class_path, class, &names::dns_subdomain(class)),
     }
     let mode = get(spec, "volumeMode").and_then(Value::as_str);
     if is_inline && mode.is_some_and(|mode| mode != "Filesystem") {
@@ -330,7 +331,7 @@ fn attributes_class(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if class.is_empty() {
         errors.required(&class_path, "an empty string is disallowed");
     } else {
-        errors.invalid_all(&class_path, class, &names::dns_subdomain(class));
+        errors.invalid_for_each(&class_path, class, &names::dns_subdomain(class));
     }
     if get(spec, "csi").is_none() {
         let detail = "has to be specified when using volumeAttributesClassName";

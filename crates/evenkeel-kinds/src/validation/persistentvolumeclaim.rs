@@ -46,7 +46,7 @@ fn validate_spec(claim: &Value, old: Option<&Value>, path: &Path<'_>, errors: &m
     let class_name = |field: &str, errors: &mut Errors| {
         let class = text(spec, field);
         if !class.is_empty() {
-            errors.invalid_all(&path.field(field), class, &names::dns_subdomain(class));
+            errors.invalid_for_each(&path.field(field), class, &names::dns_subdomain(class));
         }
     };
     class_name("storageClassName", errors);
@@ -78,11 +78,15 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
             errors.invalid(&path, kind, detail);
         }
         if !group.is_empty() && !allows_group {
-            errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
+            errors.invalid_for_each(&path.field("apiGroup"), group, &names::dns_subdomain(group));
         }
         let namespace = text(source, "namespace");
         if !namespace.is_empty() {
-            errors.invalid_all(&path.field("namespace"), namespace, &names::dns_label(namespace));
+            errors.invalid_for_each(
+                &path.field("namespace"),
+                namespace,
+                &names::dns_label(namespace),
+            );
         }
     }
     let (Some(source), Some(reference)) = (get(spec, "dataSource"), get(spec, "dataSourceRef"))
@@ -149,8 +153,10 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `validateStorageClassUpgradeFromAnnotation`, `validateStorageClassUpgradeFromNil`.
 fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Errors) {
-    let annotation =
-        |claim| object(claim, "metadata.annotations").and_then(|all| all.get(CLASS_ANNOTATION));
+    let annotation = |claim| {
+        object(claim, "metadata.annotations")
+            .and_then(|annotations| annotations.get(CLASS_ANNOTATION))
+    };
     let (annotated, stored) = (annotation(new), annotation(old));
     let class = get(new, "spec.storageClassName");
     let was_absent = get(old, "spec.storageClassName").is_none();
@@ -224,7 +230,7 @@ pub(super) fn status(new: &Value, errors: &mut Errors) {
 /// Upstream: `validatePersistentVolumeClaimResourceKey`.
 fn resource_key(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let messages = names::qualified_name(name);
-    errors.invalid_all(path, name, &messages);
+    errors.invalid_for_each(path, name, &messages);
     let is_known = name == "storage" || !quantity::is_native(name);
     if messages.is_empty() && !is_known {
         errors.not_supported(path, name, &["storage"]);

@@ -19,14 +19,14 @@ pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
 ///
 /// Upstream: `validatePodResourceClaims`.
 pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("resourceClaims");
+    let resource_claims_path = path.field("resourceClaims");
     let mut seen = BTreeSet::new();
     for (index, claim) in list(spec, "resourceClaims").iter().enumerate() {
-        let path = all.index(index);
+        let path = resource_claims_path.index(index);
         match text(claim, "name") {
             "" => errors.required(&path.field("name"), ""),
             name if !seen.insert(name) => errors.duplicate(&path.field("name"), name),
-            name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+            name => errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name)),
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         let source = |field: &str| get(claim, field).and_then(Value::as_str);
@@ -46,7 +46,7 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
         }
         for field in sources {
             if let Some(name) = source(field) {
-                errors.invalid_all(&path.field(field), name, &names::dns_subdomain(name));
+                errors.invalid_for_each(&path.field(field), name, &names::dns_subdomain(name));
             }
         }
     }
@@ -62,11 +62,11 @@ pub(super) fn container_claims(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let all = path.field("resources");
-    let all = all.field("claims");
+    let resources_path = path.field("resources");
+    let claims_path = resources_path.field("claims");
     let (mut seen, mut with_request) = (BTreeSet::<String>::new(), BTreeSet::new());
     for (index, claim) in list(container, "resources.claims").iter().enumerate() {
-        let path = all.index(index);
+        let path = claims_path.index(index);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
         if name.is_empty() {
             errors.required(&path, "");
@@ -78,7 +78,7 @@ pub(super) fn container_claims(
             let mut key = name.to_owned();
             if !request.is_empty() {
                 let messages = names::dns_label(request);
-                errors.invalid_all(&path.field("request"), request, &messages);
+                errors.invalid_for_each(&path.field("request"), request, &messages);
                 key = format!("{name}/{request}");
             }
             let overlaps = request.is_empty() && with_request.contains(name);

@@ -46,13 +46,13 @@ fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Error
         }
     }
     let limits = object(stated, "limits");
-    let all = path.field("containers");
+    let containers_path = path.field("containers");
     for (index, container) in list(spec, "containers").iter().enumerate() {
         for (name, limit) in object(container, "resources.limits").into_iter().flatten() {
             let most = limits.and_then(|limits| limits.get(name)).and_then(pod_resources::quantity);
             let pair = pod_resources::quantity(limit).zip(most);
             if let Some((limit, most)) = pair.filter(|(limit, most)| limit > most) {
-                let path = all.index(index);
+                let path = containers_path.index(index);
                 let detail = format!("must be less than or equal to pod limits of {most}");
                 errors.invalid(&path.key(name).field("limits"), limit.to_string(), &detail);
             }
@@ -77,7 +77,7 @@ pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             continue;
         }
         for (index, key) in keys.iter().enumerate() {
-            errors.invalid_all(&path.index(index), key, &names::qualified_name(key));
+            errors.invalid_for_each(&path.index(index), key, &names::qualified_name(key));
         }
     }
     if let Some(selector) = selector {

@@ -40,11 +40,11 @@ pub(super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
         return errors.extend(found);
     }
     for field in ["initContainers", "containers"] {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, (new, old)) in
             list(new_spec, field).iter().zip(list(old_spec, field)).enumerate()
         {
-            let path = all.index(index);
+            let path = list_path.index(index);
             let path = path.field("resources");
             for part in ["requests", "limits"] {
                 if removes(new, old, &format!("resources.{part}")) {
@@ -112,7 +112,7 @@ fn immutable_parts(
     errors: &mut Errors,
 ) {
     for field in ["containers", "initContainers"] {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, before) in list(old, field).iter().enumerate() {
             let Some(container) =
                 masked.get_mut(field).and_then(|containers| containers.get_mut(index))
@@ -127,7 +127,7 @@ fn immutable_parts(
                 }
                 continue;
             }
-            let path = all.index(index);
+            let path = list_path.index(index);
             if changes {
                 let detail =
                     "only cpu and memory resources for init or sidecar containers are mutable";

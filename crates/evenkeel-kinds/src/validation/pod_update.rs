@@ -92,8 +92,8 @@ fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> b
             false
         }
         (None, Some(_)) => {
-            let words = "must not update from a positive integer to nil value";
-            errors.invalid(&path, Value::Null, words);
+            let detail = "must not update from a positive integer to nil value";
+            errors.invalid(&path, Value::Null, detail);
             true
         }
         _ => true,
@@ -103,13 +103,13 @@ fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> b
 fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let before: BTreeSet<&str> =
         list(old, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
-    let all = path.field("schedulingGates");
+    let scheduling_gates_path = path.field("schedulingGates");
     for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
         if !before.contains(text(gate, "name")) {
             let name = text(gate, "name");
             let detail =
                 format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            errors.forbidden(&all.index(index).field("name"), &detail);
+            errors.forbidden(&scheduling_gates_path.index(index).field("name"), &detail);
         }
     }
 }
@@ -200,8 +200,8 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `ValidatePodEphemeralContainersUpdate`.
 fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     if pod_annotations::is_mirror(old) {
-        let words = "static pods do not support ephemeral containers";
-        return errors.forbidden(&Path::new(""), words);
+        let detail = "static pods do not support ephemeral containers";
+        return errors.forbidden(&Path::new(""), detail);
     }
     let (metadata, path) = (Path::new("metadata"), Path::new("spec.ephemeralContainers"));
     pod::metadata_and_spec(new, Some(old), errors);
@@ -213,14 +213,14 @@ fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
         let name = quote(text(before, "name"));
         match after.get(text(before, "name")) {
             None => {
-                let words = format!("existing ephemeral containers {name} may not be removed\n");
-                errors.forbidden(&path, &words);
+                let detail = format!("existing ephemeral containers {name} may not be removed\n");
+                errors.forbidden(&path, &detail);
             }
             Some(after) if *after != before => {
                 let diff = diff("core.EphemeralContainer", Some(before), Some(after));
-                let words =
+                let detail =
                     format!("existing ephemeral containers {name} may not be changed\n{diff}");
-                errors.forbidden(&path, &words);
+                errors.forbidden(&path, &detail);
             }
             Some(_) => {}
         }

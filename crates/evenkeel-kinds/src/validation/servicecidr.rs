@@ -29,7 +29,7 @@ pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     for (index, cidr) in cidrs.iter().enumerate() {
         let (path, cidr) = (root.index(index), cidr.as_str().unwrap_or_default());
         let messages = names::cidr(cidr);
-        errors.invalid_all(&path, cidr, &messages);
+        errors.invalid_for_each(&path, cidr, &messages);
         let canonical =
             Cidr::parse(cidr).map(|range| format!("{}/{}", range.first(), range.length()));
         if let Some(canonical) =
@@ -72,7 +72,7 @@ pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
     }
     let group = text(new, "spec.parentRef.group");
     if !group.is_empty() {
-        errors.invalid_all(&root.field("group"), group, &names::dns_subdomain(group));
+        errors.invalid_for_each(&root.field("group"), group, &names::dns_subdomain(group));
     }
     for field in ["resource", "name"] {
         if text(new, &format!("spec.parentRef.{field}")).is_empty() {
@@ -82,7 +82,7 @@ pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
     for field in ["resource", "name", "namespace"] {
         let value = text(new, &format!("spec.parentRef.{field}"));
         if !value.is_empty() {
-            errors.invalid_all(&root.field(field), value, &names::path_segment(value));
+            errors.invalid_for_each(&root.field(field), value, &names::path_segment(value));
         }
     }
 }

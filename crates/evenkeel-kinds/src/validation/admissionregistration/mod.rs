@@ -187,9 +187,9 @@ fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     for name in ["resourceRules", "excludeResourceRules"] {
-        let all = path.field(name);
+        let list_path = path.field(name);
         for (index, rule) in list(resources, name).iter().enumerate() {
-            named_rule_with_operations(rule, &all.index(index), errors);
+            named_rule_with_operations(rule, &list_path.index(index), errors);
         }
     }
 }
@@ -197,11 +197,11 @@ fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validateNamedRuleWithOperations`.
 fn named_rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
-    let all = path.field("resourceNames");
+    let resource_names_path = path.field("resourceNames");
     for (index, name) in items(rule, "resourceNames").into_iter().enumerate() {
-        errors.invalid_all(&all.index(index), &name, &path_segment(&name));
+        errors.invalid_for_each(&resource_names_path.index(index), &name, &path_segment(&name));
         if seen.contains(&name) {
-            errors.duplicate(&all.index(index), name.as_str());
+            errors.duplicate(&resource_names_path.index(index), name.as_str());
         }
         seen.insert(name);
     }

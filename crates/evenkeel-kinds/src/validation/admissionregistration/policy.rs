@@ -54,18 +54,18 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
         }
         return;
     }
-    let all = path.field("validations");
+    let validations_path = path.field("validations");
     for (index, validation) in validations.iter().enumerate() {
-        self::validation(validation, &all.index(index), errors);
+        self::validation(validation, &validations_path.index(index), errors);
     }
-    let all = path.field("auditAnnotations");
+    let audit_annotations_path = path.field("auditAnnotations");
     if annotations.len() > MAX_AUDIT_ANNOTATIONS && !errors.is_full() {
         let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
-        errors.invalid(&all, annotations.to_vec(), &detail);
+        errors.invalid(&audit_annotations_path, annotations.to_vec(), &detail);
     }
     let mut keys = BTreeSet::new();
     for (index, annotation) in annotations.iter().enumerate() {
-        let path = all.index(index);
+        let path = audit_annotations_path.index(index);
         audit_annotation(text(new, "metadata.name"), annotation, &path, errors);
         let key = text(annotation, "key");
         if !keys.insert(key) {
@@ -82,12 +82,12 @@ pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = new.get("spec").unwrap_or(&Value::Null);
     common(new, old, true, errors);
     let mutations = list(spec, "mutations");
-    let all = path.field("mutations");
+    let mutations_path = path.field("mutations");
     if mutations.is_empty() {
-        errors.required(&all, "mutations must contain at least one item");
+        errors.required(&mutations_path, "mutations must contain at least one item");
     }
     for (index, mutation) in mutations.iter().enumerate() {
-        self::mutation(mutation, &all.index(index), errors);
+        self::mutation(mutation, &mutations_path.index(index), errors);
     }
     let policy = text(spec, "reinvocationPolicy");
     errors.required_one_of(&path.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
@@ -122,9 +122,9 @@ fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) 
         let field_path = path.field("matchConditions");
         match_conditions(list(spec, "matchConditions"), &field_path, errors);
     }
-    let all = path.field("variables");
+    let variables_path = path.field("variables");
     for (index, variable) in list(spec, "variables").iter().enumerate() {
-        self::variable(variable, &all.index(index), errors);
+        self::variable(variable, &variables_path.index(index), errors);
     }
 }
 
@@ -213,7 +213,7 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
         errors.invalid(&path.field("key"), key, "requires metadata.name be non-empty");
     } else {
         let name = format!("{policy}/{key}");
-        errors.invalid_all(&path.field("key"), &name, &names::qualified_name(&name));
+        errors.invalid_for_each(&path.field("key"), &name, &names::qualified_name(&name));
     }
     let field_path = path.field("valueExpression");
     match text(annotation, "valueExpression").trim().len() {

@@ -54,10 +54,10 @@ fn is_recognized(version: &str) -> bool {
 /// Upstream: `validateValidatingWebhookConfiguration`, `validateMutatingWebhookConfiguration`.
 pub(super) fn configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let options = Options::new(new, old);
-    let all = Path::new("webhooks");
+    let webhooks_path = Path::new("webhooks");
     let mut seen = BTreeSet::new();
     for (index, hook) in list(new, "webhooks").iter().enumerate() {
-        let path = all.index(index);
+        let path = webhooks_path.index(index);
         webhook(hook, &options, &path, errors);
         let versions = items(hook, "admissionReviewVersions");
         let recognized = options.recognized_review_version;
@@ -127,7 +127,7 @@ fn review_versions(versions: &[String], recognized: bool, path: &Path<'_>, error
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
         if seen.insert(version) {
-            errors.invalid_all(&path, version, &dns_1035_label(version));
+            errors.invalid_for_each(&path, version, &dns_1035_label(version));
         } else {
             errors.invalid(&path, version.as_str(), "duplicate version");
         }

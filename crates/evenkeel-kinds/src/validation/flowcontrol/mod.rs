@@ -80,7 +80,7 @@ fn flow_schema(new: &Value, errors: &mut Errors) {
     let level_path = path.field("priorityLevelConfiguration");
     match level {
         "" => errors.required(&level_path.field("name"), "must reference a priority level"),
-        _ => errors.invalid_all(&level_path.field("name"), level, &dns_subdomain(level)),
+        _ => errors.invalid_for_each(&level_path.field("name"), level, &dns_subdomain(level)),
     }
     let rules_path = path.field("rules");
     for (index, rule) in list(new, "spec.rules").iter().enumerate() {
@@ -105,7 +105,7 @@ fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
 /// Upstream: `MandatoryFlowSchemas`.
 fn mandatory_flow_schema(name: &str) -> Option<Value> {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
-    let all = |subjects: &[Value]| {
+    let rules_for_all_requests = |subjects: &[Value]| {
         json!([{
             "subjects": subjects,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
@@ -116,12 +116,12 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
     match name {
         "exempt" => Some(json!({
             "priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 1,
-            "rules": all(&[group("system:masters")]),
+            "rules": rules_for_all_requests(&[group("system:masters")]),
         })),
         "catch-all" => Some(json!({
             "priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": MAX_MATCHING_PRECEDENCE,
             "distinguisherMethod": {"type": "ByUser"},
-            "rules": all(&[group("system:unauthenticated"), group("system:authenticated")]),
+            "rules": rules_for_all_requests(&[group("system:unauthenticated"), group("system:authenticated")]),
         })),
         _ => None,
     }
@@ -130,7 +130,7 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
 /// Upstream: `ValidatePriorityLevelConfiguration`.
 fn priority_level_configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let annotations = get(new, "metadata.annotations");
-    if annotations.is_some_and(|all| all.get(PRESERVE_ZERO_SHARES).is_some()) {
+    if annotations.is_some_and(|annotations| annotations.get(PRESERVE_ZERO_SHARES).is_some()) {
         let detail = format!("annotation '{PRESERVE_ZERO_SHARES}' is forbidden");
         errors.forbidden(&Path::new("metadata.annotations"), &detail);
     }
