@@ -117,15 +117,18 @@ fn node(o: &PrintedObject<'_>) -> Cells {
     if flag(o, "spec.unschedulable") {
         status.push_str(",SchedulingDisabled");
     }
-    let roles: BTreeSet<&str> = object(o, "metadata.labels")
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some(role) => Some(role),
-            None => (key == "kubernetes.io/role").then(|| value.as_str().unwrap_or_default()),
-        })
-        .filter(|role| !role.is_empty())
-        .collect();
+    // A role is in the key of one label, or in the value of another.
+    let mut roles = BTreeSet::new();
+    for (key, value) in object(o, "metadata.labels").into_iter().flatten() {
+        let role = match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => role,
+            None if key == "kubernetes.io/role" => value.as_str().unwrap_or_default(),
+            None => continue,
+        };
+        if !role.is_empty() {
+            roles.insert(role);
+        }
+    }
     let roles = if roles.is_empty() {
         NONE.to_owned()
     } else {
@@ -155,19 +158,19 @@ fn node(o: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Formats the access modes at `path` in their short forms, in upstream's order.
+///
+/// Upstream: `GetAccessModesAsString`.
 fn access_modes(o: &Value, path: &str) -> String {
     let modes = list(o, path);
-    let forms = [
+    let short_forms = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    let shown: Vec<&str> = forms
-        .iter()
-        .filter(|(mode, _)| modes.iter().any(|own| own == mode))
-        .map(|(_, short)| *short)
-        .collect();
+    let present = short_forms.iter().filter(|(mode, _)| modes.iter().any(|listed| listed == mode));
+    let shown: Vec<&str> = present.map(|(_, short_form)| *short_form).collect();
     shown.join(",")
 }
 
@@ -191,17 +194,19 @@ fn storage_class(o: &Value) -> &str {
 
 /// Upstream: `printPersistentVolumeClaim`.
 fn claim(o: &PrintedObject<'_>) -> Cells {
-    let bound = !text(o, "spec.volumeName").is_empty();
+    let is_bound = !text(o, "spec.volumeName").is_empty();
+    let (capacity, modes) = if is_bound {
+        let capacity = scalar_text(get(o, "status.capacity.storage"), "0");
+        (capacity, access_modes(o, "status.accessModes"))
+    } else {
+        (String::new(), String::new())
+    };
     vec![
         json!(name(o)),
         json!(phase(o)),
         json!(text(o, "spec.volumeName")),
-        json!(if bound {
-            scalar_text(get(o, "status.capacity.storage"), "0")
-        } else {
-            String::new()
-        }),
-        json!(if bound { access_modes(o, "status.accessModes") } else { String::new() }),
+        json!(capacity),
+        json!(modes),
         json!(storage_class(o)),
         json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
         json!(age(o)),
@@ -265,6 +270,9 @@ pub(super) fn load_balancer(o: &Value) -> String {
     addresses.into_iter().collect::<Vec<_>>().join(",")
 }
 
+/// Formats the addresses at which a Service is reachable from outside the cluster.
+///
+/// Upstream: `getServiceExternalIP`.
 fn external_ip(o: &Value) -> String {
     let external = join(o, "spec.externalIPs", ",");
     match text(o, "spec.type") {

@@ -11,17 +11,24 @@ use serde_json::{Value, json};
 /// Summary of the statuses of containers. The strings are empty until a status sets them.
 #[derive(Default)]
 struct Summary {
+    /// Number of restarts of all containers.
     restarts: i64,
+    /// Time at which a container last terminated before a restart, in RFC 3339.
     last_restart: String,
+    /// Number of ready containers.
     ready: usize,
+    /// Number of containers and sidecars.
     total: usize,
+    /// Text of the column Status.
     reason: String,
 }
 
 impl Summary {
-    fn restarted(&mut self, status: &Value) {
+    /// Adds the restarts of a container.
+    fn add_restarts(&mut self, status: &Value) {
         self.restarts += int(status, "restartCount").unwrap_or_default();
         let finished = text(status, "lastState.terminated.finishedAt");
+        // Texts of times in UTC have the same order as the times.
         if finished > self.last_restart.as_str() {
             self.last_restart = finished.to_owned();
         }
@@ -49,7 +56,8 @@ fn termination_text(terminated: &Value) -> String {
     }
 }
 
-fn is_sidecar(pod: &Value, container: &str) -> bool {
+/// Returns whether the pod has a sidecar with this name.
+fn has_sidecar(pod: &Value, container: &str) -> bool {
     list(pod, "spec.initContainers")
         .iter()
         .any(|init| text(init, "name") == container && text(init, "restartPolicy") == "Always")
@@ -59,7 +67,9 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
     list(pod, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-fn summary(pod: &Value) -> Summary {
+/// Summarizes a pod. A pod that is initializing only has the restarts of its init containers. Later, only those of
+/// sidecars and containers count.
+fn summarize(pod: &Value) -> Summary {
     let mut summary = Summary {
         reason: text_or(pod, "status.reason", text(pod, "status.phase")).to_owned(),
         ..Summary::default()
@@ -75,14 +85,13 @@ fn summary(pod: &Value) -> Summary {
         "SchedulingGated".clone_into(&mut summary.reason);
     }
     let mut sidecars = Summary::default();
-    let initializing = init_containers(pod, &mut summary, &mut sidecars);
-    if !initializing
-        || condition(pod, "Initialized")
-            .is_some_and(|condition| text(condition, "status") == "True")
-    {
+    let is_initializing = summarize_init_containers(pod, &mut summary, &mut sidecars);
+    let is_initialized =
+        condition(pod, "Initialized").is_some_and(|condition| text(condition, "status") == "True");
+    if !is_initializing || is_initialized {
         summary.restarts = sidecars.restarts;
         summary.last_restart = sidecars.last_restart;
-        main_containers(pod, &mut summary);
+        summarize_main_containers(pod, &mut summary);
     }
     if get(pod, "metadata.deletionTimestamp").is_some() {
         if text(pod, "status.reason") == "NodeLost" {
@@ -96,20 +105,20 @@ fn summary(pod: &Value) -> Summary {
 
 /// Summarizes the init containers up to the first one that has not completed. Returns whether there is such a
 /// container.
-fn init_containers(pod: &Value, summary: &mut Summary, sidecars: &mut Summary) -> bool {
+fn summarize_init_containers(pod: &Value, summary: &mut Summary, sidecars: &mut Summary) -> bool {
     let init_count = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
-        let sidecar = is_sidecar(pod, text(status, "name"));
-        summary.restarted(status);
-        if sidecar {
-            sidecars.restarted(status);
+        let is_sidecar = has_sidecar(pod, text(status, "name"));
+        summary.add_restarts(status);
+        if is_sidecar {
+            sidecars.add_restarts(status);
         }
         let terminated = get(status, "state.terminated");
         if terminated.is_some_and(|terminated| int(terminated, "exitCode").unwrap_or_default() == 0)
         {
             continue;
         }
-        if sidecar && flag(status, "started") {
+        if is_sidecar && flag(status, "started") {
             summary.ready += usize::from(flag(status, "ready"));
             continue;
         }
@@ -126,11 +135,13 @@ fn init_containers(pod: &Value, summary: &mut Summary, sidecars: &mut Summary) -
     false
 }
 
-fn main_containers(pod: &Value, summary: &mut Summary) {
-    let mut running = false;
+/// Summarizes the main containers. The reason is that of the first container that is waiting or terminated. A pod with
+/// some completed and some running containers counts as running.
+fn summarize_main_containers(pod: &Value, summary: &mut Summary) {
+    let mut has_running = false;
     let mut failure = String::new();
     for status in list(pod, "status.containerStatuses").iter().rev() {
-        summary.restarted(status);
+        summary.add_restarts(status);
         let waiting = text(status, "state.waiting.reason");
         if !waiting.is_empty() {
             waiting.clone_into(&mut summary.reason);
@@ -140,23 +151,24 @@ fn main_containers(pod: &Value, summary: &mut Summary) {
                 failure.clone_from(&summary.reason);
             }
         } else if flag(status, "ready") && get(status, "state.running").is_some() {
-            running = true;
+            has_running = true;
             summary.ready += 1;
         }
     }
     if summary.reason == "Completed" {
-        let ready =
+        let is_ready =
             condition(pod, "Ready").is_some_and(|condition| text(condition, "status") == "True");
-        if running && ready {
+        if has_running && is_ready {
             "Running".clone_into(&mut summary.reason);
         } else if !failure.is_empty() {
             summary.reason = failure;
-        } else if running {
+        } else if has_running {
             "NotReady".clone_into(&mut summary.reason);
         }
     }
 }
 
+/// Formats the number of readiness gates that are true, and the number of all readiness gates.
 fn readiness_gates(pod: &Value) -> String {
     let gates = list(pod, "spec.readinessGates");
     if gates.is_empty() {
@@ -171,7 +183,7 @@ fn readiness_gates(pod: &Value) -> String {
 
 /// Returns the cells of a pod.
 pub(super) fn pod(pod: &PrintedObject<'_>) -> Cells {
-    let summary = summary(pod);
+    let summary = summarize(pod);
     let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
     vec![
         json!(name(pod)),

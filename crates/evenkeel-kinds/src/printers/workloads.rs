@@ -109,8 +109,8 @@ fn job(o: &PrintedObject<'_>) -> Cells {
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let done = text(o, "status.completionTime").parse().unwrap_or(o.now);
-    let duration = seconds_since(text(o, "status.startTime"), done).map_or_else(String::new, human);
+    let end = text(o, "status.completionTime").parse().unwrap_or(o.now);
+    let duration = seconds_since(text(o, "status.startTime"), end).map_or_else(String::new, human);
     let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -172,7 +172,7 @@ fn cron_job(o: &PrintedObject<'_>) -> Cells {
 ///
 /// Upstream: `formatHPAMetrics`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
-    let (field, by_resource) = match text(spec, "type") {
+    let (field, is_resource) = match text(spec, "type") {
         "External" => ("external", false),
         "Object" => ("object", false),
         "Pods" => ("pods", false),
@@ -184,15 +184,15 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let current =
         |kind: &str| status.and_then(|status| get(status, &format!("{field}.current.{kind}")));
     let average = target("averageValue");
-    let pair = match (by_resource, average) {
+    let pair = match (is_resource, average) {
         (true, None) => {
-            let percent = |value: Option<&Value>, absent: &str| {
-                value
-                    .and_then(Value::as_i64)
-                    .map_or_else(|| absent.to_owned(), |percent| format!("{percent}%"))
-            };
-            let current = percent(current("averageUtilization"), UNKNOWN);
-            format!("{current}/{}", percent(target("averageUtilization"), "<auto>"))
+            let format_percent =
+                |value: Option<&Value>, absent: &str| match value.and_then(Value::as_i64) {
+                    Some(percent) => format!("{percent}%"),
+                    None => absent.to_owned(),
+                };
+            let current = format_percent(current("averageUtilization"), UNKNOWN);
+            format!("{current}/{}", format_percent(target("averageUtilization"), "<auto>"))
         }
         (_, Some(average)) => {
             let suffix = if field == "external" || field == "object" { " (avg)" } else { "" };
@@ -210,7 +210,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
             )
         }
     };
-    if by_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
+    if is_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
 }
 
 /// Upstream: `printHorizontalPodAutoscaler`.

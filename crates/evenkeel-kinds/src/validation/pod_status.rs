@@ -317,18 +317,17 @@ fn allocated_resources(
     pod: &Value,
     field: &str,
     containers: &str,
-    all: &Path<'_>,
+    statuses_path: &Path<'_>,
     errors: &mut Errors,
 ) {
     let containers = list(pod, &format!("spec.{containers}"));
     for (index, status) in list(pod, &format!("status.{field}")).iter().enumerate() {
-        let path = all.index(index);
-        let allocated_resources_status_path = path.field("allocatedResourcesStatus");
+        let path = statuses_path.index(index);
+        let allocated_path = path.field("allocatedResourcesStatus");
         let own = text(status, "name");
         let container = containers.iter().find(|container| text(container, "name") == own);
         for (index, resource) in list(status, "allocatedResourcesStatus").iter().enumerate() {
-            let (path, name) =
-                (allocated_resources_status_path.index(index), text(resource, "name"));
+            let (path, name) = (allocated_path.index(index), text(resource, "name"));
             if let Some(container) = container {
                 allocated_name(container, pod, name, &path.field("name"), errors);
             }
