@@ -77,8 +77,8 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the values of a pod's required node affinity, unless the `old` spec has values that are invalid as
-/// label values.
+/// Validates that the values in a pod's required node affinity are valid label values. Accepts invalid values if the
+/// `old` spec has any.
 pub(super) fn required_values(
     spec: &Value,
     old: Option<&Value>,
@@ -114,13 +114,13 @@ fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_node_selector(selector, true, path, errors);
 }
 
-/// Validates the node selector of a required node affinity or a persistent volume. With `allows_values`, values
-/// that are invalid as label values are allowed.
+/// Validates the node selector of a required node affinity or a persistent volume. With `allow_invalid_values`, accepts
+/// values that are no valid label values.
 ///
 /// Upstream: `ValidateNodeSelector`.
 pub(super) fn validate_node_selector(
     selector: &Value,
-    allows_values: bool,
+    allow_invalid_values: bool,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -130,7 +130,7 @@ pub(super) fn validate_node_selector(
         errors.required(&path, "must have at least one node selector term");
     }
     for (index, term) in terms.iter().enumerate() {
-        node_term(term, allows_values, &path.index(index), errors);
+        node_term(term, allow_invalid_values, &path.index(index), errors);
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) fn has_invalid_value(selector: &Value) -> bool {
 }
 
 /// Upstream: `ValidateNodeSelectorTerm`.
-fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Errors) {
+fn node_term(term: &Value, allow_invalid_values: bool, path: &Path<'_>, errors: &mut Errors) {
     let match_expressions_path = path.field("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
         let path = match_expressions_path.index(index);
@@ -180,7 +180,7 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
         }
         let key = text(expression, "key");
         errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
-        if !allows_values {
+        if !allow_invalid_values {
             label_values(expression, &path, errors);
         }
     }

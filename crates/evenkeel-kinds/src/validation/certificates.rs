@@ -89,13 +89,17 @@ pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the labels between the dots of a part of a signer's name, up to the first invalid one.
+/// Validates the labels between the dots of a part of a signer's name. Only reports the errors of the first invalid
+/// label.
 fn signer_labels(part: &str, check: fn(&str) -> Vec<String>, path: &Path<'_>, errors: &mut Errors) {
-    let invalid =
-        part.split('.').map(|label| (label, check(label))).find(|(_, all)| !all.is_empty());
-    for message in invalid.iter().flat_map(|(_, messages)| messages) {
-        let label = invalid.as_ref().map(|(label, _)| *label).unwrap_or_default();
-        errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
+    for label in part.split('.') {
+        let messages = check(label);
+        for message in &messages {
+            errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
+        }
+        if !messages.is_empty() {
+            return;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{Object, flag, get, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{Object, flag, get, int, list, object, text};
 use serde_json::Value;
 
 /// Maximum size in bytes of all values of a ConfigMap or Secret together.
@@ -84,7 +84,7 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
         Some(template) => controlled_template(template, selector, &template_path, errors),
         None => errors.required(&template_path, ""),
     }
-    // Upstream declares these rules, and tests them last.
+    // Upstream declares these rules by tags on the type. Their errors come last.
     for field in ["replicas", "minReadySeconds"] {
         errors.non_negative(&path.field(field), get(new, "spec").and_then(|spec| int(spec, field)));
     }
@@ -98,11 +98,10 @@ fn controlled_template(
     errors: &mut Errors,
 ) {
     let labels = object(template, "metadata.labels");
-    let selects = selector
-        .into_iter()
-        .flatten()
+    let mut required_labels = selector.into_iter().flatten();
+    let selects_template = required_labels
         .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
-    if !selects {
+    if !selects_template {
         let labels = labels.cloned().map_or(Value::Null, Value::Object);
         let detail = "`selector` does not match template `labels`";
         errors.invalid(&path.field("metadata").field("labels"), labels, detail);
@@ -120,9 +119,9 @@ fn controlled_template(
     }
 }
 
-/// Validates the keys in `fields` and the total size of their values. An error about the size is at `root`, or at
-/// `[]` if it is empty, as for a ConfigMap.
-fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
+/// Validates the keys of the maps in `fields`, and the total size of their values. `size_path` is the path of the error
+/// about the size. It is empty for a ConfigMap, whose error has the path `[]` and whose `data` is not Base64.
+fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors) {
     let mut size = 0;
     for field in fields {
         let path = Path::new(field);
@@ -136,12 +135,13 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
             }
             let value = value.as_str().unwrap_or_default();
-            let is_plain = *field == "data" && root.is_empty();
-            size += if is_plain { value.len() } else { decoded_length(value) };
+            let is_plain_text = *field == "data" && size_path.is_empty();
+            size += if is_plain_text { value.len() } else { decoded_length(value) };
         }
     }
     if size > DATA_LIMIT {
-        errors.too_long(&Path::new(if root.is_empty() { "[]" } else { root }), DATA_LIMIT);
+        let path = if size_path.is_empty() { "[]" } else { size_path };
+        errors.too_long(&Path::new(path), DATA_LIMIT);
     }
 }
 
@@ -178,12 +178,10 @@ fn secret(new: &Value, errors: &mut Errors) {
     let has = |key: &str| object(new, "data").is_some_and(|data| data.contains_key(key));
     let required: &[&str] = match text(new, "type") {
         "kubernetes.io/service-account-token" => {
-            if is_empty(new, "metadata.annotations")
-                || object(new, "metadata.annotations")
-                    .and_then(|annotations| annotations.get("kubernetes.io/service-account.name"))
-                    .and_then(Value::as_str)
-                    .is_none_or(str::is_empty)
-            {
+            let account = object(new, "metadata.annotations")
+                .and_then(|annotations| annotations.get("kubernetes.io/service-account.name"))
+                .and_then(Value::as_str);
+            if account.is_none_or(str::is_empty) {
                 let meta = Path::new("metadata");
                 let path = meta.field("annotations");
                 errors.required(&path.key("kubernetes.io/service-account.name"), "");
@@ -214,7 +212,7 @@ fn secret(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requires that the Base64 value is a JSON object or null. Errors do not contain the value.
+/// Requires that a value in Base64 encodes a JSON object or null. Errors do not quote the value, which is secret.
 fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let bytes = STANDARD.decode(value).unwrap_or_default();
     if let Err(detail) = evenkeel_apimachinery::decode::json_object(&bytes) {
@@ -251,11 +249,11 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             }
         }
         let ports = path.field("ports");
-        let several = list(subset, "ports").len() > 1;
+        let has_several_ports = list(subset, "ports").len() > 1;
         for (index, port) in list(subset, "ports").iter().enumerate() {
             let path = ports.index(index);
             match text(port, "name") {
-                "" if several => errors.required(&path.field("name"), ""),
+                "" if has_several_ports => errors.required(&path.field("name"), ""),
                 "" => {}
                 name => errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name)),
             }
@@ -276,14 +274,15 @@ fn endpoints(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `ValidateNamespaceStatusUpdate`.
 fn namespace_status(new: &Value, errors: &mut Errors) {
-    let (phase, when) = match get(new, "metadata.deletionTimestamp") {
+    let (expected, when) = match get(new, "metadata.deletionTimestamp") {
         None => ("Active", "empty"),
         Some(_) => ("Terminating", "not empty"),
     };
-    let given = text(new, "status.phase");
-    if given != phase {
-        let detail = format!("may only be '{phase}' if `deletionTimestamp` is {when}");
-        errors.invalid(&Path::new("status").field("Phase"), given, &detail);
+    let phase = text(new, "status.phase");
+    if phase != expected {
+        let detail = format!("may only be '{expected}' if `deletionTimestamp` is {when}");
+        // Upstream's path begins with a capital letter.
+        errors.invalid(&Path::new("status").field("Phase"), phase, &detail);
     }
 }
 

@@ -358,7 +358,7 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_for_each(&block_path.field("cidr"), cidr, &names::cidr(cidr));
         }
         let excepts = block_path.field("except");
-        // Without a range, upstream does not look at its exceptions.
+        // If the CIDR is invalid, upstream does not validate the exceptions.
         if let Some(cidr) = Cidr::parse(cidr) {
             let listed = list(block, "except").iter().filter_map(Value::as_str);
             for (index, except) in listed.enumerate() {

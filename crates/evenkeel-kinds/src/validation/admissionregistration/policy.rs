@@ -1,7 +1,7 @@
 //! Validation of admission policies.
 
 use super::{
-    FAILURE_POLICIES, REINVOCATION_POLICIES, changed, dns_1035_label, dns_subdomain, get, list,
+    FAILURE_POLICIES, REINVOCATION_POLICIES, dns_1035_label, dns_subdomain, get, is_changed, list,
     match_conditions, match_resources, mutating_operations, names, optional, text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -14,7 +14,7 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 /// Valid reasons of a validation.
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// Names that are no CEL identifiers.
+/// Words that CEL reserves, so that they cannot be identifiers.
 const CEL_RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -45,7 +45,8 @@ const CEL_RESERVED: [&str; 21] = [
 pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    common(new, old, false, errors);
+    let may_mutate = false;
+    common(new, old, may_mutate, errors);
     let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         for field in ["validations", "auditAnnotations"] {
@@ -80,7 +81,8 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
 pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    common(new, old, true, errors);
+    let may_mutate = true;
+    common(new, old, may_mutate, errors);
     let mutations = list(spec, "mutations");
     let mutations_path = path.field("mutations");
     if mutations.is_empty() {
@@ -94,7 +96,7 @@ pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 /// Validates the fields that both kinds of policies share.
-fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) {
+fn common(new: &Value, old: Option<&Value>, may_mutate: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
     match get(spec, "failurePolicy") {
@@ -113,12 +115,12 @@ fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) 
             if list(resources, "resourceRules").is_empty() {
                 errors.required(&rules, "");
             }
-            if mutates {
+            if may_mutate {
                 mutating_operations(resources, &rules.field("operations"), errors);
             }
         }
     }
-    if changed(new, old, "spec.paramKind") || changed(new, old, "spec.matchConditions") {
+    if is_changed(new, old, "spec.paramKind") || is_changed(new, old, "spec.matchConditions") {
         let field_path = path.field("matchConditions");
         match_conditions(list(spec, "matchConditions"), &field_path, errors);
     }
@@ -189,16 +191,13 @@ fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(validation, "expression").trim().is_empty() {
         errors.required(&path.field("expression"), "expression is not specified");
     }
-    let blank = |field: &str| {
-        let value = text(validation, field);
-        !value.is_empty() && value.trim().is_empty()
-    };
     let value = |field: &str| text(validation, field);
-    if blank("messageExpression") {
+    let is_blank = |field: &str| !value(field).is_empty() && value(field).trim().is_empty();
+    if is_blank("messageExpression") {
         let field_path = path.field("messageExpression");
         errors.invalid(&field_path, value("messageExpression"), "must be non-empty if specified");
     }
-    if blank("message") {
+    if is_blank("message") {
         errors.invalid(&path.field("message"), value("message"), "must be non-empty if specified");
     } else if value("message").trim().contains(['\n', '\r']) {
         errors.invalid(&path.field("message"), value("message"), "must not contain line breaks");
@@ -229,7 +228,7 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
 /// Upstream: `validateMutation`.
 fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(mutation, "patchType");
-    let (required, other) = match kind {
+    let (required_field, other_field) = match kind {
         "" => return errors.required(&path.field("patchType"), ""),
         "JSONPatch" => ("jsonPatch", "applyConfiguration"),
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
@@ -238,8 +237,8 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
             return errors.not_supported(&path.field("patchType"), kind, &supported);
         }
     };
-    let field_path = path.field(required);
-    match get(mutation, required) {
+    let field_path = path.field(required_field);
+    match get(mutation, required_field) {
         None => {
             errors.required(&field_path, &format!("must be specified when patchType is {kind}"));
         }
@@ -248,8 +247,8 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         Some(_) => {}
     }
-    if get(mutation, other).is_some() {
+    if get(mutation, other_field).is_some() {
         let detail = format!("must not be specified when patchType is {kind}");
-        errors.invalid(&path.field(other), format!("{{{other}}}"), &detail);
+        errors.invalid(&path.field(other_field), format!("{{{other_field}}}"), &detail);
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn validating_admission_policy(new: &Value, errors: &mut Errors) {
     conditions(list(new, "status.conditions"), &Path::new("status.conditions"), errors);
 }
 
-/// Validates the first step of a JSONPath. Upstream validates little more.
+/// Validates the first element of a JSONPath. Upstream's parser rejects few errors in later elements, which this
+/// function ignores.
 ///
 /// Upstream: `validateFieldRef`.
 fn field_ref(path_text: &str, path: &Path<'_>, errors: &mut Errors) {

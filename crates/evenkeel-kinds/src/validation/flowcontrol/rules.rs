@@ -21,17 +21,18 @@ pub(super) fn policy_rules_with_subjects(rule: &Value, path: &Path<'_>, errors: 
     for (index, subject) in subjects.iter().enumerate() {
         self::subject(subject, &subjects_path.index(index), errors);
     }
-    let (resources, others) = (list(rule, "resourceRules"), list(rule, "nonResourceRules"));
-    if resources.is_empty() && others.is_empty() {
+    let resource_rules = list(rule, "resourceRules");
+    let non_resource_rules = list(rule, "nonResourceRules");
+    if resource_rules.is_empty() && non_resource_rules.is_empty() {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
         errors.required(path, detail);
     }
     let resource_rules_path = path.field("resourceRules");
-    for (index, rule) in resources.iter().enumerate() {
+    for (index, rule) in resource_rules.iter().enumerate() {
         resource_policy_rule(rule, &resource_rules_path.index(index), errors);
     }
     let non_resource_rules_path = path.field("nonResourceRules");
-    for (index, rule) in others.iter().enumerate() {
+    for (index, rule) in non_resource_rules.iter().enumerate() {
         non_resource_policy_rule(rule, &non_resource_rules_path.index(index), errors);
     }
 }
