@@ -74,7 +74,7 @@ pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, error
     super::affinity::required_values(spec, old, path, errors);
 }
 
-/// Refuses volumes with tokens of a service account in a pod without one.
+/// Rejects volumes with tokens of a service account if the pod has no service account.
 fn token_sources(spec: &Value, volumes_path: &Path<'_>, errors: &mut Errors) {
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = volumes_path.index(index);

@@ -24,15 +24,16 @@ const NOT_FOR_EPHEMERAL: [&str; 9] = [
     "lifecycle",
 ];
 
-/// What the validation of a container needs to know of its pod.
+/// Parts of a pod that affect the validation of its containers.
 struct Pod<'a> {
     /// Names of the valid volumes.
     volumes: &'a BTreeSet<&'a str>,
+    /// Names of the resource claims.
     claims: BTreeSet<&'a str>,
     restart_policy: &'a str,
-    /// Grace period in seconds.
-    grace: Option<i64>,
-    /// Whether the pod has the host's users.
+    /// Termination grace period.
+    grace_seconds: Option<i64>,
+    /// Whether the pod shares the user namespace of the host.
     host_users: bool,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn containers(
         volumes,
         claims: pod_claims::claim_names(spec),
         restart_policy: text(spec, "restartPolicy"),
-        grace: int(spec, "terminationGracePeriodSeconds"),
+        grace_seconds: int(spec, "terminationGracePeriodSeconds"),
         host_users: get(spec, "hostUsers") != Some(&Value::Bool(false)),
     };
     regular(spec, &pod, &path.field("containers"), errors);
@@ -55,6 +56,8 @@ pub(super) fn containers(
     ephemeral(spec, &pod, &path.field("ephemeralContainers"), errors);
 }
 
+/// Validates `containers`, of which a pod needs at least one.
+///
 /// Upstream: `validateContainers`.
 fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     let containers = list(spec, "containers");
@@ -69,13 +72,15 @@ fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut
         if !seen.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
-        lifecycle(container, pod.grace, &path, errors);
+        lifecycle(container, pod.grace_seconds, &path, errors);
         probes(container, &path, errors);
         container_restart_policy(container, &path, errors);
     }
     conflicting_host_ports(containers, containers_path, errors);
 }
 
+/// Validates `initContainers`, sidecars included.
+///
 /// Upstream: `validateInitContainers`.
 fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     let mut seen: BTreeSet<&str> =
@@ -90,11 +95,11 @@ fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Er
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        // As upstream, the path is that of the first container: each is checked alone.
+        // As upstream, each init container is checked alone, so errors have the path of the first one.
         conflicting_host_ports(std::slice::from_ref(container), containers_path, errors);
         let is_sidecar = text(container, "restartPolicy") == "Always";
         if is_sidecar {
-            lifecycle(container, pod.grace, &path, errors);
+            lifecycle(container, pod.grace_seconds, &path, errors);
             probes(container, &path, errors);
             continue;
         }
@@ -115,6 +120,8 @@ fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Er
     }
 }
 
+/// Validates `ephemeralContainers`.
+///
 /// Upstream: `validateEphemeralContainers`.
 fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
@@ -154,7 +161,7 @@ fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &m
     }
 }
 
-/// Refuses an image with spaces around it, which templates may have.
+/// Rejects an image with spaces around it. Upstream accepts such images in templates.
 ///
 /// Upstream: `validateContainerOnlyForPod`.
 pub(super) fn trimmed_image(container: &Value, path: &Path<'_>, errors: &mut Errors) {

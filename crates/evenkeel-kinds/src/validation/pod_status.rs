@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Conditions whose types are Kubernetes' own.
+/// Types of conditions that Kubernetes defines. Other types must be qualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 /// Maximum length of the message about the health of a resource, in bytes.
 ///
@@ -52,13 +52,21 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-fn observed_generation(owner: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(generation) = int(owner, field).filter(|generation| *generation < 0) {
+/// Validates the generation at `field` of a pod or a condition.
+fn observed_generation(
+    pod_or_condition: &Value,
+    field: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(generation) = int(pod_or_condition, field).filter(|generation| *generation < 0) {
         let path = path.field("observedGeneration");
         errors.invalid(&path, generation, "must be a non-negative integer");
     }
 }
 
+/// Validates the types and generations of conditions.
+///
 /// Upstream: `validatePodConditions`.
 fn conditions(pod: &Value, conditions_path: &Path<'_>, errors: &mut Errors) {
     for (index, condition) in list(pod, "status.conditions").iter().enumerate() {
@@ -70,6 +78,7 @@ fn conditions(pod: &Value, conditions_path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates a change of `nominatedNodeName`. A pod that is bound to a node can't be nominated.
 fn nominated_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let nominated = text(new, "status.nominatedNodeName");
     if nominated.is_empty() || nominated == text(old, "status.nominatedNodeName") {
@@ -81,7 +90,7 @@ fn nominated_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Refuses the restart of a terminated container that its restart policy forbids.
+/// Rejects the restart of a terminated container if its restart policy and rules forbid the restart.
 ///
 /// Upstream: `ValidateContainerStateTransition`, `ValidateInitContainerStateTransition`,
 /// `ValidateEphemeralContainerStateTransition`.
@@ -105,18 +114,20 @@ fn transitions(
     for (index, before) in statuses(old).iter().enumerate() {
         let Some(terminated) = get(before, "state.terminated") else { continue };
         let name = text(before, "name");
-        let restarts = statuses(new)
+        let is_restarted = statuses(new)
             .iter()
             .any(|after| text(after, "name") == name && get(after, "state.terminated").is_none());
         let container = containers.iter().find(|container| text(container, "name") == name);
         let code = int(terminated, "exitCode").unwrap_or_default();
-        if restarts && !container.is_some_and(|container| may_restart(container, spec, code)) {
+        if is_restarted && !container.is_some_and(|container| may_restart(container, spec, code)) {
             let detail = "may not be transitioned to non-terminated state";
             errors.forbidden(&statuses_path.index(index).field("state"), detail);
         }
     }
 }
 
+/// Whether a container has a rule that restarts all containers of the pod.
+///
 /// Upstream: `AllContainersCouldRestart`.
 fn all_may_restart(spec: &Value) -> bool {
     let containers = ["initContainers", "containers"].iter().flat_map(|field| list(spec, field));
@@ -125,7 +136,7 @@ fn all_may_restart(spec: &Value) -> bool {
         .any(|rule| text(rule, "action") == "RestartAllContainers")
 }
 
-/// Returns whether a container that ended with this code may run again.
+/// Whether a container of a pod may run again after its process ended with the exit code `code`.
 ///
 /// Upstream: `ContainerShouldRestart`, `FindMatchingContainerRestartRule`.
 fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {

@@ -159,7 +159,7 @@ fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses node ports of a Service that has none, and ports that occur twice.
+/// Rejects node ports if the type of the Service has none, and ports that occur twice.
 fn unique_ports(spec: &Value, kind: &str, ports_path: &Path<'_>, errors: &mut Errors) {
     let node_port = |port| int(port, "nodePort").filter(|port| *port != 0);
     let ports = || list(spec, "ports").iter().enumerate();
